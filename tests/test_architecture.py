@@ -24,7 +24,7 @@ def modules(folder: str) -> list[Path]:
 
 @cache
 def imports_of(path: Path) -> set[str]:
-    """Dotted names of everything that a module imports, at its top or inside a function."""
+    """Return the dotted names of all imports of a module, at its top or inside a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -35,7 +35,7 @@ def imports_of(path: Path) -> set[str]:
 
 
 def importing(folders: tuple[str, ...], roots: set[str]) -> list[str]:
-    """``module imports name`` for every import of one of the top-level packages."""
+    """Return ``module imports name`` for every import of one of the top-level packages."""
     return [
         f"{path.relative_to(ROOT)} imports {name}"
         for folder in folders

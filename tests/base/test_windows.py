@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def windows(tmp_path: Path) -> dict[str, str]:
-    """An environment in which no Python process has the functions that Windows lacks."""
+    """Return an environment in which Python lacks the functions that Windows lacks."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(WITHOUT_POSIX)

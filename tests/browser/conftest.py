@@ -24,14 +24,14 @@ SECONDS = 40
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The explorer as ``tmmu explore`` starts it, from a folder that has nothing to do with it."""
+    """Start ``tmmu explore`` from a folder outside of the checkout."""
     with serving(tmp_path_factory.mktemp("server"), dict(os.environ)) as address:
         yield address
 
 
 @contextmanager
 def serving(folder: Path, environment: dict[str, str], path: str = "") -> Iterator[str]:
-    """The address of an explorer that runs in ``folder``; ``path`` is where its environment puts it."""
+    """Yield the address of an explorer that runs in ``folder``; ``path`` is the end of the address."""
     port = free_port()
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -62,7 +62,7 @@ Visit = Callable[..., Page]
 
 @pytest.fixture
 def visit(server: str, browser: Browser) -> Iterator[Visit]:
-    """``visit("peak", graph="sample:views")``: that page, ready; an error in its scripts fails the test."""
+    """Yield ``visit("peak", graph="sample:views")``: it opens the page and waits; script errors fail the test."""
     pages: list[Page] = []
     errors: list[str] = []
 
@@ -82,7 +82,7 @@ def visit(server: str, browser: Browser) -> Iterator[Visit]:
 
 
 def rest(page: Page) -> None:
-    """Wait until the script rests; wait for the new content first, for the mark alone is racy."""
+    """Wait until the script ends. The mark alone is not enough, so first wait for the new content."""
     page.locator('[data-test-script-state="notRunning"]').first.wait_for(state="attached")
 
 
@@ -95,7 +95,7 @@ STILL = """(quiet) => new Promise((done) => {
 
 
 def still(page: Page) -> None:
-    """Wait until the script rests and nothing on the page changes any more."""
+    """Wait until the script ends and the page does not change any more."""
     rest(page)
     page.evaluate(STILL, 400)
 
@@ -118,7 +118,7 @@ def click_in_plot(page: Page, x: float, y: float, plot: str = ".js-plotly-plot")
 
 
 def download(page: Page, button: str) -> Download:
-    """Press a download button, again where the page replaced it under the pointer before it answered."""
+    """Press a download button, again if the page replaced it before the download began."""
     for patience in (10_000, 10_000, 30_000):
         rest(page)
         try:
@@ -139,7 +139,7 @@ def open_files(page: Page, *files: Path) -> None:
 
 
 def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
-    """Where a tensor's box is on the page, once it is painted and what stands above it has come to rest."""
+    """Return the pixel of a tensor's box after the page above it does not move any more."""
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_be_visible()
     rest(page)
@@ -169,7 +169,7 @@ def texts_drawn(page: Page) -> list[str]:
 
 @pytest.fixture
 def listener() -> Iterator[tuple[str, list[str]]]:
-    """An address, and what was asked of it."""
+    """Yield the address of a server and the list of requests that it gets."""
     asked: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):

@@ -164,7 +164,7 @@ def moving_picture(frames: Sequence[bytes]) -> bytes:
 
 
 def main() -> None:
-    """Serve, look, and write what is seen."""
+    """Start a server, take the pictures and write them."""
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

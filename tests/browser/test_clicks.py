@@ -48,7 +48,7 @@ def test_late_verdict_appears_on_every_page(visit: Visit) -> None:
 
 
 def on_the_curve(page: Page, part: float) -> tuple[float, float]:
-    """A pixel of the curve above the map, at a part of its width."""
+    """Return a pixel of the curve above the map, at a share of its width."""
     stage = page.locator(".tmmu-canvas[data-paintings] .stage").first
     stage.scroll_into_view_if_needed()
     still(page)

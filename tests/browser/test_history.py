@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An explorer with a store, behind a path of its own."""
+    """Yield an explorer with a store."""
     folder = tmp_path_factory.mktemp("team")
     url = f"sqlite:///{folder / 'team.db'}"
     store = Store.at(url, create=True)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.browser
 
 
 def hostile_plan(names: tuple[str, ...]) -> Plan:
-    """A finished plan that says such things of itself, with the hashes of what it says."""
+    """Return a finished plan with hostile texts and valid hashes."""
     plan = plan_graph(hostile_graph(names), arenas={"activations": {}, names[0]: {}}).plan
     arenas = tuple(replace(arena, status=names[2]) for arena in plan.arenas)
     said = {"planner": names[0], "mode": names[1], "preset": names[2], "ir_name": names[3]}
@@ -45,7 +45,7 @@ def watched(page: Page, address: str, asked: list[str]) -> None:
 
 @pytest.fixture
 def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
-    """An explorer whose store holds labels, figures and sweeps with such names, and a finished plan."""
+    """Yield an explorer whose store has hostile labels, figures and sweeps, and a finished plan."""
     address, _ = listener
     names = (*hostile_names(address)[:4], "<script>window.owned = 1</script>")
     url = f"sqlite:///{tmp_path / 'team.db'}"

@@ -23,7 +23,7 @@ RED = (0xD5, 0x5E, 0x00)
 
 @pytest.fixture(scope="module")
 def stacked() -> Plan:
-    """A sample's plan with ``b1`` on the bytes of the tensor below it, and nothing else amiss."""
+    """Return a sample's plan with ``b1`` on the bytes of the tensor below it and no other fault."""
     plan = plan_graph(read_graph_file(SAMPLES / "residual_block.tmmu.json"), planner="naive").plan
     here = [row for row in range(len(plan)) if plan.arenas[plan.arena[row]].name == "activations"]
     alive = sorted(here, key=lambda row: int(plan.offset[row]))
@@ -38,7 +38,7 @@ def stacked() -> Plan:
 
 
 def colour_at(page: Page, tensor: str) -> tuple[int, ...]:
-    """The colour that is painted in the middle of a tensor's box."""
+    """Return the colour in the middle of a tensor's box."""
     x, y = pixel_of(page, tensor)
     return tuple(
         page.locator(".tmmu-canvas[data-paintings]").first.evaluate(

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 
 def drop(page: Page, file: Path, place: str = ".tm-headline") -> None:
-    """Drop a file on a part of the page, once its scripts run."""
+    """Drop a file on an element of the page when its script has ended."""
     page.locator(place).first.wait_for()
     page.wait_for_function("() => window.history.tmmuSteps")
     rest(page)

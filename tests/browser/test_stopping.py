@@ -44,7 +44,7 @@ def test_stopped_search_has_its_own_link(visit: Visit) -> None:
 
 
 def large_file(folder: Path) -> Path:
-    """A CSV of 9 MB with quoted ids, which takes seconds to read."""
+    """Return a CSV file of 9 MB with quoted ids, which takes seconds to read."""
     rows = (f'"tensor {k}",{k},{k + 3},{64 + k % 7}\n' for k in range(300_000))
     file = folder / "large.csv"
     file.write_text("id,lower,upper,size\n" + "".join(rows))

@@ -24,7 +24,7 @@ def drawing(page: Page) -> Locator:
 
 
 def place(page: Page, name: str) -> tuple[float, float]:
-    """Where a box, or an open level's title, is on the page, once it rests there."""
+    """Return the place of a box, or of the title of an open level, when the page does not move any more."""
     walk, before, at = drawing(page), None, None
     for _ in range(60):
         before, at = at, walk.evaluate("(root, name) => root.tmmuPixelOf(name)", name)

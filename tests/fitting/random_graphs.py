@@ -14,7 +14,7 @@ from tmmu_core.liveness.timeline import build_timeline
 
 
 def drawn(rng: random.Random, nodes: int) -> Graph:
-    """Nodes that read one to three of what there is, sizes of 4 to 64 bytes, all permissions, two arenas."""
+    """Return a graph whose nodes read one to three earlier tensors, with sizes of 4 to 64 bytes and two arenas."""
     tensors, made, names = [tensor("x", rng.choice([1, 2, 4, 8]), role="input")], [], ["x"]
     for k in range(nodes):
         reads = rng.sample(names, min(len(names), rng.choice([1, 1, 2, 2, 3])))
@@ -29,7 +29,7 @@ def drawn(rng: random.Random, nodes: int) -> Graph:
 
 
 def tree(rng: random.Random, nodes: int) -> Graph:
-    """Every tensor is read by one node at most: an in-tree, or a few."""
+    """Return a graph in which at most one node reads each tensor: one or more in-trees."""
     tensors, made, unread = [], [], []
     for k in range(nodes):
         reads = [unread.pop(rng.randrange(len(unread))) for _ in range(min(len(unread), rng.choice([0, 0, 1, 2, 3])))]
@@ -40,21 +40,21 @@ def tree(rng: random.Random, nodes: int) -> Graph:
 
 
 def model_of(ir: Graph) -> OrderModel:
-    """Its order problem, to the byte."""
+    """Return the order problem of a graph, with exact bytes."""
     model = order_model(analyse(build_timeline(ir, "inference", "inference")))
     assert model is not None
     return model
 
 
 def trained(ir: Graph) -> OrderModel:
-    """The order problem of a graph with all its phases."""
+    """Return the order problem of a graph with all its phases."""
     model = order_model(analyse(build_timeline(ir, "backward", "train_full")))
     assert model is not None
     return model
 
 
 def all_orders(model: OrderModel) -> Iterator[I64]:
-    """Every order of the units."""
+    """Yield every valid order of the units."""
     waits = list(map(len, model.predecessors))
     sequence: list[int] = []
 
@@ -77,7 +77,7 @@ def all_orders(model: OrderModel) -> Iterator[I64]:
 
 
 def least_peak(model: OrderModel, most: int = 20_000) -> int | None:
-    """The least sum of peaks over all orders; ``None`` where there are more than ``most``."""
+    """Return the least sum of peaks over all orders; ``None`` if there are more than ``most``."""
     least = None
     for count, order in enumerate(all_orders(model)):
         if count >= most:

@@ -13,7 +13,7 @@ ALONE = Allowed(frozenset({"alignment"}))
 
 
 def odd_sizes() -> Graph:
-    """Four results of 4 × 9 bytes that are read together: 128 bytes each on the usual grid, 36 on the finest."""
+    """Return four results of 4 × 9 bytes read by one node: 128 bytes each by default, 36 at the smallest alignment."""
     names = tuple(f"t{k}" for k in range(4))
     nodes = [Node(name, "Relu", ("x",), (name,), inplace="none") for name in names]
     return Graph(

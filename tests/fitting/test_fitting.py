@@ -276,7 +276,7 @@ def test_bound_holds_for_plans_with_recomputed_tensors() -> None:
 
 
 def recomputed(ir: Graph, chosen: set[int]) -> Graph:
-    """Every later reader of what the chosen nodes write reads a copy that is made right before it."""
+    """Return the graph in which every later reader of a chosen node's results reads a copy computed just before it."""
     order = [n for name in ir.execution_order or () for n in ir.nodes if n.node_id == name]
     tensors, nodes, read = list(ir.tensors), [], set()
     maker = {name: n for k, n in enumerate(order) if k in chosen for name in n.outputs if name not in ir.outputs}

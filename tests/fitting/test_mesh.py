@@ -20,7 +20,7 @@ ROWS = 24
 
 
 def layers(count: int = 3) -> Graph:
-    """A chain of products whose weights, 24 rows of 1 KiB, are split by rows along ``tp``."""
+    """Return a chain of products whose weights, 24 rows of 1 KiB, are split by rows along ``tp``."""
     names = ["x", *(f"h{k}" for k in range(count))]
     weights = [Tensor(f"w{k}", (ROWS, 256), role="parameter", shard=Shard(0, "tp")) for k in range(count)]
     nodes = [Node(f"n{k}", "matmul", (names[k], f"w{k}"), (names[k + 1],), inplace="none") for k in range(count)]
@@ -33,7 +33,7 @@ def layers(count: int = 3) -> Graph:
 
 
 def over_of(graph: Graph, capacity: Capacity, spec: dict[str, Any]) -> int:
-    """By how much the rank that is over by most is over."""
+    """Return the excess of the rank with the largest excess."""
     ranks = plan_ranks(graph, PlanRequest(shard_spec=spec, planner="auto"))
     names = ranks.arena_names
     return max(capacity.over(dict(zip(names, map(int, row), strict=True))) for row in ranks.extents)

@@ -41,7 +41,7 @@ def test_tensor_that_cannot_be_offloaded_is_rejected() -> None:
 
 
 def idle_twice() -> PlanInput:
-    """h of 8 KiB is idle while a of 9 KiB is made and read, and again while b of 8 KiB is; all else is small."""
+    """Return a graph with ``h`` of 8 KiB, idle while ``a`` (9 KiB) is live and again while ``b`` (8 KiB) is."""
     return step(
         F("fh", "Relu", "x", "h"),
         F("fa", "Relu", "x", "a"),

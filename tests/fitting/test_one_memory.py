@@ -23,7 +23,7 @@ from tmmu_core.plans.making.request import PlanRequest
 
 
 def apart() -> Graph:
-    """An activation and a gradient of 12,800 bytes that are never alive together."""
+    """Return a graph with an activation and a gradient of 12,800 bytes that are never live at one step."""
     tensors = [tensor("x", 4, "input"), tensor("a", 3_200), tensor("s", 4), tensor("g", 3_200, "gradient")]
     nodes = [
         node("n0", "x", "a", inplace="none"),

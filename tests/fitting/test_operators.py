@@ -23,7 +23,7 @@ CAPACITY = 4 * 16_384
 
 
 def step(instr: str) -> Graph:
-    """A forward chain of four nodes, whose tensors are read again by a backward chain."""
+    """Return a forward chain of four nodes, whose tensors a backward chain reads again."""
     names = ["x", "a", "b", "c", "d"]
     nodes = [node(f"f{k}", names[k], names[k + 1], instr=instr, inplace="none") for k in range(4)]
     for k in (4, 3, 2, 1):

@@ -17,7 +17,7 @@ from tmmu_core.graph.model import Graph
 
 
 def two_branches() -> Graph:
-    """Two branches that blow up and shrink again: one after the other is right, side by side is not."""
+    """Return two branches with large tensors in the middle: one after the other needs least."""
     tensors = [tensor("x", 1, role="input"), *(tensor(f"big{k}", 100) for k in "ab"), tensor("a", 1), tensor("b", 1)]
     nodes = [
         node("grow_a", "x", "biga", inplace="none"),

@@ -25,7 +25,7 @@ def lived(ir: Graph, order: tuple[str, ...] | None = None) -> Liveness:
 
 
 def peaks_of(liveness: Liveness) -> list[int]:
-    """The greatest bytes alive in each arena, from the storages' ranges."""
+    """Return the peak of the live bytes of each arena, from the live ranges of the storages."""
     storages = liveness.storages
     found = []
     for arena in range(len(liveness.arenas)):
@@ -38,7 +38,7 @@ def peaks_of(liveness: Liveness) -> list[int]:
 
 
 def units_in(model: OrderModel, liveness: Liveness) -> np.ndarray:
-    """The model's units in the order that liveness was made of; every unit is one node here."""
+    """Return the units of the model in the order of ``liveness``; each unit is one node here."""
     unit_of = {unit[0]: number for number, unit in enumerate(model.units)}
     return np.array([unit_of[int(k)] for k in liveness.timeline.node_at if k >= 0], np.int64)
 

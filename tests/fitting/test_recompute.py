@@ -45,7 +45,7 @@ def T(name: str, kib: int = 1, **more: Any) -> Tensor:  # a tensor of so many Ki
 
 
 def ordered(graph: Graph) -> PlanInput:
-    """The graph with its default order written out."""
+    """Return the graph with its default order as ``execution_order``."""
     index = index_graph(graph)
     everything = np.ones(len(index.node_ids), np.bool_)
     edges = dependencies(index, everything)
@@ -68,12 +68,12 @@ def B(node_id: str, instr: str, reads: str, writes: str, **more: Any) -> Node:  
 
 
 def needed(arena: ArenaSummary) -> int:
-    """Bytes alive together at most, whichever hand-offs the planner took, and no byte for what is empty."""
+    """Return the smaller one of the peak of the live bytes and the lower bound."""
     return min(arena.peak_live_bytes, arena.lower_bound_bytes or arena.peak_live_bytes)
 
 
 def chain_step() -> PlanInput:
-    """x → a → b → c, and back: c's gradient needs b, b's needs a. a and b are as large as all others together."""
+    """Return ``x → a → b → c`` with a backward chain that reads ``b`` and ``a``, the two large tensors."""
     return step(
         F("fa", "Relu", "x", "a"),
         F("fb", "Relu", "a", "b"),
@@ -92,7 +92,7 @@ def choice_with(plan_input: PlanInput, *drops: tuple[str, str]) -> tuple[Recompu
 
 
 def bases_are_read(graph: Graph) -> bool:
-    """Every view that a node writes looks into something that the node reads, or writes beside it."""
+    """Return whether the base of every view is an input or another output of the node that writes the view."""
     tensors = {tensor.id: tensor for tensor in graph.tensors}
 
     def root(name: str) -> str:
@@ -108,7 +108,7 @@ def bases_are_read(graph: Graph) -> bool:
 
 
 def sound(before: PlanInput, after: Graph) -> None:
-    """The same values are computed, and the plan verifies."""
+    """Assert that the graph computes the same values and that its plan verifies."""
     assert bases_are_read(after)
     ends = (
         *before.graph.outputs,
@@ -120,7 +120,7 @@ def sound(before: PlanInput, after: Graph) -> None:
 
 
 def spelled(graph: Graph, names: tuple[str, ...]) -> list[str]:
-    """What these tensors hold, spelled by the nodes that made them; a further run is its original."""
+    """Return the value of each tensor as a term of the nodes that computed it; a further run counts as the original."""
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     maker = {name: (node, o) for node in graph.nodes for o, name in enumerate(node.outputs)}
@@ -328,7 +328,7 @@ def test_moves_commute() -> None:
 
 
 def long_chain(count: int) -> PlanInput:
-    """x → h0 → h1 … and back: the gradient of each needs what the one before it gave; every tensor is 1 KiB."""
+    """Return ``x → h0 → h1 …`` and its backward chain, which reads every ``h``; each tensor has 1 KiB."""
     h = ["x", *(f"h{k}" for k in range(count))]
     forward = [F(f"f{k}", "Relu", h[k], h[k + 1]) for k in range(count)]
     backward = [B(f"b{k}", "Mul", f"{h[k]} g{k + 1}", f"g{k}") for k in reversed(range(count))]
@@ -372,7 +372,7 @@ def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: 
 
 @pytest.mark.parametrize(("tensors", "capacity", "further_runs"), [(24, 5, 94), (40, 4, 390)])
 def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, further_runs: int) -> None:
-    """From nothing dropped, the same takes 102, 126, 254, 382 and 606."""
+    """Without the cut as the start, the costs are 102, 126, 254, 382 and 606."""
     plan_input = long_chain(tensors)
     gradients = (
         run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total - (tensors + 1) * KIB
@@ -457,7 +457,7 @@ def test_empty_permission_list_permits_nothing() -> None:
 
 
 def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[PlanInput, RecomputeModel, Choice] | None:
-    """The graph, if it plans, and random gaps in which storages are dropped."""
+    """Return random uses after which storages are dropped; ``None`` if the graph cannot be planned."""
     try:
         plan_input = ordered(graph)
         solve_input(plan_input)

@@ -17,7 +17,7 @@ GRID = 128
 
 
 def small(seed: int) -> Graph:
-    """Five to seven nodes, each with one output of one to four blocks; the last results are the outputs."""
+    """Return five to seven nodes, each with one output of one to four blocks; the last results are the outputs."""
     dice = random.Random(seed)
     count = dice.randint(5, 7)
     names = ["x", *(f"t{k}" for k in range(count))]
@@ -60,7 +60,7 @@ def cheapest_run(graph: Graph, capacity: int | None, any_order: bool) -> int | N
         return sum(size[i] for i in range(len(size)) if mask >> i & 1)
 
     def lettings(mask: int, kept: int) -> Iterator[int]:
-        """Every subset of ``mask`` that holds ``kept``."""
+        """Yield every subset of ``mask`` that contains ``kept``."""
         free = mask & ~kept
         part = free
         while True:

@@ -14,7 +14,7 @@ from tmmu_core.liveness.timeline import build_timeline, default_mode, default_pr
 
 
 def lives(liveness: Liveness) -> dict[str, tuple[int, ...]]:
-    """Storage → (birth, death, size, arena)."""
+    """Return storage → (birth, death, size, arena)."""
     storages, ids = liveness.storages, liveness.timeline.index.tensor_ids
     columns = (storages.birth, storages.death, storages.size.astype(np.int64), storages.arena)
     return {ids[h]: row for h, *row in zip(storages.head.tolist(), *(c.tolist() for c in columns), strict=True)}  # type: ignore[misc]

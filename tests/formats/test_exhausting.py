@@ -40,12 +40,12 @@ def test_attack_ends_below_a_gibibyte(name: str, tmp_path: Path) -> None:
 
 
 def _taken() -> int:
-    """Bytes of address space that this process has, of which one that it forks begins with the same."""
+    """Return the bytes of address space of this process; a forked process begins with as many."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _run(command: tuple[str, ...], file: Path, folder: Path) -> None:
-    """In a process of its own: ``tmmu COMMAND FILE``, with a GiB more than there is now."""
+    """Run ``tmmu COMMAND FILE`` in a process that may use one GiB more than this process."""
     code = 99
     try:
         os.chdir(folder)

@@ -49,7 +49,7 @@ FINISHED["snapshot JSON"] = json.dumps(SNAPSHOT).encode()
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A file with one to six damages."""
+    """Draw a file with one to six damages."""
     data = bytearray(whole)
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(data) - 1)))

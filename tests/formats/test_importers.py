@@ -14,7 +14,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 
 def ports(**fields: Any) -> dict[str, Any]:
-    """x, then a node that reads it and writes two tensors, both given out."""
+    """Return a graph with a node that reads ``x`` and writes two tensors, both outputs of the graph."""
     both = {"node_id": "s", "instr": "SPLIT", "inputs": [{"node_id": "x", "output_idx": 0}], "shape_out": [[2], [3]]}
     both["dtype"] = "float32"
     return {

@@ -73,7 +73,7 @@ def solution() -> Solution:
 
 
 def renamed(value: Any) -> Any:
-    """The same document with every field but the schemas under another name."""
+    """Return the document with new names for all fields but the schemas."""
     if isinstance(value, dict):
         kept = ("schema", "ir_schema", "trace_schema", "record")
         return {key if key in kept else f"{key}_2": renamed(inner) for key, inner in value.items()}

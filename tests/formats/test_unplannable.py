@@ -25,7 +25,7 @@ def archive(*names: str) -> bytes:
 
 
 def safetensors(length_byte: int) -> bytes:
-    """A file whose first byte is ``length_byte``: 0xA8 looks like the beginning of a CBOR map."""
+    """Return a file that begins with ``length_byte``: 0xA8 could begin a CBOR map."""
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
     header += b" " * ((length_byte - len(header)) % 256)
     return struct.pack("<Q", len(header)) + header + bytes(4)

@@ -25,7 +25,7 @@ LARGE = np.arange(3 * 4096, dtype=np.float32).reshape(3, 4096)
 
 
 def onnx_model(*weights: TensorProto, nodes: list[Any] | None = None, width: int = 4096) -> onnx.ModelProto:
-    """``y = x · A · B`` with weights ``A`` (2 × 3) and ``B`` (3 × width), unless other nodes are given."""
+    """Return ``y = x · A · B`` with weights ``A`` (2 × 3) and ``B`` (3 × width), or with the given nodes."""
     nodes = nodes or [helper.make_node("MatMul", ["x", "A"], ["h"]), helper.make_node("MatMul", ["h", "B"], ["y"])]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

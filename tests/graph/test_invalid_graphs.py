@@ -27,7 +27,7 @@ def refusal(which: Graph, **dims: int) -> ContractError:
 
 
 def small(**fields: Any) -> Node:
-    """``n`` reads ``x w`` and writes ``a b``."""
+    """Return a graph in which ``n`` reads ``x w`` and writes ``a b``."""
     return Node("n", "", ("x", "w"), ("a", "b"), **fields)
 
 

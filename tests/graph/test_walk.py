@@ -101,7 +101,7 @@ def test_number_of_hidden_nodes_is_reported() -> None:
 
 @st.composite
 def scoped(draw: st.DrawFn) -> Graph:
-    """Random graphs with scopes in the names of nodes, some of them families of blocks."""
+    """Draw a graph with scopes in the names of nodes; some scopes are repeated blocks."""
     parts = st.sampled_from(["a", "b", "h0", "h1", "h2", "mlp"])
     count = draw(st.integers(1, 30))
     tensors, nodes = [tensor("x", role="input")], []

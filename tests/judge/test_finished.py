@@ -19,7 +19,7 @@ from tmmu_core.runtime.apply import apply_plan
 
 
 def stacked(plan: Plan) -> Plan:
-    """Return the plan with every offset 0 and hashes that match."""
+    """Return the plan with every offset 0 and valid hashes."""
     return rehashed(refigured(replace(plan, offset=plan.offset * 0)))
 
 

@@ -40,7 +40,7 @@ Edit = Callable[[Plan], Plan]
 
 
 def arenas(**fields: Any) -> Edit:
-    """Set figures of every arena; a callable is given the arena. Sums and ratios of the metrics follow."""
+    """Return a forgery that sets figures of every arena; sums and ratios of the metrics are recomputed."""
 
     def edit(plan: Plan) -> Plan:
         changed = [
@@ -53,7 +53,7 @@ def arenas(**fields: Any) -> Edit:
 
 
 def with_sums(plan: Plan) -> Plan:
-    """The metrics that are sums over the arenas, recomputed from the figures that these state."""
+    """Return the metrics with their sums over the arenas recomputed."""
 
     def total(name: str) -> int:
         return sum(getattr(arena, name) for arena in plan.arenas)
@@ -82,7 +82,7 @@ def with_sums(plan: Plan) -> Plan:
 
 
 def highest(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Arena → the tensor whose end is the extent."""
+    """Return arena → the tensor that ends at the extent."""
     found = {}
     for number, arena in enumerate(plan.arenas):
         rows = np.flatnonzero(plan.arena == number)
@@ -91,14 +91,14 @@ def highest(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def bound_of_highest(plan: Plan) -> Plan:
-    """The end of the highest storage as the bound, as of one whose offset is given."""
+    """Return the end of the highest storage, which is the bound if its offset is given."""
     names = highest(plan)
     edit = arenas(lower_bound_bytes=lambda a: a.extent_bytes, status="optimal", witness=lambda a: names[a.name])
     return edit(plan)
 
 
 def rows(**columns: Callable[[Plan], Any]) -> Edit:
-    """Set columns or fields of the plan; every figure follows."""
+    """Return a forgery that sets columns or fields of the plan and recomputes every figure."""
 
     def edit(plan: Plan) -> Plan:
         return following(replace(plan, **{name: value(plan) for name, value in columns.items()}))
@@ -107,7 +107,7 @@ def rows(**columns: Callable[[Plan], Any]) -> Edit:
 
 
 def following(plan: Plan) -> Plan:
-    """All figures that follow from the rows, recomputed; no bound is claimed."""
+    """Return the plan with all figures recomputed from the rows, and without a bound."""
     found = refigured(plan)
     kinds = zip(plan.roles, plan.base_tensor_uids, plan.size.tolist(), strict=True)
     activations = sum(size for role, base, size in kinds if role == "activation" and base is None)
@@ -116,7 +116,7 @@ def following(plan: Plan) -> Plan:
 
 
 def halved(plan: Plan) -> Plan:
-    """Every size and offset, halved."""
+    """Return the plan with every size and offset halved."""
     shapes = tuple([(int(size) // 2,) for size in plan.size])
     small = replace(plan, size=plan.size // 2, shapes=shapes, dtypes=("uint8",) * len(plan))
     aligned = np.full(len(plan), 64, np.uint64)
@@ -127,7 +127,7 @@ def halved(plan: Plan) -> Plan:
 
 
 def coarse(plan: Plan) -> Plan:
-    """The largest alignment that the offsets keep to, which raises the bound of what lies side by side."""
+    """Return the plan with the largest alignments that its offsets have, which raises the bound."""
     grid = int(np.gcd.reduce(np.append(plan.offset, np.uint64(1 << 30))))
     config = tuple([replace(arena, alignment_bytes=grid) for arena in plan.arenas])
     raised = replace(plan, alignment=np.full(len(plan), grid, np.uint64), arenas=config, arena_config_hash=bytes(32))
@@ -135,7 +135,7 @@ def coarse(plan: Plan) -> Plan:
 
 
 def one_storage(plan: Plan) -> Plan:
-    """All rows that no other one uses, in one alias group at byte 0."""
+    """Return the plan with all rows that share nothing in one alias group at byte 0."""
     zero = np.zeros(len(plan), np.int64)
     joined = replace(plan, offset=zero.astype(np.uint64), logical_slot=zero, generation=zero)
     numbered = replace(
@@ -145,7 +145,7 @@ def one_storage(plan: Plan) -> Plan:
 
 
 def until_reuse(plan: Plan) -> Plan:
-    """Every row alive until its bytes are used again, so that the bound rises."""
+    """Return the plan with every row live until its bytes are used again, which raises the bound."""
     stop = plan.offset + plan.size
     death = plan.death.copy()
     for i in range(len(plan)):
@@ -157,7 +157,7 @@ def until_reuse(plan: Plan) -> Plan:
 
 
 def without_last(plan: Plan) -> Plan:
-    """The row at the highest end is left out."""
+    """Return the plan without the row with the highest end."""
     last = int(np.argmax(plan.offset + plan.size))
     left = [i for i in range(len(plan)) if i != last]
     columns: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def without_last(plan: Plan) -> Plan:
 
 
 def handed_off(plan: Plan) -> Plan:
-    """A hand-off at the last read of every row to the row that is born there, at its offset."""
+    """Return the plan with an in-place reuse at the last read of every row by the row born there at its offset."""
     born = {int(step): name for name, step in zip(plan.tensor_ids, plan.birth, strict=True)}
     givers = [(int(end) - 1, name) for name, end in zip(plan.tensor_ids, plan.death, strict=True)]
     pairs = [(step, name, born[step]) for step, name in sorted(givers) if step in born and born[step] != name]
@@ -189,7 +189,7 @@ def handed_off(plan: Plan) -> Plan:
 
 
 def renamed(plan: Plan) -> Plan:
-    """Another planner's name and options."""
+    """Return the plan with another planner's name and options."""
     return replace(plan, planner="exact", planner_options={"budget": 1}, ir_name="other")
 
 
@@ -198,7 +198,7 @@ OPTIMAL_BOUND: dict[str, Any] = {"lower_bound_bytes": lambda a: a.extent_bytes, 
 
 @dataclass(frozen=True)
 class Forgery:
-    """An edit, and what happens to it without the graph."""
+    """An edit of a plan, and the verdict on it without the graph."""
 
     edit: Edit
     alone: str
@@ -247,7 +247,7 @@ FORGERIES = {
 
 
 def gains(honest: Plan, forged: Plan) -> list[str]:
-    """The figures and statuses that are better in the forged plan; a figure that is lower is better, but a bound."""
+    """Return the figures and statuses that are better in the forged plan."""
     better = [
         name
         for name in ("extent_bytes", "peak_live_bytes")

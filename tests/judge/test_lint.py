@@ -71,7 +71,7 @@ def test_every_rule_has_a_statement() -> None:
 
 
 def out_of_phase(**more: Any) -> Graph:
-    """``b`` needs nothing but the input, so that by ids it runs before the forward node ``f``."""
+    """Return a graph whose ``b`` reads only the input, so that by ids it would run before the forward node ``f``."""
     nodes = [
         node("b", "x", "g", phase="backward", inplace="none"),
         node("f", "x", "y", inplace="none"),
@@ -94,7 +94,7 @@ def test_given_order_of_graph_or_plan_silences_the_warning() -> None:
 
 
 def scoped(order: tuple[str, ...], inner: str = "loop") -> Graph:
-    """``x → open → body → close``, a scope; ``aside`` needs nothing but the input."""
+    """Return ``x → open → body → close``, a scope, and ``aside``, which reads only the input."""
     inside, deeper = {"scope": "loop"}, {"scope": inner}
     nodes = [
         node("open", "x", "s", inplace="none", **inside),
@@ -130,7 +130,7 @@ def test_rules_that_need_the_graph_are_skipped_without_a_valid_one(invalid: Grap
 
 
 def idle(**more: Any) -> list[tuple[str, str]]:
-    """``n`` reads ``x`` and writes ``y`` and ``side``: return the findings on unused bytes."""
+    """Return the findings on unused bytes if ``n`` reads ``x`` and writes ``y`` and ``side``."""
     tensors = [tensor("x", role="input"), tensor("y"), tensor("side", **more), tensor("lost", **more)]
     model = graph(tensors, [node("n", "x", "y side")], "x", "y")
     return [(f.rule, f.tensor) for f in lint_plan(plan_graph(model).plan, model) if f.tensor in ("side", "lost")]

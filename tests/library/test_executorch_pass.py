@@ -37,7 +37,7 @@ class Result:
 
 @pytest.fixture
 def algorithm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The planning algorithm of the pass, without ExecuTorch."""
+    """Return the planning algorithm of the pass, without ExecuTorch."""
     planning = SimpleNamespace(
         MemoryPlanningAlgorithmSuite=lambda algorithms: algorithms[0],
         MemoryAlgoResult=Result,

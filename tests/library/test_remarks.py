@@ -21,7 +21,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def snapshot() -> bytes:
-    """The memory history of one block that is allocated and freed."""
+    """Return the memory history of one block that is allocated and freed."""
     events = [
         {"action": action, "addr": 4096, "size": 512, "stream": 0, "time_us": k, "frames": []}
         for k, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))

@@ -15,7 +15,7 @@ def ranges(solution: Solution) -> dict[str, tuple[int, int]]:
 
 
 def linear(**marks: object) -> Graph:
-    """``x → MATMUL(w) → h → MATMUL(v) → y``."""
+    """Return ``x → MATMUL(w) → h → MATMUL(v) → y``."""
     return graph(
         [
             tensor("x", role="input"),
@@ -112,7 +112,7 @@ def test_node_without_a_gradient_retains_no_operand() -> None:
 
 
 def own_backward() -> Graph:
-    """Forward, backward and an optimizer step, written out by hand."""
+    """Return a graph with hand-written backward nodes and an optimizer step."""
     return graph(
         [
             tensor("x", role="input"),

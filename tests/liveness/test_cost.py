@@ -21,7 +21,7 @@ from tmmu_core.plans.making.instance import plan_problem
 
 
 def written_in_place(count: int) -> Graph:
-    """A chain in which every node overwrites its input."""
+    """Return a chain in which every node overwrites its input."""
     tensors, nodes = [tensor("t0000", role="input")], []
     for k in range(count):
         tensors.append(tensor(f"t{k + 1:04}"))
@@ -30,21 +30,21 @@ def written_in_place(count: int) -> Graph:
 
 
 def among_aliases(count: int) -> Graph:
-    """The same, with all tensors in one alias group."""
+    """Return the same chain with all tensors in one alias group."""
     g = written_in_place(count)
     aliases = [tensor(t.id, role=t.role, alias_group_id="g") for t in g.tensors]
     return Graph(tuple(aliases), g.nodes, g.inputs, g.outputs)
 
 
 def with_views(count: int) -> Graph:
-    """One tensor, as many views of it, and a reader of each."""
+    """Return one tensor with ``count`` views and a reader of each."""
     views = [view(f"v{k:04}", "x") for k in range(count)]
     reads = [node(f"n{k:04}", f"v{k:04}", f"y{k:04}") for k in range(count)]
     return graph([tensor("x", role="input"), *views, *(tensor(f"y{k:04}") for k in range(count))], reads, "x")
 
 
 def written_views(count: int) -> Graph:
-    """Each node writes a view of the output of the node before."""
+    """Return a chain in which each node writes a view of the previous output."""
     views = [view(f"v{k + 1:04}", f"v{k:04}" if k else "x") for k in range(count)]
     names = ["x", *(each.id for each in views)]
     nodes = [node(f"n{k:04}", names[k], names[k + 1]) for k in range(count)]
@@ -52,7 +52,7 @@ def written_views(count: int) -> Graph:
 
 
 def operations(play: Callable[[], Any]) -> int:
-    """The instructions that liveness, judge and the preparation of problems run in ``play``."""
+    """Return the number of instructions that liveness and judge run in ``play``."""
     counted = 0
 
     def step(frame: FrameType, event: str, _: object) -> Any:

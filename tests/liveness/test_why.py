@@ -13,7 +13,7 @@ def why(g: Graph, name: str, **how: str) -> Explanation:
 
 
 def held() -> Graph:
-    """``w`` is persistent; ``n0`` runs at step 0, as there are no inputs; ``z`` is never read."""
+    """Return a graph in which ``w`` is persistent, ``n0`` runs at step 0 (no inputs) and ``z`` is never read."""
     tensors = [tensor("w", role="parameter"), tensor("a"), tensor("z"), tensor("y")]
     return graph(tensors, [node("n0", "w", "a z"), node("n1", "a w", "y", inplace="none")], "", "y")
 

@@ -15,7 +15,7 @@ NPU = Engines({"dma": ["Load*"], "matrix": ["MatMul"]}, "vector", costs={"matrix
 
 
 def pipeline() -> dict[str, Any]:
-    """Tiles that are loaded one ahead, multiplied and added up: double buffering."""
+    """Return tiles that are loaded one step ahead, multiplied and summed (double buffering)."""
     size: dict[str, Any] = {"shape": [64], "dtype": "float32"}
     tensors = [{"id": "x", **size, "role": "input"}]
     tensors += [{"id": f"{name}{k}", **size} for k in range(TILES) for name in "lmo"]

@@ -17,7 +17,7 @@ Block = tuple[str, int, int, int]
 
 
 def problem_of(*blocks: Block, alignment: int = 64) -> Problem:
-    """An instance; blocks in the normative order."""
+    """Return an instance; blocks are in the normative order."""
     ids, birth, death, size = zip(*blocks, strict=True)
     return Problem(
         arena="arena",
@@ -51,7 +51,7 @@ def solved(case: Case) -> Solution:
 
 
 def views_graph() -> Graph:
-    """``x → n0 → h``; two views into h, read apart; a parameter."""
+    """Return ``x → n0 → h`` with two views of ``h``, each with its own reader, and a parameter."""
     tensors = [
         tensor("x", 8, role="input"),
         tensor("w", 8, role="parameter"),
@@ -65,5 +65,5 @@ def views_graph() -> Graph:
 
 
 def chain_plan(length: int = 4, **options: object) -> Plan:
-    """The plan of a chain of element-wise nodes."""
+    """Return the plan of a chain of element-wise nodes."""
     return plan_graph(chain(length), **options).plan  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tmmu_core.plans.making.request import PlanRequest
 
 
 def batched(policy="REPLAN_AT_SAFEPOINT", safepoints=("n1",), **dims):
-    """``x → n0 → h → n1 → y``, each of B × 64 floats; ``w`` of 64."""
+    """Return ``x → n0 → h → n1 → y``, each of B × 64 floats, with ``w`` of 64 floats."""
     tensors = [Tensor(t, ("B", 64), role=r) for t, r in (("x", "input"), ("h", "activation"), ("y", "output"))]
     nodes = [node("n0", "x w", "h", inplace="none"), node("n1", "h", "y", inplace="none")]
     return Graph(

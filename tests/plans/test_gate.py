@@ -14,7 +14,7 @@ from tmmu_core.plans.model import Plan
 
 
 def two_arenas() -> Plan:
-    """Parameters: ``w`` (400 B). Activations: ``x`` (64 B) then ``y`` (32 B) beside it, 128 B apart."""
+    """Return a plan with parameters ``w`` (400 B) and activations ``x`` (64 B) and ``y`` (32 B), 128 B apart."""
     tensors = [tensor("x", 16, role="input"), tensor("w", 100, role="parameter"), tensor("y", 8)]
     return plan_graph(graph(tensors, [node("n", "x w", "y", inplace="none")], "x", "y")).plan
 

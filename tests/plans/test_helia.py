@@ -17,7 +17,7 @@ from tmmu_core.plans.model import Plan
 
 
 def model() -> Graph:
-    """``x → CONV(w) → h → RELU → y`` with a running statistic that is persistent, 1 KiB each."""
+    """Return ``x → CONV(w) → h → RELU → y`` with a persistent running statistic, 1 KiB each."""
     return graph(
         [
             tensor("x", 256, role="input"),
@@ -175,7 +175,7 @@ AWKWARD = ["a/b", "a.b", "*/ int x; /*", "naïve", "9", "line\\", "REGION_X"]
 
 
 def awkward() -> Graph:
-    """Names that are no identifiers in C."""
+    """Return names that are not identifiers in C."""
     tensors = [tensor("x", role="input"), *(tensor(name, 3) for name in AWKWARD)]
     names = ["x", *AWKWARD]
     nodes = [Node(f"n{i}", "", (names[i],), (names[i + 1],), inplace="none") for i in range(len(AWKWARD))]

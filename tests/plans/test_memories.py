@@ -23,7 +23,7 @@ STAGED = {"role": "constant", "memory": "MRAM", "constant_destination_memory": "
 
 
 def model(*constants: int) -> Graph:
-    """``x`` (4 B) read with constants ``c0``, ``c1`` … of so many elements of 4 B, giving ``y`` (4 B)."""
+    """Return a node that reads ``x`` (4 B) and constants of so many elements, and writes ``y`` (4 B)."""
     names = [f"c{k}" for k in range(len(constants))]
     weights = [tensor(name, n, role="constant") for name, n in zip(names, constants, strict=True)]
     reads = " ".join(["x", *names])
@@ -37,7 +37,7 @@ def planned(g: Graph, **options: Any) -> Plan:
 
 
 def home(plan: Plan, name: str) -> tuple[str, str]:
-    """(memory read from, memory stored in)."""
+    """Return (memory that is read, memory that stores)."""
     notes = plan.notes[plan.row(plan.row_of[name]).arena]
     return notes["memory"], notes["source_memory"]
 

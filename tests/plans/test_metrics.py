@@ -204,7 +204,7 @@ LATE = 2**62
 
 
 def late() -> Plan:
-    """``a`` at first; then, for a moment long after, ``b`` and ``c`` together."""
+    """Return a plan with ``a`` at the start and, after many steps, ``b`` and ``c`` at one step."""
     return plan_problem(problem_of(("a", 0, 2**31, 100), ("b", 2**40, LATE, 50), ("c", LATE - 1, LATE, 60)))
 
 

@@ -32,7 +32,7 @@ ONE = {"activations": {"alignment_bytes": 1}}
 
 
 def growing() -> Graph:
-    """Tensors of 1, 2 and 4 KiB, each of which may reuse the memory of the one before."""
+    """Return tensors of 1, 2 and 4 KiB; each may reuse the memory of the previous one."""
     tensors = [tensor("x", 256, "input"), tensor("y", 512), tensor("z", 1024)]
     return graph(tensors, [node("n", "x", "y"), node("m", "y", "z")], "x", "z")
 
@@ -57,7 +57,7 @@ def test_bound_proven_by_a_search_is_kept_beside_the_lower_bound() -> None:
 
 
 def knotted(seed: int) -> Graph:
-    """Six tensors of uneven sizes and lives, by a fixed rule."""
+    """Return six tensors whose sizes and live ranges follow a fixed rule."""
     sizes = [(seed * 7 + i * i * 5 + 3 * i) % 9 + 1 for i in range(6)]
     last = [min(i + (seed + i * 3) % 4 + 1, 6) for i in range(6)]
     tensors = [tensor(f"t{i}", sizes[i]) for i in range(6)]
@@ -70,7 +70,7 @@ def knotted(seed: int) -> Graph:
 
 @st.composite
 def small_graphs(draw: st.DrawFn) -> Graph:
-    """Up to six tensors; each node reads some earlier tensors and writes one, in place or not."""
+    """Draw up to six tensors; each node reads some earlier tensors and writes one, in place or not."""
     n = draw(st.integers(1, 5))
     tensors, nodes = [tensor("t0", draw(st.integers(0, 6)), "input")], []
     for i in range(1, n + 1):

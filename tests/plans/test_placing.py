@@ -16,7 +16,7 @@ ARENAS = {"activations": {"alignment_bytes": 1}, "parameters": {}}
 
 
 def three() -> Graph:
-    """``x`` (16 B) lives [0, 2), ``a`` (64 B) [1, 3), ``b`` (32 B) [2, 4), ``y`` (16 B) [3, 4)."""
+    """Return a plan: ``x`` (16 B) is live in [0, 2), ``a`` (64 B) [1, 3), ``b`` (32 B) [2, 4), ``y`` (16 B) [3, 4)."""
     tensors = [tensor("x", 4, role="input"), tensor("a", 16), tensor("b", 8), tensor("y", 4)]
     nodes = [
         node("n0", "x", "a", inplace="none"),

@@ -13,7 +13,7 @@ from tmmu_core.plans.making.request import PlanRequest
 
 
 def layers(count=3, width=50):
-    """``x → MATMUL(w) → RELU → …`` with saved activations, weights of ``width`` floats."""
+    """Return ``x → MATMUL(w) → RELU → …`` with saved activations and weights of ``width`` floats."""
     tensors = [tensor("x", 16, role="input")]
     nodes = []
     for i in range(count):

@@ -28,14 +28,14 @@ KIB = 1024
 
 
 def elsewhere(floats: int) -> Graph:
-    """``a → n0``, ``b → n1 → c``; a and b are dead when c is written, and the larger of them has slot 0."""
+    """Return ``a → n0``, ``b → n1 → c``; a and b are dead when c is written, and the larger one has slot 0."""
     tensors = [tensor("a", floats, "input"), tensor("b", KIB // 4, "input"), tensor("c", KIB // 4)]
     return graph(tensors, [node("n0", "a", ""), node("n1", "b", "c")], "a b", "c")
 
 
 @pytest.fixture(scope="module")
 def solution() -> Solution:
-    """A plan in which c has slot 0, that of a, although it may reuse the slot of b."""
+    """Return a plan in which c has slot 0, that of a, although it may reuse the slot of b."""
     return plan_graph(elsewhere(KIB // 4 + 1))
 
 
@@ -86,7 +86,7 @@ def test_explanation_does_not_claim_reuse(solution: Solution) -> None:
 
 
 def as_the_first_version(plan: Plan) -> bytes:
-    """The plan file that the first version wrote."""
+    """Return the plan file as the first version wrote it."""
     document = msgspec.json.decode(plan_file.to_json(plan))
     for handoff in document["handoffs"]:
         del handoff["taken"]

@@ -12,7 +12,7 @@ from tmmu_core.plans.model import Plan
 
 
 def by_bytes(plan: Plan, arena: int, step: int) -> dict[str, int]:
-    """The accounts by looking at every single byte of the extent."""
+    """Return the accounts, computed byte by byte over the extent."""
     s = storages_of(plan)
     alive = sorted(
         (int(s.offset[k]), int(s.backing[k]), int(s.size[k]), int(s.slot_alignment[k]))

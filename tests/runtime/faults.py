@@ -15,14 +15,14 @@ Fault = Callable[[], Plan]
 
 
 def changed(plan: Plan, column: str, rows: Any, values: Any) -> Plan:
-    """The plan with some cells of one column replaced."""
+    """Return the plan with some cells of one column replaced."""
     cells = getattr(plan, column).copy()
     cells[rows] = values
     return replace(plan, **{column: cells})
 
 
 def overlap(solution: Solution) -> Iterator[Fault]:
-    """A storage moved onto bytes of another one while tensors of both are alive."""
+    """Yield plans with a storage moved onto bytes of another one that is live at the same time."""
     plan = solution.plan
     start = starts(plan)
     for a in range(len(plan)):
@@ -37,13 +37,13 @@ def overlap(solution: Solution) -> Iterator[Fault]:
 
 
 def taken_over(plan: Plan, rows: Any, onto: Any, giver: int, handoff: tuple[int, str, str]) -> Plan:
-    """The plan with a storage moved onto the giver's, whose life ends there, told as a hand-off."""
+    """Return the plan with a storage at the giver's offset, listed as an in-place reuse at the giver's death."""
     moved = changed(changed(plan, "offset", rows, onto), "death", giver, handoff[0])
     return replace(moved, handoffs=(*plan.handoffs, handoff))
 
 
 def illegal_in_place(solution: Solution) -> Iterator[Fault]:
-    """An output written over an input that the node did not offer, or that is still needed, and told as a hand-off."""
+    """Yield plans with an in-place reuse of an input that the node does not permit, or that is read later."""
     plan, timeline = solution.plan, solution.liveness.timeline
     granted = set(plan.handoffs)
     start = starts(plan)
@@ -70,13 +70,13 @@ KINDS = {f.__name__: f for f in (overlap, illegal_in_place)}
 
 
 def starts(plan: Plan) -> Any:
-    """Where each storage's block starts."""
+    """Return the offset of each storage."""
     low = np.full(int(plan.storage.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
     np.minimum.at(low, plan.storage, plan.offset)
     return low
 
 
 def spread(found: Iterator[Fault], most: int) -> list[Plan]:
-    """At most ``most`` broken plans, spread over the first 4,000 faults."""
+    """Return at most ``most`` broken plans, spread over the first 4,000 faults."""
     every = list(islice(found, 4000))
     return [fault() for fault in every[:: max(1, -(-len(every) // most))]]

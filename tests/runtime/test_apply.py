@@ -13,7 +13,7 @@ from tmmu_core.runtime.philox import pattern
 
 
 def weighted():
-    """``x → n0 (with w) → a → n1 → y``, with a view of ``a``."""
+    """Return ``x → n0 (with w) → a → n1 → y`` with a view of ``a``."""
     tensors = [tensor("x", role="input"), tensor("w", 8, role="parameter"), tensor("a", 6), view("v", "a", 2, 8)]
     nodes = [node("n0", "x w", "a", inplace="none"), node("n1", "v a", "y", inplace="none")]
     return graph([*tensors, tensor("y")], nodes, "x", "y")

@@ -17,7 +17,7 @@ BYTES = 4 * SIDE * SIDE
 
 
 def products(batch: int | str = SIDE) -> bytes:
-    """Three matrix products in a row: two results of 4 MiB are alive at once, and the input."""
+    """Return three matrix products in a row: two results of 4 MiB and the input are live at one step."""
     nodes = [op("MatMul", "x w", "a"), op("MatMul", "a w", "b"), op("MatMul", "b w", "y")]
     weights = {"w": np.full((SIDE, SIDE), 0.01, np.float32)}
     return model(nodes, [value("x", [batch, SIDE])], [value("y", None)], weights).SerializeToString()

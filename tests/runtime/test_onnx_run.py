@@ -48,7 +48,7 @@ def test_broken_plan_gives_another_result(squeezenet, kind):
 
 
 def tiny():
-    """``y = relu(x + w)``, ``z = reshape(y)``: a hand-off and a view."""
+    """Return ``y = relu(x + w)``, ``z = reshape(y)``: an in-place reuse and a view."""
     w = helper.make_tensor("w", TensorProto.FLOAT, [2, 3], np.arange(6, dtype=np.float32))
     shape = helper.make_tensor("s", TensorProto.INT64, [1], [6])
     nodes = [

@@ -16,7 +16,7 @@ COMMAND = re.compile(r"(?:^|`)tmmu ([a-z][a-z-]*)([^`\n#]*)", re.M)
 
 @pytest.fixture(scope="module")
 def options() -> dict[str, set[str]]:
-    """Command → its options."""
+    """Return command → its options."""
     group: Any = typer.main.get_command(build())
     return {
         name: {word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)}

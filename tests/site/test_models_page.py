@@ -5,7 +5,7 @@ from sample_graphs import make
 
 
 def table() -> dict[str, list[str]]:
-    """Model → its cells."""
+    """Return model → its cells."""
     lines = [line for line in models.PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert tuple(rows[0]) == models.COLUMNS

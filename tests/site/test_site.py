@@ -18,7 +18,7 @@ NOWHERE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as ``make docs`` builds it."""
+    """Return the folder of the site that ``make docs`` builds."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **NOWHERE}, capture_output=True, text=True)

@@ -19,14 +19,14 @@ _numbers = count()
 
 
 def _programs() -> Path | None:
-    """Where PostgreSQL's server programs are; Debian keeps them off the path."""
+    """Return the folder of PostgreSQL's server programs; on Debian it is not on the path."""
     found = [Path(p).parent for p in filter(None, [shutil.which("initdb")])]
     found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name.zfill(4))
     return next((path for path in reversed(found) if (path / "initdb").exists()), None)
 
 
 def _prefix() -> list[str]:
-    """Prefix of PostgreSQL's commands: they end with the tests, and never run as root."""
+    """Return the prefix of PostgreSQL's commands, so that they end with the tests and do not run as root."""
     ending = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() != 0:
         return ending
@@ -35,7 +35,7 @@ def _prefix() -> list[str]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The folder of the socket of a server without network access and without fsync."""
+    """Yield the folder of the socket of a server without network access and without fsync."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")

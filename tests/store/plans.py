@@ -20,7 +20,7 @@ def label(commit: str, hour: int = 0, *, model: str = "net", branch: str = "main
 
 
 def graph_of(lines: dict[str, int], name: str = "net") -> Graph:
-    """Tensors of so many lines of 128 bytes, all alive when ``last`` reads them and writes one line, ``y``."""
+    """Return tensors of so many lines of 128 bytes, live until ``last`` reads them and writes ``y`` of one line."""
     tensors = [tensor(t, n * LINE) for t, n in lines.items()]
     nodes = [node(f"make_{t}", "", t) for t in lines]
     nodes.append(node("last", " ".join(lines), "y", inplace="none"))
@@ -29,7 +29,7 @@ def graph_of(lines: dict[str, int], name: str = "net") -> Graph:
 
 
 def plan_of(lines: dict[str, int], *, planner: str = "slots", name: str = "net") -> Plan:
-    """The plan of :func:`graph_of`, verified."""
+    """Return the verified plan of :func:`graph_of`."""
     made = graph_of(lines, name)
     plan = plan_graph(made, planner=planner).plan
     assert verify_plan(plan, made).ok
@@ -37,6 +37,6 @@ def plan_of(lines: dict[str, int], *, planner: str = "slots", name: str = "net")
 
 
 def swept(message: str = "") -> dict[str, Any]:
-    """A row of a sweep's point that has no plan, as it is kept."""
+    """Return the stored row of a sweep's point without a plan."""
     row = dict.fromkeys(("mode", "preset", "alignment", "lower_bound_bytes", "extent_bytes"))
     return {"planner": "slots", **row, "error": {"code_id": "ALIGNMENT_VIOLATION", "message": message}}

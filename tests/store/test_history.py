@@ -21,7 +21,7 @@ SERIES = ("model", "branch", "planner", "mode", "preset")
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, list[Run]]]:
-    """A store of 40 runs at random hours, and the runs in the order of recording."""
+    """Yield a store of 40 runs at random hours, and the runs in the order of recording."""
     random = Random("history")
     store = Store.at(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}", create=True)
     plans = [plan_of({"a": n, "b": 1}, planner=planner) for n in (1, 2, 5) for planner in ("slots", "naive")]
@@ -38,7 +38,7 @@ def _label(random: Random) -> Label:
 
 
 def in_time(runs: list[Run], **where: str) -> list[Run]:
-    """The chosen runs, oldest first; runs of one time in the order of recording."""
+    """Return the chosen runs, oldest first; runs of one time in the order of recording."""
     chosen = [run for run in runs if all(getattr(run, name) == value for name, value in where.items())]
     return sorted(chosen, key=lambda run: run.at)
 

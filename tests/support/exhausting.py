@@ -41,7 +41,7 @@ class Attack:
 
 
 def csv_of(last: int) -> bytes:
-    """Two rows, times up to ``last``."""
+    """Return two rows with times up to ``last``."""
     return b"id,lower,upper,size,offset\na,0,%d,4,0\nb,%d,%d,8,4\n" % (last, last - 1, last)
 
 
@@ -49,12 +49,12 @@ def csv_of(last: int) -> bytes:
 
 
 def long_number(digits: int) -> bytes:
-    """A graph whose tensor has a side of so many digits."""
+    """Return a graph whose tensor has a dimension with ``digits`` digits."""
     return native_file.encode_json(chain(1)).replace(b'"shape":[4', b'"shape":[' + b"9" * digits)
 
 
 def long_number_in_pickle(size: int) -> bytes:
-    """A snapshot with a block of a number that takes ``size`` bytes."""
+    """Return a snapshot with a block whose number has ``size`` bytes."""
     block = b"}(X\x04\x00\x00\x00size\x8b" + size.to_bytes(4, "little") + b"\x7f" * size + b"u"
     segment = (
         b"}(X\x07\x00\x00\x00addressK\x00X\x0a\x00\x00\x00total_sizeK\x01X\x06\x00\x00\x00blocks](" + block + b"eu"
@@ -66,7 +66,7 @@ def long_number_in_pickle(size: int) -> bytes:
 
 
 def doubling(depth: int) -> bytes:
-    """``[a, a]`` inside one another, by references."""
+    """Return nested lists ``[a, a]`` of shared references."""
     body = b"\xd8\x1c\x80"
     for k in range(depth):
         body = b"\xd8\x1c\x82" + body + b"\xd8\x1d" + cbor2.dumps(k)
@@ -74,12 +74,12 @@ def doubling(depth: int) -> bytes:
 
 
 def bignum(size: int) -> bytes:
-    """A whole number of so many bytes."""
+    """Return an integer of ``size`` bytes."""
     return b"\xa1\x67tensors\xc2\x5a" + size.to_bytes(4, "big") + b"\xff" * size
 
 
 def bomb(size: int) -> bytes:
-    """Blanks, so many, gzipped; then a graph."""
+    """Return a gzipped file of many blanks and a graph."""
     packer = zlib.compressobj(9, wbits=31)
     piece = b" " * (1 << 20)
     out = [packer.compress(piece) for _ in range(size >> 20)]
@@ -87,13 +87,13 @@ def bomb(size: int) -> bytes:
 
 
 def small_values(size: int) -> bytes:
-    """A gzipped graph of so many bytes, all of them empty lists in a field that may hold anything."""
+    """Return a gzipped graph with a field of many empty lists."""
     head, tail = native_file.encode_json(chain(1)).split(b'"instr":"RELU"', 1)
     return gzip.compress(head + b'"instr":"RELU","params":{"a":[' + b"[]," * (size // 3) + b"[]]}" + tail, 6, mtime=0)
 
 
 def small_values_in_cbor(size: int) -> bytes:
-    """CBOR of so many empty lists."""
+    """Return CBOR of many empty lists."""
     return gzip.compress(b"\xa1\x67tensors\x9a" + size.to_bytes(4, "big") + b"\x80" * size, 6, mtime=0)
 
 
@@ -101,7 +101,7 @@ def small_values_in_cbor(size: int) -> bytes:
 
 
 def xla_over_one_another(values: int) -> bytes:
-    """So many values in one allocation, each at bytes of its own, alive one after the other."""
+    """Return one allocation with many values at different bytes, live one after the other."""
     placed = "".join(f" value: <{k} v{k} @0> (size=8,offset={8 * k}): f32[2]{{0}}\n" for k in range(values))
     lives = "".join(f"    v{k}{{}}:0-{values}\n" for k in range(values))
     return (
@@ -111,18 +111,18 @@ def xla_over_one_another(values: int) -> bytes:
 
 
 def xla_program(size: int) -> bytes:
-    """A dump whose program is metadata of brackets in brackets."""
+    """Return a dump whose program has nested brackets as metadata."""
     line = f'  %a = f32[] add(), metadata={{op_name="{"jvp(" * 200}x{")" * 200}/{"a/" * 1500}b"}}\n'
     return (ASSIGNMENT + LIVE_RANGE + "HloModule x\n\n" + line * (size // len(line))).encode()
 
 
 def digits_in_report(size: int) -> bytes:
-    """A memory usage report with one row of digits."""
+    """Return a memory usage report with one row of digits."""
     return b"Memory Space: x\n  cumulative_size; size; offset; x; y\n  " + b"1" * size + b";\n"
 
 
 def one_name_in_vela(rows: int) -> bytes:
-    """A log of Vela's in which every row has the same name."""
+    """Return a log of Vela in which all rows have one name."""
     head = (
         "Allocation, memory Sram, usage mask: x\nStart Time - End Time: Start Addr - End Addr: Tensor Size: x: Name\n"
     )
@@ -139,20 +139,20 @@ def _finished(builder: Any, root: int, identifier: bytes) -> bytes:
 
 
 def program_of_loops(loops: int) -> bytes:
-    """A program of so many values and as many jumps back to its beginning."""
+    """Return a program of many values and as many jumps to its start."""
     values = [flat_program.tensor(16 * k, (4,)) for k in range(loops)]
     calls: list[Any] = [("aten::neg.out", [k, k + 1, k + 1]) for k in range(loops - 1)]
     return flat_program.program(values, [0], [loops - 1], [*calls, *([1] * loops)])
 
 
 def program_of_memories(memories: int) -> bytes:
-    """A program of so many values, each in a memory of its own."""
+    """Return a program of many values, each in a different memory."""
     values = [flat_program.tensor(0, (4,), memory=k) for k in range(memories)]
     return flat_program.program(values, [0], [memories - 1], [("aten::neg.out", [0, 1, 1])])
 
 
 def program_of_lists(length: int) -> bytes:
-    """A program whose kernel takes a list of ``length`` values ``length`` times."""
+    """Return a program whose kernel takes a list of ``length`` values ``length`` times."""
     values = [flat_program.tensor(0, (4,)), {0: Scalar("Uint8", 10), 1: {0: [0] * length}}]
     return flat_program.program(values, [0], [0], [("aten::cat.out", [1] * length)])
 
@@ -163,7 +163,7 @@ def _model(builder: Any, subgraph: dict[int, Any]) -> bytes:
 
 
 def tflite_operands(length: int) -> bytes:
-    """So many operators that all read one list of so many operands."""
+    """Return many operators that read one long list of operands."""
     builder = flatbuffers.Builder(1024)
     operands = Placed(flat_program.written(builder, [0] * length))
     operator = flat_program.table(builder, {1: operands, 2: operands})
@@ -172,14 +172,14 @@ def tflite_operands(length: int) -> bytes:
 
 
 def tflite_name(length: int) -> bytes:
-    """So many tensors that share one name of so many letters."""
+    """Return many tensors that share one long name."""
     builder = flatbuffers.Builder(1024)
     one = flat_program.table(builder, {0: [4], 3: "a" * length})
     return _model(builder, {0: Placed(flat_program.tables_vector(builder, [one] * length)), 1: [0], 2: [0]})
 
 
 def tflite_inputs(length: int) -> bytes:
-    """So many tensors, each of them looked for among so many inputs."""
+    """Return many tensors and as many inputs, among which each tensor is searched."""
     builder = flatbuffers.Builder(1024)
     one = flat_program.table(builder, {0: [4], 3: "a"})
     tensors = Placed(flat_program.tables_vector(builder, [one] * length))
@@ -190,19 +190,19 @@ def tflite_inputs(length: int) -> bytes:
 
 
 def snapshot_of_devices(devices: int) -> bytes:
-    """A snapshot with a segment for each of so many devices."""
+    """Return a snapshot with one segment for each of many devices."""
     segments = ",".join(f'{{"address":0,"total_size":1,"device":{k}}}' for k in range(devices))
     return ('{"segments":[' + segments + '],"device_traces":[]}').encode()
 
 
 def snapshot_of_a_long_event(letters: int) -> bytes:
-    """A snapshot with one event, in which so many letters might each be the end of it."""
+    """Return a snapshot with one event in which any of many letters could be its end."""
     text = b"} " * (letters // 2)
     return gzip.compress(b'{"device_traces":[[{"action":"alloc","addr":1,"size":3,"x":"' + text + b'"}]]}', 1)
 
 
 def trace_of_memories(memories: int) -> bytes:
-    """A memory trace with an event in each of so many memories."""
+    """Return a memory trace with one event in each of many memories."""
     events = ",".join(f'{{"name":"a","cat":"memory_allocation","ts":9,"dur":1,"pid":{k}}}' for k in range(memories))
     return ('{"traceEvents":[' + events + "]}").encode()
 
@@ -221,7 +221,7 @@ def _document(tensors: list[dict[str, Any]], nodes: list[dict[str, Any]], **more
 
 
 def views_of_views(depth: int) -> bytes:
-    """A view of a view of a view."""
+    """Return a chain of views."""
     tensors = _tensors(f"t{k}" for k in range(depth))
     for before, after in pairwise(tensors):
         after["view"] = {"base_tensor_uid": before["id"], "byte_offset": 0, "byte_length": 4}
@@ -229,14 +229,14 @@ def views_of_views(depth: int) -> bytes:
 
 
 def one_group(size: int) -> bytes:
-    """So many tensors of one alias group, each read by the next node."""
+    """Return many tensors of one alias group, each read by the next node."""
     tensors = _tensors((f"t{k}" for k in range(size)), alias_group_id="g")
     nodes = [{"node_id": f"n{k}", "instr": "X", "inputs": [f"t{k}"], "outputs": [f"t{k + 1}"]} for k in range(size - 1)]
     return _document(tensors, nodes)
 
 
 def all_apart(size: int) -> bytes:
-    """So many tensors, of which none may share a byte with any other."""
+    """Return many tensors of which no two may share a byte."""
     names = [f"t{k}" for k in range(size)]
     tensors = _tensors(iter(names))
     for k, tensor in enumerate(tensors):
@@ -246,7 +246,7 @@ def all_apart(size: int) -> bytes:
 
 
 def apart_from_one(size: int) -> bytes:
-    """One tensor that is never held beside anything, and may share no byte with any of so many that all are."""
+    """Return one tensor that is never live with others and may share no byte with many tensors that are."""
     names = [f"t{k}" for k in range(size)]
     tensors = _tensors(iter(names))
     tensors[0]["must_not_alias"] = names[1:]
@@ -258,7 +258,7 @@ def apart_from_one(size: int) -> bytes:
 
 
 def read_by_all(size: int) -> bytes:
-    """One node that reads so many tensors and may write over any of them."""
+    """Return one node that reads many tensors and may overwrite any of them."""
     tensors = _tensors(f"t{k}" for k in range(size))
     names = [tensor["id"] for tensor in tensors]
     nodes = [{"node_id": "n", "instr": "X", "inputs": names[:-1] * 4, "outputs": [names[-1]]}]
@@ -266,12 +266,12 @@ def read_by_all(size: int) -> bytes:
 
 
 def on_one_byte(rows: int) -> bytes:
-    """A finished plan in which so many buffers lie on the same bytes at the same time."""
+    """Return a finished plan with many buffers on the same bytes at the same time."""
     return b"id,lower,upper,size,offset\n" + b"".join(b"b%d,0,9,64,0\n" % k for k in range(rows))
 
 
 def many_arenas(arenas: int) -> bytes:
-    """A graph whose every tensor names an arena of its own."""
+    """Return a graph in which every tensor has its own arena."""
     tensors = _tensors(f"t{k}" for k in range(arenas))
     for k, tensor in enumerate(tensors):
         tensor["arena"] = f"a{k}"
@@ -282,7 +282,7 @@ def many_arenas(arenas: int) -> bytes:
 
 
 def many_gaps(gaps: int) -> bytes:
-    """An instance of buffers with so many gaps each."""
+    """Return an instance of buffers with many gaps."""
     spans = b" ".join(b"%d-%d" % (4 * k + 1, 4 * k + 2) for k in range(gaps))
     rows = b"".join(b"b%d,0,%d,64,%s\n" % (k, 4 * gaps + 9, spans) for k in range(8))
     return b"id,lower,upper,size,gaps\n" + rows
@@ -292,7 +292,7 @@ def many_gaps(gaps: int) -> bytes:
 
 
 def functions(depth: int) -> bytes:
-    """Functions that call one another twice: 2^depth nodes when inlined."""
+    """Return functions that call each other twice: 2^depth nodes when inlined."""
     bodies = []
     imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     for k in range(depth):
@@ -312,20 +312,20 @@ def _onnx(nodes: list[Any], **more: Any) -> bytes:
 
 
 def onnx_doubling(times: int) -> bytes:
-    """A shape that is put behind itself so many times."""
+    """Return a shape that is concatenated with itself many times."""
     shape = helper.make_tensor("s0", TensorProto.INT64, [1], [1])
     nodes = [helper.make_node("Concat", [f"s{k}", f"s{k}"], [f"s{k + 1}"], axis=0) for k in range(times)]
     return _onnx([*nodes, helper.make_node("Reshape", ["x", f"s{times}"], ["y"])], initializer=[shape])
 
 
 def onnx_chain(nodes: int) -> bytes:
-    """So many nodes in a row."""
+    """Return a chain of many nodes."""
     names = ["x", *(f"v{k}" for k in range(nodes - 1)), "y"]
     return _onnx([helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)])
 
 
 def onnx_scopes(depth: int) -> bytes:
-    """Conditionals inside one another."""
+    """Return nested conditionals."""
     boolean = helper.make_tensor("c", TensorProto.BOOL, [], [True])
     body = [helper.make_node("Relu", ["x"], ["y0"])]
     for k in range(depth):

@@ -30,7 +30,7 @@ def sample_files() -> list[str]:
 
 
 def golden_traces(file: str) -> dict[str, bytes]:
-    """File name in ``golden/`` → trace (not yet gzipped), for one sample, planned now."""
+    """Return file name in ``golden/`` → trace (not gzipped) of one sample, planned now."""
     graph = read_graph_file(SAMPLES / file)
     traces = {}
     for mode in dict.fromkeys(("inference", default_mode(graph))):
@@ -41,7 +41,7 @@ def golden_traces(file: str) -> dict[str, bytes]:
 
 
 def planner_traces(planner: str) -> dict[str, bytes]:
-    """File name in ``golden/planners/`` → trace, of one planner, planned now."""
+    """Return file name in ``golden/planners/`` → trace of one planner, planned now."""
     traces = {}
     for file in BY_EVERY_PLANNER:
         plan = plan_graph(read_graph_file(SAMPLES / file), planner=planner).plan
@@ -50,7 +50,7 @@ def planner_traces(planner: str) -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Write every golden trace, and remove those of samples and planners that are no more."""
+    """Write every golden trace, and remove those of samples and planners that no longer exist."""
     written = {}
     for file in sample_files():
         written.update(golden_traces(file))

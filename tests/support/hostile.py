@@ -7,7 +7,7 @@ from tmmu_core.graph.model import Dim, Graph, Node
 
 
 def hostile_names(address: str) -> tuple[str, ...]:
-    """Names that send a request to ``address`` if they are not treated as text."""
+    """Return names that send a request to ``address`` if they are not treated as text."""
     return (
         f"![x]({address}/image.png)",
         f'<a href="{address}/link">here</a>',
@@ -18,7 +18,7 @@ def hostile_names(address: str) -> tuple[str, ...]:
 
 
 def hostile_graph(names: tuple[str, ...]) -> Graph:
-    """Tensors, nodes, operators, arenas, dimensions and the graph itself have these names."""
+    """Return a graph whose tensors, nodes, operators, arenas, dimensions and own name are hostile."""
     tensors = [
         tensor(names[0], role="input"),
         *(tensor(name, arena=names[0] if k % 2 else None) for k, name in enumerate(names[1:])),
@@ -30,7 +30,7 @@ def hostile_graph(names: tuple[str, ...]) -> Graph:
 
 
 def hostile_to_files(address: str) -> tuple[str, ...]:
-    """Names that end comments, quotes, lines, file names and marks, and those that send a request."""
+    """Return names that end comments, quotes, lines and file names, and names that send a request."""
     return (
         *hostile_names(address),
         f'*/ #include "{address}/header.h" /*',

@@ -56,7 +56,7 @@ LONGER = ("crowd 1 of 14", "crowd 2 of 14", "crowd 6 of 14", "crowd 7 of 14", "c
 
 
 def branches(count: int) -> Graph:
-    """Branches that begin large and end small; every branch begins before the first one ends."""
+    """Return branches that begin large and end small; every branch begins before the first one ends."""
     one = [Tensor(id=f"a{k}", shape=(64 * (9 + k % 3),)) for k in range(count)]
     two = [Tensor(id=f"b{k}", shape=(16,)) for k in range(count)]
     begin = [Node(node_id=f"m{k:02}", instr="MATMUL", inputs=("x",), outputs=(one[k].id,)) for k in range(count)]
@@ -66,7 +66,7 @@ def branches(count: int) -> Graph:
 
 
 def crowd(seed: int, count: int) -> Problem:
-    """``count`` storages that meet many others: where the bound is not met at once."""
+    """Return ``count`` storages with many conflicts, whose bound is not reached at once."""
     rng = random.Random(f"crowd/{seed}")
     rows = []
     for _ in range(count):
@@ -82,7 +82,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 
 
 def packed(planner: str, name: str, options: Row) -> Row:
-    """What a planner makes of a problem: bytes, what is proven of them, what it noted, and the offsets' digest."""
+    """Return the result of a planner: bytes, proof, notes, and the digest of the offsets."""
     asked = PROBLEMS[name]()
     packing = ARENA_PLANNERS[planner].pack(asked, options, None)
     return {
@@ -96,12 +96,12 @@ def packed(planner: str, name: str, options: Row) -> Row:
 
 
 def digest(column: NDArray[Any]) -> str:
-    """Enough of a column's hash to know it again."""
+    """Return the first digits of the hash of a column."""
     return sha256(column.astype("<u8").tobytes()).hexdigest()[:12]
 
 
 def trained_sample() -> Graph:
-    """The small training step of the gallery."""
+    """Return the small training step of the samples."""
     return read_graph_file(SAMPLES / "training_step.tmmu.json")
 
 
@@ -122,7 +122,7 @@ ORDERS = _orders()
 
 
 def ordered(name: str) -> Row:
-    """The order found for a graph, its proof, each method's bytes, and how often each called ``progress``."""
+    """Return the order of a graph, its proof, each method's bytes, and each method's number of ``progress`` calls."""
     model = ORDERS[name]()
     asked: Counter[str] = Counter()
     steps = [0]
@@ -157,7 +157,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 
 
 def lowered(kind: str, name: str) -> Row:
-    """The first lists of moves of one kind that bring a training step below shares of its peak."""
+    """Return the first lists of moves of one kind that bring a training step below shares of its peak."""
     start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     room = {"recompute": recompute_moves, "offload": offload}[kind]
     row: Row = {}
@@ -178,7 +178,7 @@ def lowered(kind: str, name: str) -> Row:
 
 
 def fitted(name: str) -> Row:
-    """The cheapest plan within shares of what a graph takes today, by moves allowed unasked, and by all."""
+    """Return the cheapest plans within shares of a graph's peak, by the default moves and by all moves."""
     start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for share, allowed in ((100, None), (90, None), (65, None), (0, None), (90, Allowed(frozenset(KINDS)))):
@@ -197,7 +197,7 @@ def fitted(name: str) -> Row:
 
 
 def stopped(name: str) -> Row:
-    """Return the result of a fit that is stopped at its first call of ``progress``, at the second one, and so on."""
+    """Return the results of fits that are stopped at their first call of ``progress``, at the second, and so on."""
     start = initial_candidate(GRAPHS[name](), PlanRequest(mode="backward"))
     row: Row = {}
     for patience in range(9):
@@ -237,7 +237,7 @@ def golden_results() -> dict[str, Row]:
 
 
 def main() -> None:
-    """Write the file, a question a line."""
+    """Write the file with one line per result."""
     lines = [f"{json.dumps(name)}: {json.dumps(ask())}" for name, ask in QUESTIONS.items()]
     replace_file(SEARCHES, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     print(f"{len(lines)} questions")

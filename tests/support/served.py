@@ -48,7 +48,7 @@ def free_port() -> int:
 
 @contextmanager
 def served(folder: Path, options: Sequence[str] = (), setting: Mapping[str, str] | None = None) -> Iterator[Served]:
-    """``streamlit run app/main.py`` from ``folder``, until the block ends."""
+    """Run ``streamlit run app/main.py`` from ``folder`` until the block ends."""
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMLIT_")}
     with (folder / f"{port}.log").open("wb") as log:
@@ -73,7 +73,7 @@ def served(folder: Path, options: Sequence[str] = (), setting: Mapping[str, str]
 
 
 def status(address: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> int:
-    """The status of an answer; 0 where there is none."""
+    """Return the HTTP status of an address; 0 without an answer."""
     asked = urllib.request.Request(address, headers=dict(headers or {}), method=method)
     try:
         with urllib.request.urlopen(asked, timeout=10) as answer:
@@ -107,7 +107,7 @@ class Tab:
         self.line.send(asked.SerializeToString())
 
     def drawn(self, seconds: float = SECONDS) -> str:
-        """Wait for the end of a run; the HTML that it drew."""
+        """Wait for the end of the script and return the HTML of the page."""
         found: list[str] = []
         until = time.monotonic() + seconds
         while True:
@@ -126,7 +126,7 @@ class Tab:
 
 
 def descendants(process: int) -> set[int]:
-    """The processes that live below one, it aside."""
+    """Return the processes below a process."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -140,12 +140,12 @@ def descendants(process: int) -> set[int]:
 
 
 def resident(process: int) -> int:
-    """Bytes of memory that a process has."""
+    """Return the resident bytes of a process."""
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def until(fact, seconds: float = SECONDS) -> bool:  # type: ignore[no-untyped-def]
-    """Whether something comes true in time."""
+    """Return whether a condition becomes true before the time limit."""
     end = time.monotonic() + seconds
     while not (true := fact()) and time.monotonic() < end:
         time.sleep(0.05)

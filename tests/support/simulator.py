@@ -165,7 +165,7 @@ def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
 
 
 def disagreement(graph: Graph, mode: Mode, preset: Preset, seeds: Iterable[int] = range(10)) -> str | None:
-    """What is not equivalent about the plans of ``graph``; ``None`` when nothing is. The token changes no layout."""
+    """Return the first difference of the plans of ``graph``, or ``None``. The token changes no layout."""
     try:
         reference = simulate(graph, mode=mode, preset=preset)
     except ContractError as refusal:

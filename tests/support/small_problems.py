@@ -15,7 +15,7 @@ from tmmu_core.planners.problem import Problem
 
 @cache
 def mixed(seed: int) -> Problem:
-    """Some dozen storages with more of everything: several gaps, hand-offs, pairs apart, offsets given, no bytes."""
+    """Return about a dozen storages with gaps, in-place reuses, must-not-alias pairs, fixed offsets and size 0."""
     rng = random.Random(f"mixed/{seed}")
     n, steps = rng.randrange(7, 15), rng.randrange(6, 14)
     rows = []
@@ -47,7 +47,7 @@ def mixed(seed: int) -> Problem:
 
 @cache
 def plain(seed: int, n: int = 24) -> Problem:
-    """Storages with one life each and nothing else: what runs through time alone."""
+    """Return storages with one live range each and no constraint."""
     rng = random.Random(f"plain/{seed}")
     rows = [(at := rng.randrange(n), at + rng.randrange(1, 7), rng.choice((1, 3, 4, 7, 12, 20))) for _ in range(n)]
     return problem(*rows, alignment=[rng.choice((1, 1, 4, 16)) for _ in rows])
@@ -55,7 +55,7 @@ def plain(seed: int, n: int = 24) -> Problem:
 
 @cache
 def giant(seed: int) -> Problem:
-    """Sizes whose sums pass 2^62: plain integers alone hold them."""
+    """Return sizes whose sums exceed 2^62, so that only Python integers hold them."""
     rng = random.Random(f"giant/{seed}")
     rows = [(at := rng.randrange(6), at + rng.randrange(1, 5), rng.randrange(1, 9) << 59) for _ in range(6)]
     return problem(*rows, alignment=[rng.choice((1, 8, 1 << 20)) for _ in rows])
@@ -63,7 +63,7 @@ def giant(seed: int) -> Problem:
 
 @cache
 def twins(seed: int) -> Problem:
-    """Few kinds of storages, several of each: the same life and size, or the same life and another size."""
+    """Return several storages of each of a few kinds: equal live ranges with equal or different sizes."""
     rng = random.Random(f"twins/{seed}")
     kinds = [(at := rng.randrange(5), at + rng.randrange(1, 5)) for _ in range(4)]
     rows = [(*rng.choice(kinds), rng.choice((4, 4, 8, 12, 20))) for _ in range(11)]
@@ -72,7 +72,7 @@ def twins(seed: int) -> Problem:
 
 @cache
 def joined(seed: int) -> Problem:
-    """Two or three crowds, one after the other, now and then with somebody who lives through two of them."""
+    """Return two or three groups of storages, one after the other; a few storages are live in two groups."""
     rng = random.Random(f"joined/{seed}")
     rows: list[tuple[int, int, int]] = []
     begin = 0
@@ -88,7 +88,7 @@ def joined(seed: int) -> Problem:
 
 @cache
 def handed(seed: int) -> Problem:
-    """Many hand-offs, on two grids: more than every choice of them is searched of."""
+    """Return many in-place reuses at two alignments: too many to try every choice."""
     rng = random.Random(f"handed/{seed}")
     rows = [(at := rng.randrange(8), at + rng.randrange(1, 4), rng.choice((2, 3, 4, 5, 7))) for _ in range(16)]
     p = problem(*rows, alignment=[rng.choice((1, 1, 2)) for _ in rows])
@@ -102,7 +102,7 @@ def handed(seed: int) -> Problem:
 
 @cache
 def networks(seed: int) -> Problem:
-    """Two crowds, the second begun while two storages of the first still live: few cross."""
+    """Return two groups; the second begins while two storages of the first are live."""
     one, two = crowd(seed, 20), crowd(seed + 50, 20)
     later = int(one.death.max())
     rows = [*zip(one.birth.tolist(), one.death.tolist(), one.size.tolist(), strict=True)]
@@ -114,7 +114,7 @@ def networks(seed: int) -> Problem:
 
 @cache
 def after(one: int, two: int) -> Problem:
-    """Two crowds, the second after the first: parts of which each takes several attempts."""
+    """Return two groups, one after the other; the search needs several attempts for each."""
     p, q = crowd(one, 11), crowd(two, 11)
     later = int(p.death.max())
     rows = [*zip(p.birth.tolist(), p.death.tolist(), p.size.tolist(), strict=True)]
@@ -125,13 +125,13 @@ def after(one: int, two: int) -> Problem:
 
 @cache
 def coarse(seed: int) -> Problem:
-    """A crowd of sizes and grids four times as large: every extent is a multiple of four."""
+    """Return a group with sizes and alignments four times as large: every extent is a multiple of four."""
     p = crowd(seed, 11)
     return problem_with(p, size=4 * p.size, alignment=4 * p.alignment)
 
 
 def ghosts() -> Problem:
-    """Three that never hold a byte: one between two that hand on, two that must not alias."""
+    """Return problems with three storages of size 0: one between two in-place reuses, two that must not alias."""
     p = problem((0, 2, 4), (2, 3, 4), (3, 5, 4), (0, 5, 8), (1, 4, 4), (1, 4, 2))
     gaps = tuple(((lo, hi),) if f"t{k}" in ("t1", "t4", "t5") else () for k, lo, hi in _rows(p))
     place = {name: i for i, name in enumerate(p.ids)}

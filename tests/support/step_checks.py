@@ -9,7 +9,7 @@ from tmmu_core.graph.model import Graph
 
 
 def check_step(graph: Graph) -> None:
-    """Fail where the import itself is at fault: a use before its definition, or a peak below the saved bytes."""
+    """Assert that no tensor is read before it is written and that the peak is at least the saved bytes."""
     made = {*graph.inputs, *(tensor.id for tensor in graph.tensors if tensor.persistent)}
     produced = {name for node in graph.nodes for name in node.outputs}
     made |= {tensor.id for tensor in graph.tensors if tensor.view is not None and tensor.id not in produced}
@@ -21,7 +21,7 @@ def check_step(graph: Graph) -> None:
 
 
 def saved_bytes(graph: Graph) -> int:
-    """Bytes of the storages that the backward pass reads and the forward pass wrote or was given."""
+    """Return the bytes of storages that the backward pass reads and that exist before it."""
     root = _roots(graph)
     size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
     persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
@@ -29,7 +29,7 @@ def saved_bytes(graph: Graph) -> int:
 
 
 def peak_bytes(graph: Graph) -> int:
-    """Most bytes of storages that are not parameters, buffers, constants or states, alive at one step."""
+    """Return the peak of the live bytes of storages that are not persistent."""
     root = _roots(graph)
     size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
     persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}
@@ -51,7 +51,7 @@ def peak_bytes(graph: Graph) -> int:
 
 
 def _roots(graph: Graph) -> dict[str, str]:
-    """Tensor → the tensor that owns its bytes (views only: alias groups and in-place writes are left apart)."""
+    """Return tensor → the tensor that owns its bytes, by views only."""
     base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
     root = {}
     for tensor in graph.tensors:

@@ -25,7 +25,7 @@ RARELY = st.sampled_from([False] * 9 + [True])
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a planner is given."""
+    """The input of a planner."""
 
     graph: Graph
     mode: Mode
@@ -36,7 +36,7 @@ class Case:
     seed: int
 
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments that planner and simulator share; the token is made by each."""
+        """The keyword arguments that planner and simulator share; each makes its own token."""
         return {
             "mode": self.mode,
             "preset": self.preset,
@@ -75,7 +75,7 @@ class _Sketch:
 
 @st.composite
 def graphs(draw: st.DrawFn, max_nodes: int = 9, own_backward: bool | None = None) -> Graph:
-    """A random graph; with ``own_backward`` it carries backward and optimizer nodes (drawn when ``None``)."""
+    """Draw a graph; ``own_backward`` [drawn]: whether it has backward and optimizer nodes."""
     own_backward = draw(MARK) if own_backward is None else own_backward
     sketch = _Sketch({}, [], [], set())
     of_inputs = st.sampled_from(["input"] * 6 + ["activation", "gradient", "workspace", "constant"])
@@ -125,7 +125,7 @@ def _tensor(draw: Any, sketch: _Sketch, role: str) -> Tensor:
 
 
 def _view_of(draw: Any, sketch: _Sketch, base: str) -> Tensor:
-    """A view that lies inside its base at every point of the dims: on a base with names it covers the whole."""
+    """Draw a view that lies inside its base at all sizes; a view of a base with named dimensions covers it."""
     tensor = sketch.tensors[base]
     fixed = all(isinstance(dim, int) for dim in tensor.shape)
     if not fixed or draw(st.booleans()):
@@ -152,7 +152,7 @@ def _view_of(draw: Any, sketch: _Sketch, base: str) -> Tensor:
 
 
 def _add_loose_view(draw: Any, sketch: _Sketch) -> None:
-    """A declared view that no node writes."""
+    """Add a declared view that no node writes."""
     base = draw(st.sampled_from(sketch.readable))
     sketch.readable.append(sketch.add(_view_of(draw, sketch, base)))
 
@@ -209,7 +209,7 @@ def _with_apart(draw: Any, sketch: _Sketch) -> list[Tensor]:
 
 @st.composite
 def orders(draw: st.DrawFn, graph: Graph) -> tuple[str, ...]:
-    """A topological order of all nodes, ties drawn."""
+    """Draw a topological order of all nodes."""
     base = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
 
@@ -229,7 +229,7 @@ def orders(draw: st.DrawFn, graph: Graph) -> tuple[str, ...]:
 
 @st.composite
 def arena_configs(draw: st.DrawFn) -> dict[str, Any] | None:
-    """A configuration as given; none, mostly all four arenas, sometimes one too few or too small."""
+    """Draw an arena configuration: none, mostly all four arenas, sometimes one too few or too small."""
     if draw(MARK):
         return draw(st.sampled_from([None, {}]))
     config: dict[str, Any] = {}
@@ -252,7 +252,7 @@ def arena_configs(draw: st.DrawFn) -> dict[str, Any] | None:
 
 @st.composite
 def cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
-    """A graph with everything else that a planner is given."""
+    """Draw a graph with all other input of a planner."""
     graph = draw(graphs(max_nodes))
     return Case(
         graph=graph,
@@ -279,7 +279,7 @@ def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
     tensor_of = {t.id: t for t in graph.tensors}
 
     def lies_at(t: Tensor) -> int:
-        """From where its storage begins; −1 where it is not a view any more, or was none."""
+        """Return the offset of a view in its storage; −1 if it is no view."""
         # A view that a node writes needs a base that is there.
         if t.view is None or (t.id in written and t.view.base_tensor_uid not in existing):
             return -1

@@ -50,7 +50,7 @@ def plans() -> Iterator[tuple[str, bytes]]:
 
 
 def commands() -> Iterator[tuple[str, bytes]]:
-    """Exit code, standard output and files of commands."""
+    """Yield exit codes, standard outputs and files of commands."""
     asked = [[name, "--help"] for name in COMMANDS] + [["schema"]]
     for stem in WRITTEN:
         (file,) = [str(SAMPLES / file) for file in sample_files() if file.split(".")[0] == stem]
@@ -70,7 +70,7 @@ PARTS = {"plans": plans, "commands": commands}
 
 
 def digests(python: str, seed: int, *parts: str) -> dict[str, str]:
-    """Output → SHA-256, made by the interpreter ``python`` under a hash seed."""
+    """Return output → SHA-256, written by the interpreter ``python`` with a hash seed."""
     setting = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed), "COLUMNS": "80", "NO_COLOR": "1"}
     command = [python, "-m", "tests.support.versions", "--made", *(parts or PARTS)]
     done = subprocess.run(command, cwd=ROOT, env=setting, stdout=subprocess.PIPE, check=True)

@@ -34,13 +34,13 @@ def sources(*names: str) -> list[Source]:
 
 
 def product(alignments: int, given: Sequence[Source]) -> tuple[Point, ...]:
-    """Points of slots and naive at the alignments 1, 2, 4, … and at 48 bytes, which is invalid."""
+    """Return points of slots and naive at the alignments 1, 2, 4, … and at 48 bytes, which is invalid."""
     axes = Axes(alignments=(*(2**k for k in range(alignments)), 48))
     return points_of(PlanRequest(), axes, [(None,)] * len(given), [source.name for source in given])
 
 
 def rows(done: Iterator[tuple[PointResult, ...]]) -> list[list[dict[str, Any]]]:
-    """The rows by point, without measured times."""
+    """Return the rows by point, without measured times."""
     found = {one.number: [_untimed(row) for row in one.rows] for batch in done for one in batch}
     assert sorted(found) == list(range(len(found)))
     return [found[number] for number in sorted(found)]
@@ -133,7 +133,7 @@ def test_point_that_kills_its_workers_is_a_row(client: Any) -> None:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler with one worker, each a process of its own."""
+    """Yield the address of a scheduler with one worker; both are processes of their own."""
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         how: dict[str, Any] = {"cwd": ROOT, "stdout": log, "stderr": log, "start_new_session": True}

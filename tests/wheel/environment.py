@@ -20,7 +20,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def environment(folder: Path, wheel: Path, extra: str = "") -> Path:
-    """A fresh environment with the wheel and what it requires; its ``bin``."""
+    """Return the folder ``bin`` of a new environment with the wheel and its requirements."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     binaries = folder / "bin"
     pip = [sys.executable, "-m", "pip", "--python", str(binaries / "python"), "--disable-pip-version-check"]
@@ -35,7 +35,7 @@ def environment(folder: Path, wheel: Path, extra: str = "") -> Path:
 
 
 def required(own: Distribution, extra: str = "") -> list[Distribution]:
-    """What a distribution requires under an extra, and what that requires."""
+    """Return the requirements of a distribution with an extra, and their requirements."""
     from packaging.requirements import Requirement
 
     seen: dict[str, Distribution] = {}
@@ -60,7 +60,7 @@ def required(own: Distribution, extra: str = "") -> list[Distribution]:
 
 
 def weight(binaries: Path) -> int:
-    """Bytes of what an environment holds beyond Python itself, compiled Python aside."""
+    """Return the bytes of the packages of an environment, without compiled Python files."""
     (site,) = (binaries.parent / "lib").glob("python*/site-packages")
     files = [p for entry in site.iterdir() for p in ([entry] if entry.is_file() else entry.resolve().rglob("*"))]
     return sum(p.stat().st_size for p in files if p.is_file() and "__pycache__" not in p.parts)

@@ -23,7 +23,7 @@ print(name.partition("-")[0], tmmu.pack([0, 1], [2, 3], [8, 8]).extent_bytes)
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked source distribution without prebuilt libraries, as on a platform that has none."""
+    """Return the unpacked source distribution without prebuilt libraries, as on a platform that has none."""
     folder = tmp_path_factory.mktemp("sdist")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)

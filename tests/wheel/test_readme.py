@@ -20,7 +20,7 @@ PLANS_DIFFER = "tmmu compare golden.json best.json"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the models that the README names, and an environment with the wheel and the extra ``run``."""
+    """Return a folder with the models of the README, and an environment with the wheel and the extra ``run``."""
     folder = tmp_path_factory.mktemp("readme")
     environment(folder / "env", build_wheel(folder / "dist"), "run")
     shutil.copy(MODEL, folder / "model.onnx")

@@ -27,7 +27,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*command: str | Path, cwd: Path, exit_code: int = 0) -> str:
-    """What a command says, far from this checkout."""
+    """Return the output of a command that runs outside of this checkout."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     ended = subprocess.run([str(c) for c in command], cwd=cwd, env=plain, capture_output=True, text=True)
     assert ended.returncode == exit_code, ended.stdout + ended.stderr
@@ -92,7 +92,7 @@ def test_base_installation_gives_the_results_of_the_checkout(
 
 
 def _timeless(text: str) -> str:
-    """A file without the time that it took, which is nobody's to compare."""
+    """Return the text of a file without the line of the measured time."""
     return "\n".join(line for line in text.splitlines() if "allocation_time_ns" not in line)
 
 

@@ -27,7 +27,7 @@ Draw = Callable[..., Page]
 
 @pytest.fixture(scope="session")
 def blank(browser: Browser) -> Iterator[Page]:
-    """One page, used over and over."""
+    """Yield one page that all tests of the session use."""
     page = browser.new_page(viewport={"width": 940, "height": 1400})
     yield page
     page.close()
@@ -35,7 +35,7 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def draw(blank: Page) -> Draw:
-    """``draw(plan, **state)``: a page with one chart 900 × 500; its events are kept in ``window.sent``."""
+    """Return ``draw(plan, **state)``: it opens a page with one chart of 900 × 500; events go to ``window.sent``."""
 
     def drawn(
         plan: Plan,

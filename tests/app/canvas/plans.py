@@ -27,7 +27,7 @@ def plan_of(
     handoffs: tuple[tuple[int, str, str], ...] = (),
     **changes: Any,
 ) -> Plan:
-    """A plan of these rows, its figures worked out by the core."""
+    """Return the plan of these rows; its figures are computed by the core."""
     rows = tuple(sorted(rows, key=lambda row: row[0].encode("utf-8", "surrogatepass")))
     bases = bases or {}
     steps = len(nodes) + 1

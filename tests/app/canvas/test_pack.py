@@ -14,7 +14,7 @@ from tmmu_core.judge.verifier.finished_plan import conflicting_rows, verify_fini
 
 
 class Read:
-    """The bytes read back by a reader of its own, from the layout that the packer's docstring states."""
+    """The bytes of a pack, read by code of its own from the layout that the packer's docstring states."""
 
     def __init__(self, data: bytes) -> None:
         assert data[:8] == MAGIC

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def touched(browser: Browser) -> Iterator[tuple[Page, CDPSession]]:
-    """A page of 420 pixels with a chart in it, taller than its window, and the fingers on it."""
+    """Yield a page of 420 pixels with a chart that is taller than the window, and its input of fingers."""
     context = browser.new_context(viewport={"width": 420, "height": 700}, has_touch=True, is_mobile=True)
     page = context.new_page()
     page.set_content('<meta name="viewport" content="width=device-width"><div id="c"></div><div style="height:2000px">')

@@ -49,13 +49,13 @@ class Ran:
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """``${{ … }}`` filled in like a runner does; unknown names are empty."""
+    """Return the text with ``${{ … }}`` replaced as a runner does; unknown names are empty."""
     return re.sub(r"\$\{\{\s*(.*?)\s*\}\}", lambda found: values.get(found[1], ""), text)
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> dict[str, str]:
-    """An environment in which ``tmmu`` is this checkout's."""
+    """Return an environment in which ``tmmu`` is the command of this checkout."""
     folder = tmp_path / "bin"
     folder.mkdir()
     shim = folder / "tmmu"
@@ -83,7 +83,7 @@ GITHUB = {
 
 
 def holds(condition: str, values: dict[str, str], failed: bool) -> bool:
-    """A step's ``if``, of the few forms that the action writes: ``NAME == 'text'``, ``!=``, ``always()``, ``&&``."""
+    """Return whether the ``if`` of a step is true: ``NAME == 'text'``, ``!=``, ``always()``, ``&&``."""
     parts = [part.strip() for part in condition.split("&&") if part.strip()]
     if failed and "always()" not in parts:
         return False
@@ -98,7 +98,7 @@ def holds(condition: str, values: dict[str, str], failed: bool) -> bool:
 
 @pytest.fixture
 def act(tmp_path: Path, programs: dict[str, str]) -> Callable[..., Ran]:
-    """Run the steps as a runner does: in order, each where its condition holds; what others wrote is only noted."""
+    """Return a function that runs the steps whose condition is true; actions of others are only recorded."""
 
     def run(**inputs: str) -> Ran:
         values = {f"inputs.{name}": str(shown_text.get("default", "")) for name, shown_text in ACTION["inputs"].items()}
@@ -329,7 +329,7 @@ def test_summary_is_shorter_than_a_comment_may_be(arenas: int, letters: int) -> 
 
 
 def _many(arenas: int, letters: int, size: int) -> Plan:
-    """So many arenas, in each as many tensors as are listed, all alive together."""
+    """Return a plan of ``arenas`` arenas with long names, each with 14 tensors that are live at one step."""
     names = [f"a{k}".ljust(letters, "y") for k in range(arenas)]
     tensors = [tensor(f"{a}t{k}", size, arena=a) for a in names for k in range(14)]
     ids = [each.id for each in tensors]

@@ -17,7 +17,7 @@ TWO_BUFFERS = "id,lower,upper,size\na,0,2,100\nb,1,3,100\n"
 
 @pytest.fixture
 def honest(tmp_path: Path) -> str:
-    """A plan of slots, 190.9 % above its lower bound."""
+    """Return a plan of slots whose extent is 190.9 % above its lower bound."""
     path = tmp_path / "honest.json"
     assert run(["plan", GRAPH, "-o", str(path)]) == 0
     return str(path)
@@ -25,7 +25,7 @@ def honest(tmp_path: Path) -> str:
 
 @pytest.fixture
 def forged(tmp_path: Path, honest: str) -> str:
-    """The same plan, called optimal; it holds no hash of its content."""
+    """Return the same plan marked as optimal, without a content hash."""
     document = json.loads(Path(honest).read_text())
     for arena in document["arenas"].values():
         arena |= {"lower_bound_bytes": arena["extent_bytes"], "status": "optimal", "witness": [], "witness_step": -1}

@@ -23,7 +23,7 @@ BATCH = str(SAMPLES / "dynamic_batch.tmmu.json")
 
 @pytest.fixture
 def branches(tmp_path: Path) -> str:
-    """Two branches that need 408 bytes in the best order and 804 as given."""
+    """Return two branches that need 408 bytes in the best order and 804 bytes in the given order."""
     path = tmp_path / "branches.tmmu.json"
     path.write_bytes(native_file.encode(two_branches(), path.name))
     return str(path)

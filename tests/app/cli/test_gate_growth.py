@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def snapshot(path: Path, *live: int) -> str:
-    """A PyTorch snapshot: a segment of 16 MiB, in which blocks of these sizes are alive together."""
+    """Return a PyTorch snapshot: a segment of 16 MiB with live blocks of these sizes."""
     at, events = 0, []
     for size in live:
         events.append({"action": "alloc", "addr": at, "size": size, "stream": 0, "frames": []})
@@ -129,7 +129,7 @@ def test_proof_names_the_alignment_of_the_buffers(tmmu: Tmmu, tmp_path: Path) ->
 
 
 def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
-    """``a`` and ``b`` are given 200 bytes apart, so that 400 bytes are needed where 200 would do."""
+    """The given offsets of ``a`` and ``b`` are 200 bytes apart, so 400 bytes are needed; without them, 200."""
     path = csv(tmp_path / "x.csv", "a,0,10,100,0", "b,5,15,100,300", "c,16,20,100,")
     text = tmmu("plan", path, "--planner", "exact")[1]
     assert "no plan with the given offsets is smaller" in text

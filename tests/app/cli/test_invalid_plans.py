@@ -23,7 +23,7 @@ OVERLAPPING = "id,lower,upper,size,offset\na,0,3,64,0\nb,1,4,64,0\n"
 
 @pytest.fixture
 def tampered(tmp_path: Path) -> str:
-    """The plan of a sample with every activation at offset 0."""
+    """Return the plan of a sample with all activations at offset 0."""
     path = tmp_path / "tampered.json"
     assert run(["plan", GRAPH, "-o", str(path)]) == 0
     document = msgspec.json.decode(path.read_bytes())

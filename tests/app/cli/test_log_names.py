@@ -33,7 +33,7 @@ NAMES = (
 
 
 def _graph() -> Graph:
-    """The hostile graph, all of it in the arena of its roles."""
+    """Return the hostile graph without named arenas."""
     graph = hostile_graph(NAMES)
     return structs.replace(graph, tensors=tuple(structs.replace(tensor, arena=None) for tensor in graph.tensors))
 
@@ -48,7 +48,7 @@ def _commands(text: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A graph, one that is grown, its plan, a plan that does not verify, and damaged graphs, by names of the kind."""
+    """Return a folder with two graphs, a plan, an invalid plan and damaged graphs, all with hostile names."""
     monkeypatch.chdir(tmp_path)
     graph = _graph()
     larger = replace_sizes(native_file.encode_json(graph))
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def replace_sizes(data: bytes) -> bytes:
-    """The same graph, every tensor of nine floats."""
+    """Return the graph with tensors of nine floats."""
     document = json.loads(data)
     for tensor in document["tensors"]:
         tensor["shape"] = [9]

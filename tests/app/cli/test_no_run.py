@@ -10,7 +10,7 @@ from tests.formats.onnx.test_onnx_open_sizes import fused
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """A model with an operator of onnxruntime whose shape only a run gives."""
+    """Return a model with an operator of onnxruntime whose shape is found only by a run."""
     path = tmp_path / "model.onnx"
     path.write_bytes(fused().SerializeToString())
     return str(path)

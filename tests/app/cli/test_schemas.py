@@ -24,7 +24,7 @@ def validator(name: str) -> Any:
 
 
 def undescribed(value: Any, schema: Any, root: Any, path: str = "$") -> Iterator[str]:
-    """Where a value has a field that its schema does not name."""
+    """Yield the path of each field that the schema does not name."""
     if schema is True:
         return
     if "$ref" in schema:
@@ -46,7 +46,7 @@ def undescribed(value: Any, schema: Any, root: Any, path: str = "$") -> Iterator
 
 
 def held(name: str, document: Any) -> None:
-    """The document is valid, and every field of it is described."""
+    """Assert that the document is valid and that its schema names every field."""
     validator(name).validate(document)
     whole = schemas.schema(name)
     assert sorted(set(undescribed(document, whole, whole))) == []

@@ -31,7 +31,7 @@ def record(store: str, file: str, label: str, hour: int, *options: str) -> None:
 
 @pytest.fixture
 def grown(tmp_path: Path, store: str) -> str:
-    """Three commits: the second made ``b`` two lines larger and brought ``c``."""
+    """Return a store of three commits: the second made ``b`` two lines larger and added ``c``."""
     for hour, (commit, lines) in enumerate(
         (("c1", {"a": 1, "b": 1}), ("c2", {"a": 1, "b": 3, "c": 1}), ("c3", {"a": 1, "b": 3, "c": 1}))
     ):

@@ -55,12 +55,12 @@ FREE_TEXT = ("DTCM", "model")
 
 
 def misspelt(word: str) -> str:
-    """The word with its last two letters swapped for others; a pattern keeps its star."""
+    """Return the word with its last two letters replaced; a pattern keeps its star."""
     return f"{word.rstrip('*')[:-2]}qz" + "*" * word.endswith("*")
 
 
 def variants(value: Any) -> Iterator[tuple[str, Any]]:
-    """``(the word, the value with that word misspelt)`` for each key and each text in a JSON value."""
+    """Yield ``(word, value with that word misspelt)`` for each key and each text in a JSON value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield key, {misspelt(k) if k == key else k: v for k, v in value.items()}
@@ -101,7 +101,7 @@ FORMATS = {
 def call(
     written: Written, document: Any, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, Any]]:
-    """``(exit code, what is written as JSON)`` of the command on the document."""
+    """Return ``(exit code, JSON output)`` of the command on the document."""
     (folder / "graph.json").write_text(json.dumps(GRAPH))
     (folder / "file.json").write_text(json.dumps(document))
     tensors = [document if k == 2 else tensor for k, tensor in enumerate(GRAPH["tensors"])]

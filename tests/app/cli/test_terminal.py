@@ -13,7 +13,7 @@ CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
 
 def on_a_terminal(*arguments: str) -> str:
-    """What a command writes to a terminal 200 columns wide."""
+    """Return the output of a command on a terminal of 200 columns."""
     ours, theirs = os.openpty()
     environment = {**os.environ, "COLUMNS": "200", "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "app.cli.main", *arguments]

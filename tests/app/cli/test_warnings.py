@@ -20,7 +20,7 @@ RULE = 'rules=[{"operator":"NOTHING","memory":"SRAM"}]'
 
 
 def branching() -> Graph:
-    """A node with two bodies that are not planned."""
+    """Return a graph with a node whose two bodies are not planned."""
     return graph(
         [tensor("x", 64, role="input"), tensor("y", 64)],
         [Node("choose", "cond", ("x",), ("y",), unplanned=("true_graph", "false_graph"))],
@@ -30,7 +30,7 @@ def branching() -> Graph:
 
 
 def reusing() -> Graph:
-    """A node that may write over its input, which the planner ``naive`` never does."""
+    """Return a graph with a node that may overwrite its input; the planner ``naive`` never does that."""
     return graph(
         [tensor("x", 64, role="input"), tensor("h", 64), tensor("y", 64)],
         [node("n0", "x", "h", inplace="any"), node("n1", "h", "y", inplace="any")],
@@ -40,7 +40,7 @@ def reusing() -> Graph:
 
 
 def open_batch() -> Graph:
-    """A graph with a size that its model leaves open."""
+    """Return a graph with an open size."""
     given = graph([tensor("x", "B", role="input"), tensor("y", "B")], [node("n0", "x", "y")], "x", "y")
     return msgspec.structs.replace(given, dims={"B": Dim(1, 8)}, assumed={"B": 8})
 
@@ -69,7 +69,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def answer(command: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str]:
-    """The JSON and the text that a command writes."""
+    """Return the JSON and the text output of a command."""
     words = [files.get(word, word) for word in command.split()]
     capfd.readouterr()
     assert run([*words, "--json"]) in (0, 1, 3)

@@ -22,7 +22,7 @@ CHAIN = str(SAMPLES / "linear_chain.tmmu.json")
 
 
 def tmmu(*arguments: str, out: str = "/dev/null", most: int | None = None) -> subprocess.CompletedProcess[str]:
-    """A run of its own, whose files may not grow beyond ``most`` bytes."""
+    """Run a command in a process whose files cannot grow beyond ``most`` bytes."""
     code = "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from app.cli.main import main; main()"
     with open(out, "w") as sink:
         return subprocess.run(
@@ -125,7 +125,7 @@ def test_unwritable_folder_keeps_the_old_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[tuple[Path, int | None]]:
-    """A file system of 1 MiB with 64 KiB left; where none can be mounted, a limit that files may grow to."""
+    """Yield a file system of 1 MiB with 64 KiB free, or a limit on file sizes where none can be mounted."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True)

@@ -22,7 +22,7 @@ from tmmu_core.plans.making.engine import plan_graph
 
 
 def made(shown: planning.Shown) -> dict[str, bytes]:
-    """File name → bytes of all that is offered."""
+    """Return file name → bytes of all downloads."""
     found = {}
     for listed in downloads.entries(shown, "it").values():
         for _, name, _, _, make in listed:
@@ -88,7 +88,7 @@ def test_picture_has_the_chosen_kind_and_size() -> None:
 
 
 def drawing(at: AppTest) -> str:
-    """The SVG that the page shows."""
+    """Return the SVG on the page."""
     (coded,) = re.findall(r'<img class="tm-picture" alt="[^"]+" src="data:image/svg\+xml;base64,([^"]*)">', html(at))
     return base64.b64decode(coded).decode()
 

@@ -68,7 +68,7 @@ def test_requested_curve_reaches_the_bound() -> None:
 
 
 def points(at: AppTest) -> list[int]:
-    """The bytes of the curve's points, from today's plan on."""
+    """Return the bytes of the points of the curve, from the plan without changes on."""
     (figure,) = [one for one in charts_of(at) if any("extra FLOPs" in str(title) for title in titles(one))]
     return [int(value) for value in decoded(figure["data"][0]["y"])]
 
@@ -82,14 +82,14 @@ def titles(figure: dict[str, Any]) -> list[Any]:
 
 
 def decoded(values: Any) -> list[float]:
-    """A column of a figure, which Plotly may have packed."""
+    """Return a column of a figure; Plotly may have encoded it."""
     if isinstance(values, dict):
         return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"]).tolist()
     return list(values)
 
 
 def searched(chosen: Choice, capacity: Capacity) -> Fitted:
-    """What a search ends with."""
+    """Return the result of a search of the page."""
     job = page_jobs.search(chosen, capacity, frozenset(ALLOWED))
     assert job.wait(120)
     return job.result()

@@ -28,7 +28,7 @@ from tmmu_core.plans.making.instance import plan_problem
 
 
 def kernel() -> str:
-    """A problem whose least cost is above 0."""
+    """Return a problem whose least cost is above 0."""
     rng = Random(7)
     while True:
         found = document(rng, ())
@@ -57,7 +57,7 @@ def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
 
 
 def test_costly_reuse_names_the_live_parts_that_are_closest_in_time() -> None:
-    """The first interval of a buffer is named like the buffer, the second ``NAME@part1``."""
+    """The first interval has the name of the buffer, the second is ``NAME@part1``."""
     rng = Random(3)
     for _ in range(300):
         problem = document(rng, ("intervals",), 3)

@@ -23,13 +23,13 @@ HERE = {"host": "localhost:8501"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """As ``streamlit run app/main.py`` starts it, from a folder that has nothing to do with it."""
+    """Start ``streamlit run app/main.py`` from a folder outside of the checkout."""
     with served(tmp_path_factory.mktemp("plain")) as running:
         yield running
 
 
 def listening(process: int) -> set[str]:
-    """The addresses that a process listens on, as the kernel writes them."""
+    """Return the addresses on which a process listens, in the kernel's notation."""
     own = {link.readlink().name for link in Path(f"/proc/{process}/fd").iterdir() if link.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):

@@ -62,24 +62,24 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
 
 
 def searching(table: JobTable) -> Job[PlanningResult]:
-    """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
+    """Return a search that does not end in practice: 10^15 nodes of a hard instance."""
     instance = planning.planning_input(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
     return table.job("searching", "searching", lambda progress: table.run_task(question, progress))
 
 
 def endless(table: JobTable, key: str = "endless") -> Job[int]:
-    """Work that goes on until it is asked to stop."""
+    """Start a job that counts until it is stopped."""
     return table.job(key, "counting", lambda progress: table.run_task(TaskCall(count, ()), progress))
 
 
 def processes() -> set[int]:
-    """The workers of this process that live."""
+    """Return the live worker processes of this process."""
     return {worker.pid for worker in multiprocessing.active_children() if worker.pid is not None}
 
 
 def until(fact: Callable[[], bool]) -> bool:
-    """Whether something comes true within a minute."""
+    """Return whether a condition becomes true within a minute."""
     end = time.monotonic() + 60
     while not (true := fact()) and time.monotonic() < end:
         time.sleep(0.02)
@@ -92,7 +92,7 @@ def visiting(monkeypatch: pytest.MonkeyPatch, one: str) -> None:
 
 @pytest.fixture
 def existing() -> set[str]:
-    """Who is there."""
+    """Return the visitors that are connected."""
     return {"ann", "bob"}
 
 

@@ -47,7 +47,7 @@ def optional(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def requests(draw: st.DrawFn, of: Graph) -> PlanRequest:
-    """A request for a graph, each field of which may be said."""
+    """Draw a request for a graph with any choice of its fields."""
     planner = draw(optional(st.sampled_from(sorted(PLANNED_BY))))
     ranks = draw(optional(st.integers(1, 4)))
     arenas = draw(arena_configs())
@@ -77,7 +77,7 @@ def choice_of(request: PlanRequest, **viewed: Any) -> Choice:
 
 
 def as_a_shell_reads(line: str) -> list[str]:
-    """A line's words: control characters stand in quotes that ``shlex`` does not know."""
+    """Split a line as a shell does; ``shlex`` does not know the quotes of control characters."""
     if "$'" not in line:
         return shlex.split(line)
     printed = subprocess.run(["bash", "-c", f'printf "%s\\0" {line}'], capture_output=True, check=True).stdout
@@ -85,7 +85,7 @@ def as_a_shell_reads(line: str) -> list[str]:
 
 
 def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") -> tuple[Any, dict[str, Any]]:
-    """``(what the page shows, the plan that its command writes)``. Raises what the page refuses with."""
+    """Return what the page shows, and the plan that its command writes. Raises the error that the page shows."""
     choice = choice_of(request, source=opening.shelf().put(name, asked))
     opened = opening.open_source(choice.source)
     full = planning.spelled_out(choice, opened)
@@ -127,7 +127,7 @@ def test_request_round_trips_through_a_link(data: st.DataObject) -> None:
 
 
 def oddly_named(name: str) -> Graph:
-    """A chain whose dimension and whose arena have this name."""
+    """Return a chain whose dimension and arena have this name."""
     tensors = (
         Tensor("a", (name, 4), "float32", role="input", arena=name),
         Tensor("b", (name, 4), "float32", role="activation", arena=name),

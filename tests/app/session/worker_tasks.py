@@ -17,6 +17,6 @@ def count(context: TaskContext, seconds_to_stop: float = 0) -> int:
 
 
 def eat(context: TaskContext) -> None:
-    """Take more memory than there is."""
+    """Allocate more memory than the machine has."""
     del context
     bytearray(1 << 45)

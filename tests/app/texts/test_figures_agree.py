@@ -108,7 +108,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
 
 
 def gate_text(plan: Plan, what: Measure, arena: str = ALL) -> str:
-    """The gate's text of a figure."""
+    """Return a figure as the gate writes it."""
     (check,) = core.gate(plan, [core.Limit(what, Fraction(0), arena)])
     return gate.check_row(check).value
 
@@ -153,7 +153,7 @@ def same_on_the_command_line(plan: Plan, truth: Counted, out: str) -> None:
 
 
 def same_in_every_face(graph: Graph, planner: str) -> dict[str, int]:
-    """Plan, compare every display with the rows, and return the bound of each arena."""
+    """Assert that every display has the figures of the rows; return the bound of each arena."""
     until, options = time.monotonic() + PATIENCE, SHORT.get(planner, {})
     solution = plan_graph(
         graph, planner=planner, mode=default_mode(graph), options=options, progress=lambda *_: time.monotonic() < until

@@ -20,7 +20,7 @@ BUFFERS = ((2048, 0, 1), (1024, 1, 2), (512, 2, 4), (2048, 2, 3), (256, 3, 3), (
 
 
 def executorch(folder: Path) -> None:
-    """A convolution, a split, an elided view, and a state that is kept from run to run."""
+    """Write a program with a convolution, a split, an elided view and a state that is kept between runs."""
     import torch
     from executorch.exir import to_edge
     from executorch.util.activation_memory_profiler import generate_memory_trace
@@ -49,7 +49,7 @@ def executorch(folder: Path) -> None:
 
 
 def ethosu(folder: Path) -> None:
-    """The log of either of Vela's compilers, without the warnings that name paths."""
+    """Write the log of each of Vela's compilers, without warnings that contain paths."""
     for name, options in (("vela_regor.txt", ()), ("vela_core.txt", ("--debug-force-legacy-core",))):
         command = [str(Path(sys.executable).with_name("vela")), "--accelerator-config", "ethos-u55-128"]
         command += ["--verbose-allocation", "--output-dir", str(folder / "vela"), *options, str(KEYWORDS)]
@@ -59,7 +59,7 @@ def ethosu(folder: Path) -> None:
 
 
 def tflite_micro(folder: Path) -> None:
-    """What the runtime prints: its greedy planner on six buffers, and its recording allocator on a model."""
+    """Write the output of the runtime: its greedy planner on six buffers, and its recording allocator on a model."""
     from tflite_micro.python.tflite_micro import runtime
 
     native = ctypes.CDLL(str(next(Path(runtime.__file__).parent.glob("_runtime*.so"))))
@@ -79,7 +79,7 @@ def tflite_micro(folder: Path) -> None:
 
 
 class _standard_error_to:  # noqa: N801
-    """Standard error of native code into a file."""
+    """Write the standard error of native code to a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class _standard_error_to:  # noqa: N801
 
 
 def jax(folder: Path) -> None:
-    """A training step of two layers: the three texts of its module."""
+    """Write the three texts of the module of a training step with two layers."""
     os.environ["XLA_FLAGS"] = f"--xla_dump_to={folder / 'dump'} --xla_dump_hlo_as_text"
     import jax
     import jax.numpy as jnp
@@ -110,7 +110,7 @@ def jax(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make what can be made here."""
+    """Write the files of all tools that are installed."""
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     for package, make in (("executorch", executorch), ("ethosu", ethosu), ("tflite_micro", tflite_micro), ("jax", jax)):

@@ -97,7 +97,7 @@ def test_memory_name_that_equals_a_template_placeholder_is_kept() -> None:
 
 
 def counted(written: bool) -> Graph:
-    """A weight and a buffer in one arena; the buffer is read, or written over as well."""
+    """Return a model with a weight and a buffer in one arena; the buffer is read, or also written."""
     tensors = [tensor("x", role="input"), tensor("w", role="parameter"), tensor("b", role="buffer"), tensor("y")]
     nodes = [node("read", "x w b", "y", inplace="none")]
     if written:
@@ -173,7 +173,7 @@ def test_names_agree_between_c_and_json(tmp_path: Path) -> None:
 
 
 def summed(*constants: str) -> RenderMemoryPlan:
-    """Two constants of one size that are added to an input, packed by their names."""
+    """Return a model that adds two constants of one size to an input."""
     tensors = [tensor("x", role="input"), *(tensor(name, role="constant") for name in constants), tensor("y")]
     return rendered(graph(tensors, [node("n0", f"x {' '.join(constants)}", "y")], "x", "y"))
 
@@ -280,7 +280,7 @@ def person_detect() -> RenderMemoryPlan:
 
 
 def mobilenet(folder: Path) -> RenderMemoryPlan:
-    """The sample with numbers made up for its weights, in a sidecar that its file names."""
+    """Return the sample with generated weights in a sidecar that its file names."""
     graph = read_graph_file(SAMPLES / "mobilenet_v1.tmmu.json")
     sizes = {t.id: tensor_bytes([int(d) for d in t.shape], t.dtype) for t in graph.tensors if t.persistent}
     made = Constants({name: InMemory(bytes([k & 255]) * size) for k, (name, size) in enumerate(sizes.items())})

@@ -68,7 +68,7 @@ def _tensor(b: flatbuffers.Builder, fields: dict[str, Any], external: int) -> in
 
 @dataclass
 class Sub:
-    """A further subgraph."""
+    """One more subgraph."""
 
     tensors: list[T]
     ops: list[Op]
@@ -85,7 +85,7 @@ def model(
     metadata: str = "",
     ends: Any = ((0,), (1,)),
 ) -> bytes:
-    """A model of one subgraph, or of ``subgraphs`` equal ones, and the ``bodies`` after them."""
+    """Return a model of one subgraph, or of ``subgraphs`` equal ones, followed by ``bodies``."""
     b = flatbuffers.Builder(1024)
 
     def table(kind: str, **fields: Any) -> int:

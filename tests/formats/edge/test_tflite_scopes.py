@@ -23,7 +23,7 @@ def while_(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Op:
 
 
 def body(*, wide: bool = False, name: str = "") -> Sub:
-    """A body of one 16-byte input and output; a wide one has a large activation between them."""
+    """Return a body with one 16-byte input and output; a wide one has a large activation between them."""
     tensors = [T(f"{name}a"), T(f"{name}wide", (WIDE,), "INT8"), T(f"{name}b")]
     steps = [Op("TILE", (0,), (1,)), Op("MEAN", (1,), (2,))] if wide else [Op("RELU", (0,), (2,))]
     return Sub(tensors, steps, (0,), (2,))
@@ -170,7 +170,7 @@ def test_bodies_in_bodies_are_planned_up_to_a_depth() -> None:
 
 
 def calls(levels: int, uses: int = 1) -> bytes:
-    """Subgraphs that each call the next one ``uses`` times: uses^levels calls from a few bytes."""
+    """Return subgraphs that each call the next one ``uses`` times: uses^levels calls in a small file."""
 
     def call(k: int) -> Op:
         return Op("CALL", (0,), (1,), ("CallOptions", {"Subgraph": k}))

@@ -166,7 +166,7 @@ def test_runtime_runs_the_plan_in_fewer_bytes_with_equal_outputs() -> None:
 
 
 def chain(*operators: str) -> Sub:
-    """A body of unary operators, one after the other."""
+    """Return a body of unary operators, one after the other."""
     tensors = [T(f"t{k}") for k in range(len(operators) + 1)]
     return Sub(tensors, [Op(op, (k,), (k + 1,)) for k, op in enumerate(operators)], (0,), (len(operators),))
 

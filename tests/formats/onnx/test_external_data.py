@@ -41,7 +41,7 @@ def laid(kind: str, folder: Path) -> str:
 
 
 def model_with(location: str) -> bytes:
-    """``x + w → y``, the weights elsewhere."""
+    """Return the model ``x + w → y`` with the weights in another file."""
     weight = numpy_helper.from_array(np.zeros(4, np.float32), "w")
     weight.ClearField("raw_data")
     weight.data_location = TensorProto.EXTERNAL
@@ -56,7 +56,7 @@ def model_with(location: str) -> bytes:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that anything opens from now on."""
+    """Yield a list that gets the name of every file that is opened."""
     seen: list[str] = []
     listening = True
 

@@ -62,7 +62,7 @@ def nodes(graph: Graph) -> dict[str, Node]:
 
 
 def one(operator: str, shapes: Sequence[Shape], result: int = FLOAT, **attributes: object) -> Node:
-    """The node of a model that is one operator on inputs a, b, … of these shapes, with a ``result`` of this type."""
+    """Return the node of a model with one operator on inputs a, b, … of these shapes and a ``result`` of this type."""
     names = "abcdef"[: len(shapes)]
     ends = [value(name, shape) for name, shape in zip(names, shapes, strict=True)]
     return read(model([op(operator, " ".join(names), "y", **attributes)], ends, [value("y", None, result)])).nodes[0]
@@ -265,7 +265,7 @@ def test_number_of_inlined_nodes_is_limited() -> None:
 
 
 def function_model(opset: int, domain: str = "") -> onnx.ModelProto:
-    """A model of operator set 17 that calls a function of other sets, in which two operators run."""
+    """Return a model of operator set 17 that calls a function of other sets, in which two operators run."""
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("other", 2)]
     nodes = [op("Relu", "q", "h", domain=domain), op("Exp", "h", "r")]
     own = helper.make_function("own", "F", ["q"], ["r"], nodes, opsets)

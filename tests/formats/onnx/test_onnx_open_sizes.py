@@ -30,7 +30,7 @@ def relu(shape: list[int | str | None], out: list[int | str | None] | None = Non
 
 
 def pooled() -> onnx.ModelProto:
-    """A size that is not a product of names: ⌊(T − 3) / 2⌋ + 1."""
+    """Return a model with a size that is not a product of names: ⌊(T − 3) / 2⌋ + 1."""
     node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
     return model([node], [value("x", ["N", 1, "T"])], [value("y", None)])
 
@@ -176,7 +176,7 @@ def test_branches_of_equal_bytes_and_other_rank_share_a_place() -> None:
 
 
 def fused(batch: int | str = 1) -> onnx.ModelProto:
-    """A convolution that onnxruntime fused with its activation."""
+    """Return a convolution that onnxruntime fused with its activation."""
     weights = {"w": np.ones((8, 3, 3, 3), np.float32)}
     node = op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu", kernel_shape=[3, 3])
     proto = model([node, op("Exp", "h", "y")], [value("x", [batch, 3, 8, 8])], [value("y", None)], weights)

@@ -28,7 +28,7 @@ def exported(data: bytes, folder: Path, *options: str) -> bytes:
 
 
 def parts(data: bytes) -> tuple[onnx.ModelProto, list[bytes]]:
-    """A model without its nodes, and the nodes."""
+    """Return a model without its nodes, and the nodes."""
     read = onnx.ModelProto.FromString(data)
     nodes = [node.SerializeToString(deterministic=True) for node in read.graph.node]
     del read.graph.node[:]

@@ -34,7 +34,7 @@ def body(
     outputs: Sequence[str],
     weights: dict[str, np.ndarray] | None = None,
 ) -> onnx.GraphProto:
-    """A body whose outputs have no declared shapes."""
+    """Return a body whose outputs have no declared shapes."""
     initialisers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     return helper.make_graph(nodes, "body", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], initialisers)
 
@@ -56,7 +56,7 @@ ITER, COND = value("i", [], INT64), value("go", [], BOOL)
 def counted(
     nodes: Sequence[onnx.NodeProto], results: Sequence[str], states: Sequence[str] = ("s",), **weights: Any
 ) -> onnx.GraphProto:
-    """A loop body that does not change its condition."""
+    """Return a loop body that does not change its condition."""
     ends = [ITER, COND, *(value(state, None) for state in states)]
     return body([*nodes, op("Identity", "go", "goon")], ends, ["goon", *results], weights)
 
@@ -231,7 +231,7 @@ def floats(*shape: int) -> np.ndarray:
 
 
 def loops(*counts: int, **more: Any) -> tuple[Feeds, ...]:
-    """A run for each count, and one whose condition fails at once."""
+    """Return inputs for each trip count, and inputs whose condition is false at the start."""
     base = {"x": floats(2, 3), "c": np.array(True), **more}
     runs = [{**base, "n": np.array(count, np.int64)} for count in counts]
     return (*runs, {**base, "n": np.array(3, np.int64), "c": np.array(False)})
@@ -360,7 +360,7 @@ def test_reversed_scan_along_the_second_axis_gives_the_same_result() -> None:
 
 
 def forgetting(graph: Graph, closing: str, tensor: str) -> Graph:
-    """The graph with a closing node that does not read a tensor."""
+    """Return the graph with a closing node that does not read one of its tensors."""
 
     def less(node: Any) -> Any:
         if node.node_id != closing:
@@ -402,7 +402,7 @@ ATTENTION = (
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, Any]:
-    """The onnx package's own cases of linear attention, written out as scans over the tokens."""
+    """Return the onnx package's cases of linear attention, written as scans over the tokens."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package makes all its cases, divisions by zero among them
         return {case.name: case for case in collect_testcases("LinearAttention")}

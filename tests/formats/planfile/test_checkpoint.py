@@ -17,7 +17,7 @@ def kept(solution: Solution) -> bytes:
 
 
 def rows_in_order(data: bytes) -> list[tuple[int, int, str]]:
-    """Position, output index and id of each row, as stored."""
+    """Return position, output index and id of each row, in the stored order."""
     return [tuple(row[:3]) for row in cbor2.loads(data)["body"]["rows"]]
 
 

@@ -17,7 +17,7 @@ def counts(verdict: Any) -> dict[str, int]:
 
 
 def edited(plan: Plan, tensor_id: str, **columns: Any) -> Plan:
-    """The plan with single cells changed."""
+    """Return the plan with single cells changed."""
     row, changes = plan.row_of[tensor_id], {}
     for name, value in columns.items():
         column = getattr(plan, name)

@@ -43,7 +43,7 @@ def read_records(records: list[Document]) -> Trace:
 
 
 def training() -> Graph:
-    """A step in which ``h`` is saved for the backward pass."""
+    """Return a training step in which ``h`` is saved for the backward pass."""
     return graph(
         [
             tensor("x", 8, role="input"),

@@ -50,7 +50,7 @@ ARENA_OF_THE_CONTRACT = [
 
 
 def changed(plan: Plan, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """The plan file with a changed document."""
+    """Return the plan file with a changed document."""
     document = msgspec.json.decode(plan_file.to_json(plan))
     change(document)
     return msgspec.json.encode(document)

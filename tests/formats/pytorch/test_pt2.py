@@ -51,7 +51,7 @@ def node(graph: Graph, name: str) -> Node:
 
 
 def rewritten(name: str, change: Callable[[dict[str, bytes]], None]) -> bytes:
-    """An archive of the test data with its members changed."""
+    """Return an archive of the test data with changed members."""
     with zipfile.ZipFile(DATA / f"{name}.pt2") as archive:
         members = {member: archive.read(member) for member in archive.namelist()}
     change(members)
@@ -63,7 +63,7 @@ def rewritten(name: str, change: Callable[[dict[str, bytes]], None]) -> bytes:
 
 
 def changed(name: str, change: Callable[[dict[str, Any]], None]) -> bytes:
-    """An archive of the test data with its JSON changed."""
+    """Return an archive of the test data with changed JSON."""
 
     def change_model(members: dict[str, bytes]) -> None:
         document = json.loads(members[MODEL])
@@ -87,7 +87,7 @@ class Touch:
 
 
 def with_pickles(mark: Path) -> bytes:
-    """A program whose pickled members create ``mark`` when they are loaded; its weights are marked as pickled."""
+    """Return a program whose pickled members create ``mark`` when they are loaded; its weights are pickled too."""
     evil = pickle.dumps(Touch(mark), protocol=2)
 
     def change(members: dict[str, bytes]) -> None:
@@ -101,7 +101,7 @@ def with_pickles(mark: Path) -> bytes:
 
 
 def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
-    """A program whose sizes, names of open sizes and guards are Python code that creates ``mark``."""
+    """Return a program whose sizes, names of open sizes and guards are Python code that creates ``mark``."""
     evil = f"__import__('pathlib').Path({str(mark)!r}).touch()"
 
     def change(document: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
 
 
 def with_targets(mark: Path) -> bytes:
-    """A program whose operators, names and call specification are Python code or not operators."""
+    """Return a program whose operators, names and call specification are Python code or not operators."""
     evil = f"__import__('os').system('touch {mark}')"
 
     def change(document: dict[str, Any]) -> None:

@@ -209,7 +209,7 @@ def test_branch_on_data_is_rejected_with_a_hint() -> None:
 
 
 class Classifier(nn.Module):
-    """What goes wrong where tensors of a device without memory are traced as they are: the loss, and a new tensor."""
+    """A module whose loss and new tensors fail on a device without memory if they are traced as written."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ SAME = {
 
 
 class Watched(TorchDispatchMode):
-    """Takes down every operator that runs."""
+    """Mode that records every operator that runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Of(nn.Module):
 
 
 def plain(operators: list[str]) -> list[str]:
-    """The operators without overloads, and without the mark of those that write over their argument."""
+    """Return the operators without overloads, and without the underscore of operators that overwrite their argument."""
     names = [name.partition(".")[0].rstrip("_") for name in operators]
     return [SAME.get(name, name) for name in names if name not in BOOKKEEPING]
 

@@ -93,7 +93,7 @@ def saved(exported: Any) -> bytes:
 
 
 def measured_peak(run: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
-    """The most bytes of tensors that are allocated at once, the inputs included."""
+    """Return the peak bytes of allocated tensors, with the inputs."""
     run(*inputs)  # what is allocated on the first call alone is not part of the step
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         run(*inputs)
@@ -138,7 +138,7 @@ def test_both_passes_of_a_conditional_are_planned() -> None:
 
 
 def with_operator(data: bytes, name: str) -> bytes:
-    """The program with its ``cond`` replaced by another operator with bodies."""
+    """Return the program with its ``cond`` replaced by another operator with bodies."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as written:
         for member in archive.namelist():

@@ -32,7 +32,7 @@ SNAPSHOT: dict[str, Any] = {
 
 
 def snapshot(random: Random) -> bytes:
-    """An allocator snapshot as pickle or JSON."""
+    """Return an allocator snapshot as pickle or JSON."""
     document = mutation.changed(SNAPSHOT, random)
     what = random.randrange(4)
     if what == 0:
@@ -81,7 +81,7 @@ COLUMNS = {"id": "name", "lower": "from", "upper": "to", "size": "bytes", "offse
 
 
 def table(random: Random) -> bytes:
-    """A table of another tool."""
+    """Return a table of another tool."""
     if random.randrange(3) == 0:
         return mutation.as_json(mutation.changed(ROWS, random))
     return (mutation.damaged if random.randrange(2) else mutation.lines_changed)(TABLE, random)
@@ -100,7 +100,7 @@ def _weights() -> Graph:
 
 
 def sidecar(random: Random) -> bytes:
-    """A sidecar with damaged bytes or with changed values of its header."""
+    """Return a sidecar with damaged bytes or with changed values of its header."""
     data = b"".join(sidecars.parts(_weights(), Constants({"w": InMemory(bytes(16))})))
     if random.randrange(3) == 0:
         return mutation.damaged(data, random)
@@ -123,7 +123,7 @@ PLAN = plan_file.to_cbor(plan_graph(views_graph()).plan)
 
 
 def stored(random: Random) -> bytes:
-    """The stored bytes of a plan."""
+    """Return the stored bytes of a plan."""
     return mutation.damaged(zlib.compress(PLAN), random)
 
 

@@ -301,12 +301,12 @@ def targets() -> dict[str, Target]:
 
 
 def found(ending: str = "*") -> list[Path]:
-    """Files that crashed the program in the past."""
+    """Return files that crashed the program in the past."""
     return sorted(FOUND.glob(f"*.{ending}"))
 
 
 def noting_plans() -> list[Plan]:
-    """Plans with many notes: of memories, and of hashed addresses."""
+    """Return plans with many notes on memories and hashed addresses."""
     memories = [{"name": "MRAM", "writable": False}, {"name": "TCM", "max_size": 300}, {"name": "SRAM"}]
     over = plan_graph(sharded(), planner="helia", options={"memories": memories}).plan
     return [over, with_sparse_addresses(plan_graph(chain(3)).plan)]
