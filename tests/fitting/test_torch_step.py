@@ -284,6 +284,12 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     assert found["gradients_equal"]
 
 
+def test_gradient_of_a_result_is_live_until_backward_ends() -> None:
+    module, x = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 64), nn.Tanh()).train(), torch.randn(256, 16)
+    found = tmmu.fit(module, "64KiB", example_inputs=x, optimizer="sgd").check()
+    assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
+
+
 def test_optimizer_of_some_parameters_has_states_for_these_only() -> None:
     module, x = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).train(), torch.randn(8, 256)
     optimizer = torch.optim.SGD(module[2].parameters(), lr=0.1, momentum=0.9)

@@ -57,6 +57,9 @@ def with_engine(
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
     if has_optimizer:
         end.add_node("backward_end", sorted(held), ())
+        for name in {_root(end.tensors, each) for each in held}:
+            # The caller holds it. A member of an alias group is not recomputed.
+            end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
     returned = {each.tensor for each in gradients}.difference(graph.inputs)
     freed = returned | held if has_optimizer else returned - held
     kept = [name for name in graph.outputs if name not in freed]
