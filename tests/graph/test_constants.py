@@ -92,14 +92,37 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
         ("w\0.bin", {}, "outside the model's folder"),
         ("B.bin", {"length": str(LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
         ("B.bin", {"offset": str(2 * LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
-        ("B.bin", {"length": "100"}, '"B" has 49,152 bytes, but the model states 100 bytes from byte 0 of "B.bin"'),
-        ("B.bin", {"offset": "-4"}, '"B" has 49,152 bytes.*from byte -4'),
+        ("B.bin", {"length": "100"}, '"B" needs 49,152 bytes, but the model states 100 bytes from byte 0 of "B.bin"'),
+        ("B.bin", {"offset": "-4"}, '"B" needs 49,152 bytes.*from byte -4'),
     ],
 )
 def test_wrong_place_of_a_weight_is_named(tmp_path: Path, location: str, entries: dict[str, str], problem: str) -> None:
     (tmp_path / "B.bin").write_bytes(LARGE.tobytes()[:-1])
     with pytest.raises(UnreadableInput, match=problem):
         read(saved(tmp_path, external(location, **entries)))["B"]
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"), [("raw_data", "needs 24 bytes.* has 23 bytes"), ("float_data", "damaged")]
+)
+def test_weight_with_fewer_bytes_than_its_shape_is_rejected(tmp_path: Path, field: str, problem: str) -> None:
+    weight = weights()[0] if field == "raw_data" else helper.make_tensor("A", TensorProto.FLOAT, (2, 3), range(6))
+    if field == "raw_data":
+        weight.raw_data = weight.raw_data[:-1]
+    else:
+        weight.float_data.pop()
+    with pytest.raises(UnreadableInput, match=problem):
+        read(saved(tmp_path, onnx_model(weight, weights()[1])))["A"]
+
+
+@pytest.mark.parametrize(("kind", "packed"), [(TensorProto.INT2, b"\x11\x01"), (TensorProto.UINT4, b"\x01\x01\x01")])
+def test_elements_smaller_than_a_byte_are_packed(tmp_path: Path, kind: int, packed: bytes) -> None:
+    nodes = [helper.make_node("Identity", ["A"], ["z"]), helper.make_node("MatMul", ["x", "B"], ["y"])]
+    model = onnx_model(helper.make_tensor("A", kind, [5], [1, 0, 1, 0, 1]), nodes=nodes)
+    model.graph.initializer.append(numpy_helper.from_array(LARGE[:2], "B"))
+    model.graph.output.extend(helper.make_tensor_value_info(name, kind, [5]) for name in ("A", "z"))
+    found = read(saved(tmp_path, model))
+    assert (found["A"], found["z"]) == (packed, packed)
 
 
 def test_weight_without_a_length_has_the_bytes_of_its_shape(tmp_path: Path) -> None:
@@ -125,8 +148,9 @@ def test_path_outside_the_model_folder_is_rejected_before_opening(tmp_path: Path
 
 def test_folded_constant_is_computed(tmp_path: Path) -> None:
     nodes = [
-        helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(LARGE.T.copy())),
-        helper.make_node("Transpose", ["k"], ["B"]),
+        helper.make_node("Constant", [], ["k0"], value=numpy_helper.from_array(LARGE.T.copy())),
+        *(helper.make_node("Max", [f"k{i}"] * 2, [f"k{i + 1}"]) for i in range(40)),
+        helper.make_node("Transpose", ["k40"], ["B"]),
         helper.make_node("MatMul", ["x", "A"], ["h"]),
         helper.make_node("MatMul", ["h", "B"], ["y"]),
     ]

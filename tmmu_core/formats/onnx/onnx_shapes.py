@@ -7,7 +7,6 @@ Shape inference is that of the onnx package. If it stops because a shape is *com
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -163,8 +162,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             if factors is None and sizes_at and isinstance(sizes_at[0], int):
                 factors = (sizes_at[0],)
                 facts.derived.add(value)
-                changed = [point for size, point in zip(sizes_at, points, strict=True) if size != sizes_at[0]]
-                fixed |= {dim for point in changed for dim in point if point[dim] != points[0][dim]}
+                fixed.update(_changing(sizes_at, points))
             if factors is None:
                 break
             resolved += factors
@@ -208,16 +206,21 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 
     ``2 * N`` is written as the dimensions N and 2: the rank differs, the bytes are right at every point.
     """
-    seen = [size for size in sizes if isinstance(size, int)]
-    if not seen:
+    first = sizes[0] if sizes else None
+    if not isinstance(first, int):
         return None
-    names = list(points[0])
-    for chosen in ((), *((name,) for name in names), *combinations(names, 2)):
-        products = [prod(point[name] for name in chosen) for point in points]
-        number = seen[0] // max(1, products[0])
-        if sizes == [number * product for product in products]:
-            return (*chosen, number) if number != 1 or not chosen else chosen
-    return None
+    chosen = _changing(sizes, points)
+    products = [prod(point[name] for name in chosen) for point in points]
+    number = first // max(1, products[0])
+    if len(chosen) > 2 or sizes != [number * product for product in products]:
+        return None
+    return (*chosen, number) if number != 1 or not chosen else chosen
+
+
+def _changing(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[str, ...]:
+    """Return the dimensions on which the size depends: each point differs from the first in one dimension."""
+    changed = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
+    return tuple(dict.fromkeys(name for point in changed for name in point if point[name] != points[0][name]))
 
 
 ROUNDS = 64

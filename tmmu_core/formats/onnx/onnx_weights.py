@@ -65,9 +65,7 @@ class _Reading:
     def piece(self, name: str) -> Piece:
         """Return the bytes of a constant."""
         proto = self._proto(name)
-        if proto is not None:
-            return self._bytes(proto)
-        return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
+        return self._bytes(proto) if proto is not None else Computed(lambda: _packed(self._array(name, {})))
 
     def _proto(self, name: str) -> TensorProto | None:
         """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
@@ -80,54 +78,65 @@ class _Reading:
         """Return the bytes of the stored tensor that the tag names, or of a folded constant without a tag."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
+        size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
         if proto.data_location != TensorProto.EXTERNAL:
-            return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
+            if not proto.HasField("raw_data"):
+                return Computed(lambda: _packed(self._stored_array(proto)))
+            if len(proto.raw_data) != size:
+                raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} bytes")
+            return InMemory(proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.where.parent if self.where else None
         path = path_in_folder(folder, entries.get("location", ""), f'the weight "{proto.name}"')
         try:
-            start, length = int(entries.get("offset", "0")), entries.get("length")
-            count = None if length is None else int(length)
+            start, count = int(entries.get("offset", "0")), int(entries.get("length", size))
         except ValueError as error:
             raise _damaged(self.name) from error
-        size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
-        if start < 0 or count not in (None, size):
-            what = f'the weight "{proto.name}" has {size:,} bytes, but the model states {entries.get("length")} bytes '
-            what += f'from byte {start} of "{entries["location"][:80]}".'
-            raise UnreadableInput(what, source=self.name, hint="Save the model and its weights again.")
+        if start < 0 or count != size:
+            raise self._wrong_size(proto, size, f'states {count:,} bytes from byte {start} of "{path.name[:80]}"')
         return InFile(path, start, size)
 
-    def _array(self, name: str, depth: int) -> Any:
-        """Return the value of a folded constant. Raises ``UnreadableInput``."""
-        node = self.writer_of.get(name)
-        if node is None or depth > DEEPEST:
+    def _wrong_size(self, proto: TensorProto, size: int, found: str) -> UnreadableInput:
+        what = f'the weight "{proto.name}" needs {size:,} bytes, but the model {found}.'
+        return UnreadableInput(what, source=self.name, hint="Save the model and its weights again.")
+
+    def _stored_array(self, proto: TensorProto) -> Any:
+        try:
+            return numpy_helper.to_array(proto)
+        except ValueError as error:  # the numbers do not fill the shape
+            raise _damaged(self.name) from error
+
+    def _array(self, name: str, known: dict[str, Any], depth: int = 0) -> Any:
+        """Return the value of a constant. ``known`` collects values by name: several operators may read one.
+
+        Raises ``UnreadableInput``.
+        """
+        if name in known:
+            return known[name]
+        proto, node = self._proto(name), self.writer_of.get(name)
+        if proto is not None:
+            copy = TensorProto(data_type=proto.data_type, dims=proto.dims)
+            copy.raw_data = b"".join(self._bytes(proto).chunks())
+            results = {name: numpy_helper.to_array(copy)}
+        elif node is None or depth > DEEPEST:
             raise _not_computed(name)
-        results = measured(node, self.fixed) if node.op_type in ("Shape", "Size") else None
-        if results is None:
+        elif (found := measured(node, self.fixed) if node.op_type in ("Shape", "Size") else None) is not None:
+            results = found
+        else:
             try:
-                arrays = {operand: self._operand(operand, depth) for operand in node.input if operand}
-                values = reference(node, arrays, self.opsets)
+                arrays = {operand: self._array(operand, known, depth + 1) for operand in node.input if operand}
+                results = dict(zip(node.output, reference(node, arrays, self.opsets), strict=False))
             except UnreadableInput:
                 raise
             except Exception as error:  # any error of numpy
                 raise _not_computed(name) from error
-            results = dict(zip(node.output, values, strict=False))
-        return np.asarray(results[name])
-
-    def _operand(self, name: str, depth: int) -> Any:
-        proto = self._proto(name)
-        if proto is None:
-            return self._array(name, depth + 1)
-        rebuilt = TensorProto(data_type=proto.data_type, dims=proto.dims)
-        rebuilt.raw_data = b"".join(self._bytes(proto).chunks())
-        return numpy_helper.to_array(rebuilt)
+        known.update(results)
+        return known[name]
 
 
-def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field; a number holds two 4-bit elements."""
-    if proto.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
-        return bytes(number & 0xFF for number in proto.int32_data)
-    return numpy_helper.to_array(proto).tobytes()
+def _packed(array: Any) -> bytes:
+    """Return the bytes of an array as a tensor stores them: several elements below a byte are in one."""
+    return bytes(numpy_helper.from_array(np.asarray(array)).raw_data)
 
 
 def _not_computed(name: str) -> UnreadableInput:
