@@ -4,13 +4,13 @@ from tmmu_core.graph.native import document
 
 GRAPH_FIELD = 7
 MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
-"""Field number → protobuf wire type of a ModelProto (0: varint, 2: length-delimited)."""
+"""Field number of a ``ModelProto`` → its wire type in protobuf (0: varint, 2: length-delimited)."""
 MEMORY_EVENTS = "memory_allocation"
 """Category of the memory events of an ExecuTorch trace."""
 
 
 def refuses_onnx(data: bytes) -> str:
-    """Return why bytes are not an ONNX model; ``""`` if all fields up to the graph are those of a model."""
+    """Return why bytes are not an ONNX model; ``""`` if a graph follows, and all fields before it are of a model."""
     at, seen = 0, 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -40,7 +40,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def refuses_snapshot(data: bytes) -> str:
-    """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they are."""
+    """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they have its keys."""
     if data.startswith(b"\x80"):
         known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
         return "" if known else "the pickle has no segments"
@@ -53,14 +53,14 @@ def refuses_snapshot(data: bytes) -> str:
 
 
 def refuses_profile(data: bytes) -> str:
-    """Return why bytes are not a profiler trace with memory events; ``""`` if they are."""
+    """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they have both."""
     if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
 
 
 def refuses_executorch_trace(data: bytes) -> str:
-    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they have its keys."""
     if document.kind(data) != "json":
         return "it does not begin like a JSON object"
     known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data

@@ -1,8 +1,9 @@
 """Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema 1).
 
-The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena. A buffer is a tensor
-with id ``name``, or ``name#id`` if names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) and bank
-geometry are not used; the objective is that of the contract: capacity, reuse cost, extent. Other keys are rejected.
+The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena. A buffer is a tensor with
+the id ``name``, or ``name#id`` for a repeated name. ``pypto_structure``, ``metadata``, reasons and bank geometry are
+ignored, unknown keys are rejected. The objective is that of the contract: fit the capacity, least reuse cost, least
+extent.
 """
 
 from collections import Counter
@@ -32,7 +33,7 @@ class Pair(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Separation(Pair):
-    """Two buffers that never share a byte."""
+    """Two buffers without a common byte, also if they are live at different steps."""
 
     reasons: Any = None
 
@@ -78,11 +79,6 @@ class Buffer(msgspec.Struct, forbid_unknown_fields=True):
     allowed_pools: list[int]
     alignment: Count = 1
 
-    @property
-    def lives(self) -> list[tuple[int, int]]:
-        """Its live ranges, in order."""
-        return sorted([(interval.lower, interval.upper) for interval in self.live_intervals])
-
 
 class Pin(msgspec.Struct, forbid_unknown_fields=True):
     """A fixed offset; ``exclusive_for_all_time``: no other buffer of the pool uses these bytes at any step."""
@@ -109,7 +105,7 @@ class CostModel(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Objective(msgspec.Struct, forbid_unknown_fields=True):
-    """The terms of the file's objective, in order."""
+    """The objective of the file, of which only the bank costs are examined."""
 
     terms: list[str] = []
     aggregation: Any = None
@@ -142,7 +138,7 @@ register_types(StructuredProblem)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a structured problem; ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a structured problem; ``""`` for one, even if it is damaged."""
     if reason := document.no_document(data):
         return reason
     if b'"schema_version"' in data and b'"profile"' in data and b'"problem"' in data:
@@ -165,7 +161,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 class _Reading:
-    """One document: ids resolved, constraints by pool."""
+    """One document, checked, and converted pool by pool."""
 
     def __init__(self, problem: ProblemDocument, source: str) -> None:
         self.problem, self.source = problem, source
@@ -182,7 +178,9 @@ class _Reading:
                 if reserved.begin > reserved.end:
                     place = f"$.problem.pools[{k}].reserved_ranges[{r}]"
                     raise self._fault("the reserved range ends before it begins.", place, "Swap begin and end.")
+        self.lives = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
         self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]
+        """Index of the pool of each buffer."""
 
     def _fault(self, message: str, place: str, hint: str) -> UnreadableInput:
         return UnreadableInput(message, source=self.source, place=place, hint=hint)
@@ -207,7 +205,8 @@ class _Reading:
         if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
             message = f"buffer {buffer.name!r} has the alignment {buffer.alignment}, which is not a power of two."
             raise self._fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
-        if any(begin >= end for begin, end in buffer.lives) or any(a[1] > b[0] for a, b in pairwise(buffer.lives)):
+        lives = self.lives[k]
+        if any(begin >= end for begin, end in lives) or any(a[1] > b[0] for a, b in pairwise(lives)):
             message = f"the live intervals of buffer {buffer.name!r} are empty or overlap."
             raise self._fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
         return self.pool[buffer.allowed_pools[0]]
@@ -262,8 +261,7 @@ class _Reading:
         return PlainInstance(name, problems[0], notes=notes, others=tuple(problems[1:]))
 
     def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
-        buffers, arena = self.problem.buffers, self.problem.pools[pool]
-        lives = [buffer.lives for buffer in buffers]
+        buffers, arena, lives = self.problem.buffers, self.problem.pools[pool], self.lives
         rows = [k for k, home in enumerate(self.home) if home == pool]
         rows.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
         number = np.full(len(buffers), -1, np.int64)

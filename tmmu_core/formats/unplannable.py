@@ -33,12 +33,12 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()
     """First bytes that no readable format has."""
     parts: tuple[tuple[bytes, bytes], ...] = ()
-    """``(first bytes, later bytes)``: a file that no reader opens has this format if it has both of a pair."""
+    """Pairs of first and later bytes: a file that no reader opens has this format if it has both bytes of a pair."""
     endings: tuple[str, ...] = ()
-    """Endings of names: of a file, of a folder, or of a file in a folder."""
+    """Endings of the name of a file or folder of this format."""
 
     def refusal(self, source: str, tried: tuple[tuple[str, str], ...] = ()) -> UnreadableInput:
-        """Return the error for a file of this format; ``tried``: the ``(reader, reason)`` pairs."""
+        """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
 
@@ -112,7 +112,7 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
-    """Return the format of a file that no reader opens, by its bytes, else by its name; ``None`` if it is unknown."""
+    """Return the format of a file that no reader opens: by its bytes, else by its name; ``None`` if it has none."""
     head = data[:HEAD].lstrip()
     by_parts = (each for each in FORMATS if any(head.startswith(start) and part in data for start, part in each.parts))
     return by_magic(data) or next(by_parts, None) or _by_ending(FORMATS, [name.lower().removesuffix(".gz")])

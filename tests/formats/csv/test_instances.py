@@ -52,7 +52,7 @@ def test_byte_order_mark_and_windows_lines_are_read() -> None:
     [
         ("", "line 1"),
         ("id,lower,upper\n", "line 1, column size"),
-        ("id,lower,upper,size,colour\n", "line 1, column colour"),
+        ("\n\nid,lower,upper,size,colour\n", "line 3, column colour"),
         ("id,lower,start,upper,size\n", "line 1, column start"),
         ("id,lower,upper,size\na,0,1\n", "line 2"),
         ("id,lower,upper,size\na,0,1,8\na,0,1,8\n", "line 3, column id"),

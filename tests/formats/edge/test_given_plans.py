@@ -212,9 +212,11 @@ def test_folder_without_a_module_is_rejected_with_a_hint(tmp_path: Path, capsys:
 def test_uploaded_dump_is_joined_per_module() -> None:
     endings = ("buffer-assignment.txt", "live-range.txt", "memory-usage-report.txt")
     dump = [(f"module_0001.jit_a-{each}", (GIVEN / f"xla_step-{each}").read_bytes()) for each in endings]
-    files = xla_dump.joined([*dump, ("module_0001.jit_a.before.txt", b""), ("other.csv", b"x")])
-    assert [name for name, _ in files] == ["other.csv", "module_0001.jit_a.txt"]
-    assert isinstance(read_any(files[1][1]), PlainInstance)
+    renamed = [(name.replace("module_0001.jit_a", "step"), data) for name, data in dump[:2]]
+    others = [("module_0001.jit_a.before.txt", b""), ("other.csv", b"x"), ("step.onnx", b"x")]
+    files = xla_dump.joined([*dump, *renamed, *others])
+    assert [name for name, _ in files] == ["other.csv", "step.onnx", "module_0001.jit_a.txt", "step.txt"]
+    assert isinstance(read_any(files[2][1]), PlainInstance)
 
 
 # --- refusals and limits -----------------------------------------------------------------------------------------

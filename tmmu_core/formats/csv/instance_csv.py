@@ -8,9 +8,9 @@ column    also
 ========  ==========================================================================================
 id        ``buffer``, ``buffer_id``
 lower     ``start``, ``begin``
-upper     ``end``: the last step, included; the gaps of such a file include their ends too
+upper     ``end``: the last step of the range, also for the gaps of such a file
 gaps      ``7-9 12-14``: half-open ranges, not live; one with a window, ``12-14@0:64``, is ignored
-offset    all rows: a finished plan; some rows: fixed offsets; none: a problem
+offset    in all rows: a finished plan; in some rows: fixed offsets; in no row: a problem
 ========  ==========================================================================================
 """
 
@@ -42,7 +42,7 @@ LAST_STEP = 2**62
 LARGE = 1 << 20
 """Minimum bytes of a table of ids and digits that is read by columns, which is six times as fast."""
 SHORT = 18
-"""Maximum digits of a number that is certainly below every limit."""
+"""Maximum digits of a number that needs no comparison with a limit: it is below all of them."""
 LAST_FIXED = 2**63 - 1
 """Maximum fixed offset of a problem; offsets of a finished plan may be any uint64."""
 
@@ -94,7 +94,7 @@ _PLAIN_ROWS = re.compile(rb"%s(?:\n%s)*+" % (_PLAIN_ROW, _PLAIN_ROW))
 
 
 def _plain(data: bytes) -> PlainInstance | None:
-    """Return the instance in a table of ids and digits; ``None`` for a table with other values or errors."""
+    """Return the instance in a table of ids and digits; ``None`` for a table with other values, or with errors."""
     head, _, body = data.partition(b"\n")
     body = body.rstrip(b"\n")
     if head != b"id,lower,upper,size" or not _PLAIN_ROWS.fullmatch(body):
@@ -125,14 +125,14 @@ def read_csv(
 ) -> PlainInstance:
     """Read one instance. ``alignment`` is the minimum for every buffer.
 
-    A gap with a window of bytes is ignored, which ``notes`` reports. Raises ``UnreadableInput`` with the row (the
-    header is line 1) and the column of the first error.
+    A gap with a window of bytes is ignored, which ``notes`` reports. Raises ``UnreadableInput`` with the line and the
+    column of the first error.
     """
     lines = _lines(data, source)
     header = next(lines, None)
     if header is None:
         raise UnreadableInput("the file is empty", source=source, place="line 1", hint=_HEADER_HINT)
-    where, inclusive = _header([cell.strip() for cell in header[1]], source)
+    where, inclusive = _header([cell.strip() for cell in header[1]], source, header[0])
     rows = _rows(lines, where, inclusive, source)
     ids = [row.id for row in rows]
     lower, size = np.array([row.lower for row in rows], np.int64), np.array([row.size for row in rows], np.uint64)
@@ -243,26 +243,26 @@ def _refusal(source: str, line: int, column: str, what: str, hint: str) -> Unrea
     return UnreadableInput(what, source=source, place=place, hint=hint)
 
 
-def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
-    """Return column → position, and whether the last step of a live range is included."""
+def _header(cells: list[str], source: str, line: int) -> tuple[dict[str, int], bool]:
+    """Return column → position, and whether the upper column has the last steps of live ranges (``end``)."""
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = NAMES.get(cell.lower())
         if name is None and cell == "tensor_id":
             hint = "Open the plan as .json or .cbor, or export it as an instance."
-            raise _refusal(source, 1, cell, "the table of a plan, without its arenas and hashes", hint)
+            raise _refusal(source, line, cell, "the table of a plan, without its arenas and hashes", hint)
         if name is None:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
-            raise _refusal(source, 1, cell or str(k + 1), f"unknown column {cell!r}", hint)
+            raise _refusal(source, line, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
             what = f"it is read as {name!r}, and so is {cells[where[name]]!r}"
-            raise _refusal(source, 1, cell, what, "Keep one of the two.")
+            raise _refusal(source, line, cell, what, "Keep one of the two.")
         where[name] = k
     for name in NEEDED:
         if name not in where:
             called = f" {name} may be called {' or '.join(OTHERS[name])}." if name in OTHERS else ""
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
-            raise _refusal(source, 1, name, f"missing column {name!r}", hint)
+            raise _refusal(source, line, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
 
 

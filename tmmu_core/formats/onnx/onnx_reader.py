@@ -2,18 +2,18 @@
 
 Steps:
 
-1. External data is never opened, and the bytes of large weights are dropped: only their shapes matter.
+1. External data is never opened, and the bytes of large weights are dropped: a plan needs only their shapes.
 2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
-   is 512 (1 to 512). A size that is a product of one or two names and a number (``2 * N``) is written as these
-   dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: for other sizes, read the
-   model again (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
+   size is 512 (1 to 512). A size that is the product of one or two of them and a number (``2 * N``) is written as these
+   dimensions. For any other size, the dimensions that it depends on are fixed at their assumed sizes: for other sizes,
+   read the model again (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
    (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, as in onnxruntime: quantized weights
-   stay small. Folded values that other nodes read, and initialisers of integers and booleans (shapes, indices), have
+   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, because onnxruntime keeps quantized
+   weights too. Folded values that other nodes read, and initialisers of integers and booleans (shapes, indices), have
    the role ``constant``. Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
@@ -73,7 +73,7 @@ from tmmu_core.graph.origin import scopes_path, source_of
 LOG = logging.getLogger("tmmu")
 
 OWN_WEIGHTS_FROM = 4
-"""First IR version in which a weight need not be an input. Shape inference enforces this rule, but writers break it."""
+"""First IR version in which a weight need not be an input. Writers of earlier versions also omit it as an input."""
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -117,9 +117,9 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 
 
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
-    """Return the graph; ``fix`` fixes the assumed dimensions, because the shapes hold only there."""
+    """Return the graph. ``fix``: fix the assumed dimensions, because the shapes are known at these sizes only."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
-        sizes.fix(sizes.dims)  # valid at the assumed sizes, maybe not at other sizes
+        sizes.fix(sizes.dims)  # the scopes are checked at the assumed sizes only
     graph = Builder(flat, facts, sizes, name).build()
     if fix:
         sizes.fix(sizes.dims)
@@ -129,8 +129,8 @@ def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = Fal
 def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
     """Return the graph with shapes from onnxruntime: from symbolic inference if possible, else from a run.
 
-    Branches that no run took are assumed impossible at these sizes and omitted; the graph's name states it.
-    Raises ``error`` if shapes are still unknown, with the reason in its hint.
+    If shapes are still unknown, branches that no run took are assumed impossible at these sizes and omitted; the
+    graph's name states it. Raises ``error``, or the error that is left, with the reason in its hint.
     """
     name = str(error.diagnostics.get("source", ""))
     option = onnx_shape_run.missing_option()
@@ -168,7 +168,7 @@ def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Siz
 
 
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
-    """Return the model without weights' data, functions, subgraphs and dead branches. Changes ``model``.
+    """Return the model without data of large weights, functions, subgraphs and dead branches. Changes ``model``.
 
     Raises ``UnreadableInput`` for unsupported parts.
     """
@@ -367,7 +367,7 @@ class Builder:
         return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
 
     def _view_of(self, node: onnx.NodeProto) -> str:
-        """Return the tensor that the first output is a view of; ``""`` if none."""
+        """Return the tensor of which the first output is a view; ``""`` if it is no view."""
         if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
             return ""
         if any(node.input[2:]):  # the third input of Dropout enables training
@@ -379,12 +379,12 @@ class Builder:
         return "" if node.output[0] in self.results and root in self.carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
-        """Return the in-place pairs: element-wise inputs of exactly the size of the output."""
+        """Return the in-place pairs: inputs that the operator may overwrite, of exactly the size of the output."""
         operator = operator_name(node)
         if len(written) != 1:
             return ()
         if is_scope(node, "If.close"):
-            candidates = list(dict.fromkeys(operands[1:]))  # one operand is the result, the other operands are dead
+            candidates = list(dict.fromkeys(operands[1:]))  # the results of the branches, of which one exists
         elif operator_of(operator).is_elementwise:
             candidates = list(dict.fromkeys(operands))
         elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):
@@ -463,7 +463,7 @@ def _instr(node: onnx.NodeProto) -> str:
 
 
 def _origin_of(node: onnx.NodeProto) -> Origin:
-    """Return a node's origin as PyTorch's exporters write it: in the metadata, or as the node's description."""
+    """Return the origin of a node. PyTorch's exporters write it to the metadata, or to the node's description."""
     metadata = {entry.key: entry.value for entry in node.metadata_props}
     trace = metadata.get("pkg.torch.onnx.stack_trace", node.doc_string)
     return Origin(scopes_path(metadata.get("pkg.torch.onnx.name_scopes", "")), source_of(trace))

@@ -1,4 +1,4 @@
-"""Infer the shapes of an ONNX model with named dimensions; open sizes are derived from inference at several points.
+"""Infer the shapes of an ONNX model with named dimensions; derive open sizes from shapes at several fixed sizes.
 
 Shape inference is that of the onnx package. If it stops because a shape is *computed* (``Range``, ``Where``,
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
@@ -43,7 +43,7 @@ class Facts:
     origin: dict[str, ShapeFrom] = field(default_factory=dict)
     """Source of a shape that neither the model nor the onnx package gives: ``symbolic`` or ``measured``."""
     derived: set[str] = field(default_factory=set)
-    """Values with a size that is known at the assumed dimensions only."""
+    """Values with a size that is known at the assumed sizes of the dimensions only."""
 
 
 UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})
@@ -62,7 +62,7 @@ class Sizes:
         return {name: self.assumed.get(name, dim.max) for name, dim in self.dims.items()}
 
     def assume(self, point: Mapping[str, int]) -> None:
-        """Assume these sizes instead, with bounds that include them."""
+        """Replace the assumed sizes by those of ``point``, with bounds that include them."""
         for name in self.assumed:
             self.assumed[name] = point[name]
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
@@ -76,11 +76,11 @@ class Sizes:
 
 
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
-    """Return the named dimensions with their bounds; unnamed ones of inputs get the name ``<input>.<axis>``.
+    """Return the named dimensions with their bounds, after changing ``model``: every open size of an input has a name.
 
-    A name only used for axis 0 of inputs, or that contains "batch" (if none does: B, N), is a batch, assumed to be 1;
-    others are assumed at the upper bound. A named size that no input has is a dimension if ``envelopes`` bounds it.
-    Unnamed sizes of other values are cleared.
+    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name that
+    is used for axis 0 only, or contains "batch" (if none does: B, N), is a batch and assumed to be 1; other names are
+    assumed at the upper bound. A named size that no input has is a dimension if ``envelopes`` has bounds for it.
     """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
@@ -122,10 +122,10 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
-    """Return the shapes; a size that is neither a number nor a name is derived from its values at several points.
+    """Return the shapes. A size that is neither a number nor a name is derived from its values at several points.
 
-    If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
-    that it depends on are fixed: ``sizes`` is narrowed.
+    A size that is no product of names and a number has its value at the assumed sizes; the dimensions that it depends
+    on are fixed there, which changes ``sizes``.
     """
     named = _infer_with_declared(model, name)[0]
     written = (value for node in model.graph.node for value in node.output if value)
@@ -141,7 +141,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
         except InvalidIrShapes:
             if not at_points:
                 raise
-            at_points.append({})  # the model is impossible there
+            at_points.append({})  # these sizes contradict each other
     at_default = at_points[0] if at_points else named
     facts = Facts()
     fixed: set[str] = set()
@@ -226,7 +226,7 @@ def _changing(sizes: list[int | str | None], points: list[dict[str, int]]) -> tu
 ROUNDS = 64
 """Maximum rounds of inference and folding for computed shapes; a scope adds two."""
 LONG_VECTOR = 1 << 20
-"""Maximum number of elements of a vector for data propagation, which would write each element."""
+"""Maximum elements of a vector for data propagation, which computes each element."""
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
@@ -241,8 +241,8 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
 def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onnx.ModelProto]:
     """Return the shapes of a model, and the model with folded values among its weights.
 
-    Declared shapes of node outputs may be out of date: users change the batch of the inputs alone, and runtimes compute
-    all other shapes. They are used only for sizes that inference leaves open.
+    Declared shapes of node outputs are used only for sizes that inference leaves open. They may be out of date: users
+    change the batch of the inputs only, because runtimes compute all other shapes.
     """
     written = {value for node in model.graph.node for value in node.output}
     bare, declared = deepcopy(model), declared_by(model)

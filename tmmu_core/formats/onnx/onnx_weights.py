@@ -1,8 +1,8 @@
 """Find the bytes of an ONNX model's constants by tensor id.
 
-The model is flattened as for planning, so that ids match. The bytes of a constant are in the model, in a range of
-a file in the model's folder (external data), or computed from other constants with the reference evaluator of the onnx
-package.
+The model is flattened as for a plan, so its ids are those of the graph. The bytes of a constant are in the model, in a
+range of a file in the model's folder (external data), or computed from other constants with the reference evaluator of
+the onnx package.
 """
 
 from copy import deepcopy
@@ -49,13 +49,14 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 
 class _Reading:
-    """The constants of one model: weights, values of ``Constant`` nodes, and values computed from these alone."""
+    """The constants of one model: weights, values of ``Constant`` nodes, and values computed from only these."""
 
     def __init__(
         self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
     ) -> None:
-        self.stored, self.where, self.name = stored, where, name
-        """``stored``: the model's tensors with their values, by the number in their tag."""
+        self.stored = stored
+        """The model's tensors with their values, by the number in their tag."""
+        self.where, self.name = where, name
         self.opsets = list(flat.opset_import)
         self.weights = {weight.name: weight for weight in flat.graph.initializer}
         self.writer_of = {output: node for node in flat.graph.node for output in node.output if output}
@@ -75,7 +76,7 @@ class _Reading:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of the stored tensor that the tag names, or of a folded constant without a tag."""
+        """Return the bytes of the stored tensor with the tag of ``proto``; without a tag, those of ``proto``."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])

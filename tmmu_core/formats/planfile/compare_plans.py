@@ -4,8 +4,8 @@ Two plans are *comparable* if graph, arena configuration, token and schemas are 
 *divergence* is a difference between comparable plans; a different mode or order is reported first. Two allocator
 snapshots are comparable by line of code. The differences of plans that are not comparable are listed too.
 
-"Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
-do not make two plans with one layout different. ``allocation_time_ns`` is never compared.
+``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name are *context*: a difference in them
+is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
 from collections.abc import Iterator
@@ -35,8 +35,8 @@ KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "
 * ``other_arena``: in another arena;
 * ``redescribed``: another role, dtype, shape, alignment, alias group or base;
 * ``added``, ``removed``: only in the candidate, only in the baseline;
-* ``renumbered``: the same offset, another slot number or generation. Between a plan with slots and one without,
-  only if no other change exists.
+* ``renumbered``: the same offset, another slot number or generation. For a plan with slots and one without, this is
+  reported only if nothing else differs.
 """
 
 
@@ -77,7 +77,7 @@ class Comparison:
     incomparable: tuple[Difference, ...]
     """Reasons why the plans are not comparable."""
     divergences: tuple[Difference, ...]
-    """Differences outside of the rows, mode and order first."""
+    """Differences in other values than those of the rows, mode and order first."""
     context: tuple[Difference, ...]
     """Differences in planner, options, preset and name, which are no divergences."""
     certificates: tuple[Difference, ...]
@@ -104,7 +104,7 @@ class Comparison:
 
     @property
     def word(self) -> str:
-        """``not comparable``, ``identical`` or ``diverged``, and whether slot numbers alone differ."""
+        """``not comparable``, ``identical``, ``diverged in slot numbers only`` or ``diverged``."""
         if not self.comparable:
             return "not comparable"
         if self.identical:
@@ -147,7 +147,7 @@ class Comparison:
             yield self.change(i)
 
     def largest(self, kind: str | None, most: int) -> list[TensorChange]:
-        """Return the first ``most`` of :meth:`changes` by falling bytes (of the larger side), then id bytes."""
+        """Return the ``most`` largest of :meth:`changes`, by the bytes of the larger side, then by id bytes."""
         at = self._changed(kind)
         size = np.zeros(len(at), np.uint64)
         for plan, rows in ((self.left, self.left_row[at]), (self.right, self.right_row[at])):
@@ -171,8 +171,10 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Kind → (tensors, bytes). Bytes are sizes in the candidate; for ``removed`` in the baseline, for ``resized``
-        the sum of differences (candidate − baseline).
+        """Kind → (number of tensors, bytes).
+
+        The bytes are those of the candidate, for ``removed`` those of the baseline, and for ``resized`` the sum of the
+        differences (candidate − baseline).
         """
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
@@ -210,7 +212,7 @@ _BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
 _ROW_FIELDS = tuple(
     sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in ("logical_slot", "generation"), name != "arena"))
 )
-"""In reporting order: arena and address first, the slot number last, which depends on the planner."""
+"""In the order of reports: the arena first, the slot number last, because it depends on the planner."""
 
 
 def _row_text(row: TensorRow | None) -> str | None:
@@ -338,7 +340,7 @@ def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
-    """Return the ids of either plan, by id bytes, with their rows in both (−1: missing)."""
+    """Return the ids of either plan, by id bytes, and their rows in each plan, −1 without one."""
     if left.tensor_ids == right.tensor_ids:
         rows = np.arange(len(left), dtype=np.int64)
         return left.tensor_ids, rows, rows
@@ -369,7 +371,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": described,
     }
-    # Without slots, storages are numbered. Against slots, these numbers count only if nothing else differs.
+    # A plan without slots numbers its storages instead, so these numbers differ from slot numbers.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
         masks["renumbered"] = number & ~moved & ~other_arena

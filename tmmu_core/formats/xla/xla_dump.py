@@ -6,12 +6,14 @@
 * ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
-The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed one after the
-other as listed. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
-Constants and parameters that are not donated are live from the first instruction to the last. The carried values of a
-loop, and the results of branches, are one buffer with several names, the last of which is marked ``(phi)``: they are
-one storage here, with gaps where the loop body reuses its bytes. Allocations whose values have no live range belong to
-computations that an instruction calls (``thread-local``); they are omitted, and a note counts them.
+The first two, concatenated in any order, are a plan. Allocations are separate buffers, which are placed one after the
+other in the order of the file. The allocation of a donated parameter holds temporaries and results after the
+parameter's last use. Constants and parameters that are not donated are live from the first instruction to the last.
+
+The values that a loop carries, or the results of branches, are in one buffer. XLA lists several values for it, and
+marks the last one ``(phi)``. Here they are one storage, with gaps where the loop body reuses its bytes. Allocations
+whose values have no live range are of computations that an instruction calls (``thread-local``). They are omitted, and
+a note has their number.
 """
 
 import os
@@ -53,7 +55,7 @@ class Buffer:
     """One storage of the plan; changed while the buffers of an allocation are merged."""
 
     names: deque[str]
-    """Names of all values in the buffer; joined, they are its id."""
+    """Names of all values in the buffer; the id of the buffer joins them."""
     birth: int
     death: int
     """Step after the last one."""
@@ -99,7 +101,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the names of a module's other files, the program's text last; none if the name is not one of its files."""
+    """Return the other files of a module, the program's text last; empty if ``name`` is no file with a plan."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -137,7 +139,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def read_dump(data: bytes, name: str = "") -> Dump:
-    """Return the plan in the concatenated files. Raises ``UnreadableInput`` if one is missing or a line is damaged."""
+    """Return the plan in concatenated files. Raises ``UnreadableInput`` if a file is missing or a line is damaged."""
     lines = data.decode("utf-8", "replace").splitlines()
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
@@ -264,10 +266,10 @@ def _buffers_of(
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows, with the rows of each phi merged.
+    """Return the rows after merging each phi with its values.
 
-    The dump does not list the values of a phi. They are taken to be the preceding rows with the same offset and size,
-    as long as no other row uses these bytes in between.
+    The dump does not list the values of a phi. Assume that they are the preceding rows with the same offset and size,
+    up to a row after which another row uses these bytes.
     """
     if not phis:
         return rows
@@ -333,10 +335,10 @@ def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
 
 
 def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows, with the rows of one value of a loop joined.
+    """Return the rows after joining the rows of each value that a loop carries.
 
-    If the body uses the bytes of a carried value for other values before it writes the next state, the value has two
-    rows. Both are phis at one place with one index (``{2}`` of the tuple), and must stay at one address.
+    Such a value has two rows if the body uses its bytes for other values before it writes the next state. Both rows are
+    phis with one offset, size and index (``{2}`` of the tuple), and must stay at one address.
     """
     taken = {row.takes_over for row in rows}
     latest: dict[tuple[int, int, str], Buffer] = {}
@@ -412,13 +414,14 @@ def only(found: Sequence[Module], folder: str) -> Module:
 def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return uploaded files with the files of each module of an XLA dump joined.
 
-    Other files of a dump (earlier and later programs, objects, reports) are dropped if their module is complete; all
-    other files are unchanged.
+    Other files of such a module (earlier and later programs, objects, reports) are dropped: their names begin with the
+    first part of its name, ``module_0008.``. All other files are unchanged.
     """
     data = dict(files)
     found = modules({name: len(content) for name, content in files})
-    stems = tuple({module.name.partition(".")[0] + "." for module in found})
-    left = [(name, content) for name, content in files if not name.startswith(stems)]
+    stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})
+    own = {name for module in found for name in module.files}
+    left = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
     return [*left, *(of_module(module, data.__getitem__) for module in found)]
 
 
