@@ -87,9 +87,8 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         try:
-            onnx.checker.check_model(
-                without_places(onnx.ModelProto.FromString(data))
-            )  # the checker would open external files
+            model = without_places(onnx.ModelProto.FromString(data))  # the checker would open external files
+            onnx.checker.check_model(model)
         except Exception as fault:  # ValidationError, or any error of damaged bytes
             hint = "Check the model with onnx.checker.check_model(model), and export it again."
             what = f"the ONNX model is not valid: {first_line(fault)}"
@@ -443,12 +442,8 @@ class Builder:
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
         else:
             producer = next((node for node in self.graph.node if name in node.output), None)
-            by = (
-                f'the operator {producer.op_type} (node "{node_id or producer.name}") writes'
-                if producer
-                else "the graph reads"
-            )
-            what = f'{by} "{name}", whose shape cannot be inferred.'
+            by = f'the operator {producer.op_type} (node "{node_id or producer.name}") writes' if producer else ""
+            what = f'{by or "the graph reads"} "{name}", whose shape cannot be inferred.'
             hint = "Its size may depend on data, or the operator is not a standard one: "
             hint += "give the shape as value_info in the model."
         raise self._refusal("unknown_shape", what, hint, name, node_id)

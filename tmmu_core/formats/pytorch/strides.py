@@ -17,14 +17,14 @@ class StridedLayout:
     """Bytes of one element."""
 
     @property
-    def own(self) -> int:
-        """Number of elements × bytes per element."""
+    def dense_bytes(self) -> int:
+        """Bytes of all elements without gaps."""
         return math.prod(self.shape) * self.itemsize
 
     @property
-    def covered(self) -> int:
+    def covered_bytes(self) -> int:
         """Bytes from the first element to the end of the last one."""
-        if not self.own:
+        if not self.dense_bytes:
             return 0
         last = sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * self.itemsize
@@ -40,7 +40,7 @@ class StridedLayout:
         expected = 1
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1 and stride != expected:
-                return not self.own
+                return not self.dense_bytes
             expected *= dim
         return True
 
@@ -82,12 +82,12 @@ def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     A layout with overlapping windows becomes a one-dimensional ``uint8`` view of the bytes that it covers.
     An empty tensor, whose offset may be beyond its storage, is at offset 0.
     """
-    own, covered = layout.own, layout.covered
-    offset = layout.offset * layout.itemsize if own else 0
+    size, covered = layout.dense_bytes, layout.covered_bytes
+    offset = layout.offset * layout.itemsize if size else 0
     if layout.repeats:
-        view = View(base, offset, min(own, covered), layout.strides)
+        view = View(base, offset, min(size, covered), layout.strides)
         return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
-    if own > covered:
+    if size > covered:
         return Tensor(tensor.id, (covered,), "uint8", tensor.role, view=View(base, offset))
     view = View(base, offset, None, None if layout.contiguous else layout.strides)
     return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)

@@ -162,7 +162,7 @@ class _Reading:
         places = [(incoming, *self._place(incoming.name)) for incoming in self.program.inputs]
         layouts_of = defaultdict[str, set[StridedLayout]](set)
         for incoming, layout, _ in places:
-            if incoming.member and layout.own:
+            if incoming.member and layout.dense_bytes:
                 layouts_of[incoming.member].add(layout)
         known: dict[tuple[str, StridedLayout], str] = {}
         first_of: dict[str, _Value] = {}
@@ -172,11 +172,13 @@ class _Reading:
                 self.values[incoming.name] = self.values[known[incoming.member, layout]]
                 continue
             known[incoming.member, layout] = incoming.name
-            layouts = layouts_of[incoming.member] if layout.own and len(layouts_of[incoming.member]) > 1 else set()
+            layouts = (
+                layouts_of[incoming.member] if layout.dense_bytes and len(layouts_of[incoming.member]) > 1 else set()
+            )
             if layouts and incoming.member in first_of:
                 self._view_in(incoming.name, incoming.target, layout, (dtype, incoming.role), first_of[incoming.member])
                 continue
-            whole = max([each.offset * each.itemsize + each.covered for each in layouts], default=None)
+            whole = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
             value = self._own_storage(incoming.name, incoming.target, layout, (dtype, incoming.role), whole)
             if layouts:
                 first_of[incoming.member] = value
@@ -274,7 +276,7 @@ class _Reading:
         layout = results[0].layout
         candidates = operands[:1] if over_first else operands
         pairs = tuple(
-            (i, 0) for i, value in enumerate(candidates) if value.layout == layout and value.whole == layout.own
+            (i, 0) for i, value in enumerate(candidates) if value.layout == layout and value.whole == layout.dense_bytes
         )
         return pairs or "none"
 
@@ -358,7 +360,7 @@ class _Reading:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
         dtype, role = kind
         within = base.within(layout)
-        if layout.own and not 0 <= within.offset * layout.itemsize <= base.whole - layout.covered:
+        if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.whole - layout.covered_bytes:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
@@ -377,8 +379,8 @@ class _Reading:
         dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
         begins = layout.offset * layout.itemsize
-        starts, whole = (begins, layout.covered) if shared is None else (0, shared)
-        if begins == starts and layout.covered == layout.own == whole and not layout.repeats:
+        starts, whole = (begins, layout.covered_bytes) if shared is None else (0, shared)
+        if begins == starts and layout.covered_bytes == layout.dense_bytes == whole and not layout.repeats:
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             value = _Value(tensor_id, layout, dtype, tensor_id, whole, starts)
         else:
@@ -413,7 +415,7 @@ class _Reading:
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
-        if max(layout.own, layout.covered) + offset * layout.itemsize >= 1 << 63:
+        if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
         return layout, dtype
 

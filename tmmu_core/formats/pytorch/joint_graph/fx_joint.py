@@ -4,8 +4,9 @@ The graph runs again under fake tensors, node by node. Results with the same sto
 as those of ``_unsafe_view`` and ``reshape``, do not declare every view.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
-* Earlier tensors that backward reads are saved, unless persistent.
-* A mutated buffer (``batch_norm``'s running mean) is written in place by an operator that updates it, else by a copy.
+* Tensors of the forward pass that backward reads are saved, unless they are persistent.
+* A buffer that the program writes (the running mean of ``batch_norm``) is written in place if the operator that
+  computes the new value reads the old one; else the new value is copied into it.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
   are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -14,7 +15,6 @@ as those of ``_unsafe_view`` and ``reshape``, do not declare every view.
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 from typing import Any
 
 import msgspec
@@ -58,7 +58,7 @@ class _Storage:
     base: str
     kept: Any
     layout: StridedLayout | None
-    """Layout of the first tensor, if that is dense."""
+    """Layout of the first tensor; ``None`` if it repeats elements or does not cover the storage."""
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Reading(torch.fx.Interpreter):
         """Tensors that depend on a tangent."""
         self.backward = False
         self.mutated: dict[str, str] = {}
-        """Buffer → its id after an in-place write."""
+        """Buffer → the tensor with its new value."""
         self.scope = self.prefix = ""
         """The scope of the graph, if it is a body, and the prefix of the ids of its nodes and tensors."""
 
@@ -161,13 +161,13 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, after the id of a storage tensor if one is added for it."""
+        """Declare a tensor; return its id, after that of a new storage tensor if it does not cover its storage."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
         dtype, nbytes = str(value.dtype).removeprefix("torch."), int(storage.nbytes())
         known = self.storages.get(storage._cdata) if nbytes else None
-        if known is None and nbytes == layout.own and not layout.offset:
+        if known is None and nbytes == layout.dense_bytes and not layout.offset:
             self.storages[storage._cdata] = _Storage(tensor_id, value, None if layout.repeats else layout)
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             return [tensor_id]
@@ -245,7 +245,7 @@ class Reading(torch.fx.Interpreter):
         return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
-        """Add a node of cost 0 for each tangent, which writes the gradient of an output that the caller passes."""
+        """Add a node for each tangent: it writes the gradient of an output, which the caller passes."""
         self.backward = True
         for placeholder, (what, value) in self.tangents.items():
             result = getattr(what.output, "base_of", what.output)  # the tangent of a storage names one of its results
@@ -273,7 +273,7 @@ class Reading(torch.fx.Interpreter):
         return tuple(pairs) or "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
-        """Declare an in-place write, not a copy, if the operator that computes a buffer reads its old value."""
+        """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
         several = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
         for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(several):
             buffer = self.ends.mutations.get((n.name, item))
@@ -355,11 +355,8 @@ class Reading(torch.fx.Interpreter):
         """Append a node of a scope."""
         if self.dependent & set(node.inputs):
             self.dependent.update(node.outputs)
-        taken = {draft.node_id for draft in self.nodes}
-        names = chain([node.node_id], (f"{node.node_id}_{k}" for k in count()))
-        own = next(name for name in names if name not in taken)
         phase: Phase = "backward" if self.backward else "forward"
-        draft = Draft(own, node.instr, list(node.inputs), list(node.outputs), phase, node.inplace, scope=scope)
+        draft = Draft(node.node_id, node.instr, list(node.inputs), list(node.outputs), phase, node.inplace, scope=scope)
         draft.in_place_write = list(node.in_place_write)
         self.nodes.append(draft)
 
@@ -419,7 +416,7 @@ class Reading(torch.fx.Interpreter):
             pairs = tuple(
                 (i, 0)
                 for i, each in enumerate((first, value))
-                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).own
+                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).dense_bytes
             )
             reads = [total, name]
             total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, reads, pairs or "none")

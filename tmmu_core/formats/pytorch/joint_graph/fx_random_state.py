@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from tmmu_core.base.errors import UnreadableInput
 
 FIRST_SEED = 0x7E57_5EED
-"""A seed that a forward pass does not choose by chance."""
+"""First seed of a trace. A forward pass is unlikely to set it."""
 
 
 def default_generators() -> tuple[torch.Generator, ...]:
@@ -21,7 +21,7 @@ def default_generators() -> tuple[torch.Generator, ...]:
 
 @contextlib.contextmanager
 def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
-    """Context manager: restore the states of default generators and of generators in attributes of ``module``."""
+    """Context manager: restore the default generators and those in attributes of ``module`` to their states."""
     attributes = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
     own = [leaf for leaf in attributes if isinstance(leaf, torch.Generator)]
     states = [(each, each.get_state()) for each in (*default_generators(), *own)]
@@ -33,9 +33,10 @@ def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
 
 
 class GeneratorsAreNotSet(TorchFunctionMode):
-    """Mode that raises ``UnreadableInput`` at the next operator or at exit if code sets a default generator's state.
+    """Mode that raises ``UnreadableInput`` if code sets a default generator: at the next operator, or at exit.
 
-    A trace draws no numbers, so each operator can set a new seed. This also detects code that restores a state.
+    The mode sets a new seed at each operator, and so it also detects code that restores a state. The seeds change no
+    result, because a trace draws no numbers.
     """
 
     def __init__(self) -> None:
@@ -59,11 +60,12 @@ class GeneratorsAreNotSet(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _set_seed(self) -> None:
-        for each in default_generators():
+        self.seeded = default_generators()  # more exist later if the forward pass begins to use the accelerator
+        for each in self.seeded:
             each.manual_seed(self.seed)
 
     def _check(self) -> None:
-        for each in default_generators():
+        for each in self.seeded:
             if each.initial_seed() != self.seed:
                 raise UnreadableInput(
                     f"the forward pass sets the state of the random generator of the device {str(each.device)!r} "

@@ -30,7 +30,7 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
-"""Memory of a pickle's values in bytes per byte of the file, and its lowest limit in bytes."""
+"""Usual memory of a pickle's values, in bytes per byte of the file, and the least limit of this memory in bytes."""
 _LEAST_BYTES = 8
 """Minimum bytes of a pickled event, segment or block: a dict with two memoised values."""
 
@@ -181,7 +181,7 @@ def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Docum
 
 
 def _items(found: Any, key: str) -> Any:
-    """Return the list under a key; an empty one for any other value, which :func:`msgspec.convert` reports."""
+    """Return the list at a key; an empty list if there is another value, which the conversion reports."""
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, list | tuple) else []
 
@@ -232,7 +232,7 @@ class Device:
 
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
-    """Return the live ranges of a device, sorted by birth and address, from its events and its last blocks."""
+    """Return the live ranges of a device, by birth and address, from its events and its blocks at the end."""
     _private_lanes(events, segments)
     rows = tuple(array("q") for _ in range(8))
     open_, steps = _traced(events, rows)
@@ -256,7 +256,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
-    """Set the pool of events in private segments; older versions of PyTorch write it only there."""
+    """Set the pool of events in segments of private pools: older versions of PyTorch write it to segments only."""
     private = [segment for segment in segments if any(segment.lane[1])]
     if not private or any(any(pool) for _, pool in events.lanes):
         return

@@ -55,7 +55,7 @@ class Stacks:
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
-        key: Any = bytes(frames) if is_json else tuple(map(id, frames)) if isinstance(frames, list) else None
+        key: Any = bytes(frames) if is_json else tuple(map(id, frames)) if isinstance(frames, list | tuple) else None
         row = self._row_of.get(key)
         if row is None:
             shape = list[Frame] | None

@@ -10,9 +10,10 @@
 A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the other
 devices. A tensor is named after its stack (:func:`.snapshot_stacks.label`).
 
-The stack determines the category of an allocation (parameter, gradient, optimizer state, activation, other) where it
-can; lifetimes correct it, and determine it for user code without a phase. An allocation in the trace without a stack
-belongs to the backward pass if others have a phase. Some that are never freed are compared with gradients by size.
+The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
+stack and from its live range; without a phase, from the live range alone. An allocation during the trace without a
+stack is of the backward pass if other stacks have a phase. Allocations without a phase that are never freed are
+parameters or optimizer state: their sizes are compared with those of gradients.
 """
 
 from collections import Counter
