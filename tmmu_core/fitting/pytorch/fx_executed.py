@@ -54,9 +54,8 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     """
     reading = _Executed(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
-        placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
         try:
-            reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+            reading.run_on_placeholders()
         except Exception as error:  # whatever a fake kernel raises
             raise not_traceable(error, name) from error
     if not reading.tangents or not reading.backward:

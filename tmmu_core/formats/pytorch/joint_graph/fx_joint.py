@@ -46,8 +46,7 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
     """
     reading = Reading(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
-        placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
-        reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+        reading.run_on_placeholders()
     return reading.native(name)
 
 
@@ -112,6 +111,11 @@ class Reading(torch.fx.Interpreter):
         """Buffer → the tensor with its new value."""
         self.scope = self.prefix = ""
         """The scope of the graph, if it is a body, and the prefix of the ids of its nodes and tensors."""
+
+    def run_on_placeholders(self) -> None:
+        """Run the graph on the values with which it was traced."""
+        placeholders = self.graph.find_nodes(op="placeholder")
+        self.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
 
     def run_node(self, n: Any) -> Any:
         """Run one fx node under fake tensors and record it."""
@@ -188,10 +192,7 @@ class Reading(torch.fx.Interpreter):
             self._take_out(part.value)
             self._rename(value, self.env[part.whole])
             return
-        operands = [
-            leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)
-        ]
-        results = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
+        operands, results = _tensors((self._values_of(n.args), self._values_of(n.kwargs))), _tensors(value)
         sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
         if sparse is not None:
             raise UnreadableInput(
@@ -300,14 +301,14 @@ class Reading(torch.fx.Interpreter):
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
-        groups = [[self.id_of[id(leaf)] for leaf in each if _is_tensor(leaf)] for each in leaves]
+        groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
         operands = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
         numbers = sum(not _is_tensor(leaf) for leaf in operands)
-        inputs = [sum(node.op == "placeholder" for node in body.graph.nodes) - numbers for body in bodies]
-        results = [_results(body) for body in bodies]
-        if flow is None or not bodies or any(each is None for each in results):
-            return False
-        if not flow.takes(groups, inputs, [len(each or ()) for each in results], len(written)):
+        inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
+        results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
+        if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
+            return False  # a body may return a constant
+        if not flow.takes(groups, inputs, list(map(len, results)), len(written)):
             return False
         reads = [each for group in groups for each in group]
         if flow.kind == "call":
@@ -439,7 +440,10 @@ class Reading(torch.fx.Interpreter):
             draft.inputs = [self.mutated[each] if each in written else each for each in draft.inputs]
             written.update(draft.inputs[i] for i, _ in draft.in_place_write)
         self._name_gradients()
-        saved = {each for each in _saved(self.nodes) if not self.tensors[self.root(each)].persistent}
+        backward = [draft for draft in self.nodes if draft.phase == "backward"]
+        read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
+        before = read.difference(*(draft.outputs for draft in backward))
+        saved = {each for each in before if not self.tensors[self.root(each)].persistent}
         nodes = tuple(draft.node() for draft in self.nodes)
         return Graph(
             ir_schema=GRAPH_SCHEMA,
@@ -490,13 +494,6 @@ class _Body(Reading):
         return super().run_node(n)
 
 
-def _results(body: Any) -> tuple[Any, ...] | None:
-    """Return the nodes whose values ``body`` returns; ``None`` if it returns a constant."""
-    end = next(node for node in body.graph.nodes if node.op == "output").args[0]
-    found = tuple(end) if isinstance(end, (list, tuple)) else (end,)
-    return found if all(isinstance(each, torch.fx.Node) for each in found) else None
-
-
 def _layout_of(value: Any) -> StridedLayout:
     """Return shape, strides, offset and element bytes of ``value``."""
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
@@ -523,8 +520,6 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _saved(nodes: list[Draft]) -> set[str]:
-    """Return the tensors that exist before the backward pass and that one of its operators reads."""
-    backward = [draft for draft in nodes if draft.phase == "backward"]
-    written = {name for draft in backward for name in draft.outputs}
-    return {name for draft in backward if draft.instr != TANGENT for name in draft.inputs if name not in written}
+def _tensors(values: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested containers."""
+    return [leaf for leaf in tree_leaves(values) if _is_tensor(leaf)]

@@ -1,9 +1,10 @@
 """Build a module that can be traced from a saved program, without loading the program with PyTorch.
 
-Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
-operator of the namespaces ``aten`` and ``prims``, found by name, on fake tensors, numbers and strings; no code is
-created or loaded. An operator without a rule for fake tensors is rejected, because it would run on real ones. The file
-still selects which code of PyTorch runs, so the program is built in a separate process with limits (``fx_child``).
+Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs
+``cond`` or an operator of the namespaces ``aten`` and ``prims``, found by name, on fake tensors, numbers and strings;
+no code is created or loaded. An operator without a rule for fake tensors is rejected, because it would run on real
+ones. The file still selects which code of PyTorch runs, so the program is built in a separate process with limits
+(``fx_child``).
 """
 
 import re
@@ -32,10 +33,6 @@ MEMORY_FORMATS = {
     3: torch.channels_last_3d,
     4: torch.preserve_format,
 }
-
-
-class CannotTrace(Exception):
-    """The program cannot be rebuilt; ``str`` is the reason."""
 
 
 class Rebuilt:
@@ -130,9 +127,7 @@ class Rebuilt:
                     values[named["name"]] = each
 
     def _argument(self, value: Value, values: dict[str, Any]) -> Any:
-        (kind, inner), *more = value.items()
-        if more:
-            raise CannotTrace("an argument is of two kinds")
+        ((kind, inner),) = value.items()
         if isinstance(inner, list) and kind.endswith("s"):
             return [self._single(kind[:-1], each, values) for each in inner]
         return self._single(kind, inner, values)
@@ -166,7 +161,7 @@ class Rebuilt:
                 return torch.device("cpu")
             case "as_graph":
                 return self._body(msgspec.convert(inner["graph"], Body))
-        raise CannotTrace(f"an argument has the unsupported kind {kind}, or is an undeclared size")
+        raise ValueError(f"an argument has the unsupported kind {kind}, or is an undeclared size")
 
     def _body(self, body: Body) -> Callable[..., Any]:
         def run(*inputs: Any) -> Any:
@@ -180,13 +175,13 @@ class Rebuilt:
     def _empty(self, name: str) -> torch.Tensor:
         meta = self.program.graph.tensor_values[name]
         if meta.layout != STRIDED:
-            raise CannotTrace(f'"{name}" is not dense')
+            raise ValueError(f'"{name}" is not dense')
         shape, strides = ([self.program.size(size, name) for size in side] for side in (meta.sizes, meta.strides))
         return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
 
 
 def rebuilt(program: Program) -> Rebuilt:
-    """Return the program with fake tensors. Raises ``CannotTrace``, ``UnreadableInput``, or errors of damaged files."""
+    """Return the program with fake tensors. Raises ``ValueError``, ``UnreadableInput``, or errors of damaged files."""
     mode = shared_mode()
     mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors
     with mode:
@@ -198,23 +193,23 @@ def _callable(op: pt2_operators.Operator) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(torch.ops.higher_order, op.name)
         return found
     if op.space not in SPACES or op.name in REJECTED or not re.fullmatch(r"\w+", op.name):
-        raise CannotTrace(f"the operator {op.title} is not supported")
+        raise ValueError(f"the operator {op.title} is not supported")
     packet = getattr(getattr(torch.ops, op.space), op.name, None)
     operator = getattr(packet, op.overload, None)
     if not isinstance(operator, torch._ops.OpOverload):
-        raise CannotTrace(f"this PyTorch has no operator {op.title}")
+        raise ValueError(f"this PyTorch has no operator {op.title}")
     return operator
 
 
 def _checked(value: Any) -> Any:
-    """Return ``value``, a 64-bit integer, a bool or a string. Raises ``CannotTrace`` for any other."""
+    """Return ``value``, a 64-bit integer, a bool or a string. Raises ``ValueError`` for any other."""
     if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
-        raise CannotTrace("an argument is neither a 64-bit integer nor a string")
+        raise ValueError("an argument is neither a 64-bit integer nor a string")
     return value
 
 
 def _dtype(number: int) -> torch.dtype:
     found = getattr(torch, DTYPES.get(number, ""), None)
     if not isinstance(found, torch.dtype):
-        raise CannotTrace(f"this PyTorch has no dtype number {number}")
+        raise ValueError(f"this PyTorch has no dtype number {number}")
     return found
