@@ -1,9 +1,9 @@
 """Peak memory of execution orders, the order "least peak memory first", and moves of single units of an order.
 
-An order is an array of units. A storage is live from its first touch (write or read) to its last: ``left[s]`` counts
-the nodes that still have to touch storage s, ``born[s]`` records the first touch. Each loop runs in the native library
-(``planners/native/order.c``) where one is loaded, otherwise as plain Python on lists; both return the same orders.
-All sums stay within 64 bits (``order_model.LARGEST``).
+An order is an array of units. A storage is live from its first touch (write or read) to its last: ``born[s]`` is true
+after the first touch of storage s, and ``left[s]`` is the number of nodes that still have to touch it. Each loop runs
+in the native library (``planners/native/order.c``) where one is loaded, otherwise as plain Python on lists; both return
+the same orders. All sums stay within 64 bits (``order_model.LARGEST``).
 """
 
 from collections.abc import Callable, Iterator
@@ -60,25 +60,6 @@ def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
     for unit in order.tolist():
         during[unit], after[unit] = counters.run(unit)
     return during, after
-
-
-def lpmf(model: OrderModel, threshold: int = 0) -> I64:
-    """Return the order "least peak memory first"; see ``baselines.py``."""
-    order = np.arange(len(model), dtype=np.int64)
-    found = run_native("lpmf", model, order, threshold=threshold, **edge_fields(model.successors, model.predecessors))
-    return found[0] if found is not None else _lpmf(model, threshold)
-
-
-def eager(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with units that free more than they allocate as early as the peak so far permits."""
-    found = run_native("eager", model, order, **edge_fields(model.successors, model.predecessors))
-    return found[0] if found is not None else _eager(model, order)
-
-
-def late(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with every unit that allocates more than it frees as late as possible."""
-    found = run_native("late", model, order, **edge_fields(model.predecessors, model.successors))
-    return found[0] if found is not None else _late(model, order)
 
 
 def edge_fields(edges: list[list[int]], waits_for: list[list[int]]) -> dict[str, I64]:
@@ -199,7 +180,12 @@ def _measure(model: OrderModel, order: I64, skip_from: int, skip_to: int) -> tup
     return np.array(peaks, np.int64), np.array(where, np.int64)
 
 
-def _lpmf(model: OrderModel, threshold: int) -> I64:
+def lpmf(model: OrderModel, threshold: int = 0) -> I64:
+    """Return the order "least peak memory first"; see ``baselines.py``."""
+    order = np.arange(len(model), dtype=np.int64)
+    found = run_native("lpmf", model, order, threshold=threshold, **edge_fields(model.successors, model.predecessors))
+    if found is not None:
+        return found[0]
     counters = Counters(model)
     live = counters.live
     most = max(live, int(model.size[model.stays_live].sum()))
@@ -224,7 +210,11 @@ def _lpmf(model: OrderModel, threshold: int) -> I64:
     return np.array(list_schedule(model.successors, choose), np.int64)
 
 
-def _eager(model: OrderModel, order: I64) -> I64:
+def eager(model: OrderModel, order: I64) -> I64:
+    """Return ``order`` with units that free more than they allocate as early as the peak so far permits."""
+    found = run_native("eager", model, order, **edge_fields(model.successors, model.predecessors))
+    if found is not None:
+        return found[0]
     counters, pending = Counters(model), order[::-1].tolist()
     live = most = counters.live
 
@@ -247,8 +237,11 @@ def _eager(model: OrderModel, order: I64) -> I64:
     return np.array(list_schedule(model.successors, choose), np.int64)
 
 
-def _late(model: OrderModel, order: I64) -> I64:
-    """Return an order that is built from the last unit to the first."""
+def late(model: OrderModel, order: I64) -> I64:
+    """Return ``order`` with units that allocate more than they free as late as possible, built from the last unit."""
+    found = run_native("late", model, order, **edge_fields(model.predecessors, model.successors))
+    if found is not None:
+        return found[0]
     counters, pending = Counters(model), order.tolist()
     counters.left = [0] * len(model.size)
 

@@ -89,14 +89,14 @@ class _Rebuild:
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
         if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
-            new = self._recompute_random(source, renamed, self.value[node.inputs[-1]])
+            new = self._call(fx_runtime.run_with_state, source, (self.value[node.inputs[-1]],), renamed)
+            new.meta = _meta(source)
         elif node.recomputes and is_batch_norm(source):
             new = self._recompute_batch_norm(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
                 is_read = not self.read.isdisjoint(node.outputs[:-1])
-                state = self._save_state(source) if is_read else self._run_for_state(source, renamed)
-                self._record(node.outputs[-1], state, node)
+                self._record(node.outputs[-1], self._state(source, renamed, is_read), node)
                 if not is_read:
                     return
             new = self._copy(source, renamed)
@@ -152,27 +152,23 @@ class _Rebuild:
         generator = source.kwargs.get("generator")
         return self.device if generator is None else self.copied[generator]
 
-    def _save_state(self, source: FxNode) -> FxNode:
-        new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
+    def _state(self, source: FxNode, renamed: Mapping[str, str], is_read: bool) -> FxNode:
+        """Append a node that saves the generator state before the first run of a random operator.
+
+        ``is_read``: whether a node reads the result of that run. If not, fx would remove the run, and later operators
+        would draw other numbers: the node that saves the state also runs the operator.
+        """
+        if is_read:
+            new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
+        else:
+            new = self._call(fx_runtime.state_before_run, source, (), renamed)
         new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
         return new
 
-    def _run_for_state(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
-        """Append a first run that only recomputations need: fx would remove it, and other numbers would be drawn."""
+    def _call(self, function: Any, source: FxNode, given: tuple[FxNode, ...], renamed: Mapping[str, str]) -> FxNode:
+        """Append a call of ``function`` with the generator of ``source``, ``given``, its operator and its operands."""
         args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
-        new = self.graph.call_function(
-            fx_runtime.state_before_run, (self._generator(source), source.target, *args), dict(kwargs)
-        )
-        new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
-        return new
-
-    def _recompute_random(self, source: FxNode, renamed: Mapping[str, str], state: FxNode) -> FxNode:
-        args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
-        new = self.graph.call_function(
-            fx_runtime.run_with_state, (self._generator(source), state, source.target, *args), dict(kwargs)
-        )
-        new.meta = _meta(source)
-        return new
+        return self.graph.call_function(function, (self._generator(source), *given, source.target, *args), dict(kwargs))
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         """Append a recomputed batch norm; only the original node updates the running statistics."""

@@ -50,11 +50,13 @@ def what_if(
     packings: dict[bytes, Packing] = {}
     weighed = planned = 0
     stopped = False
-    for kind in (kind for kind in KINDS if kind in chosen):
+    for kind in KINDS:
+        if kind not in chosen or stopped:
+            continue
         moves = sorted(_single_moves(start, kind, progress), key=lambda move: -move.bytes)
         weighed += len(moves)
         for number, move in enumerate(moves[:most]):
-            if stopped or (progress is not None and not progress(f"what if: {kind}", number, min(most, len(moves)))):
+            if progress is not None and not progress(f"what if: {kind}", number, min(most, len(moves))):
                 stopped = True
                 break
             planned += 1
