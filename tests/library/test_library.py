@@ -145,6 +145,8 @@ def test_gate_is_red_over_a_limit() -> None:
     assert made.gate(baseline=tmmu.plan(MIXED, planner="auto"), max_growth="300 %")
     with pytest.raises(ValueError, match="cannot fail"):
         made.gate()
+    with pytest.raises(UnreadableInput, match="max_growth needs a baseline"):
+        made.gate(max_gap=200, max_growth="5 %")
 
 
 def test_table_has_a_row_per_tensor() -> None:

@@ -17,7 +17,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.extras import need, require
 from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import Trace
@@ -62,6 +62,12 @@ class Plan(model.Plan):
         """Return a plan of the core as a plan of the library."""
         return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
 
+    @classmethod
+    def of_candidate(cls, candidate: Candidate) -> Self:
+        """Return the plan of a candidate of a fit."""
+        request = PlanRequest(planner=candidate.plan_input.planner)
+        return cls.of(candidate.plan, PlanningResult(request, candidate.plan, candidate.solution))
+
     @property
     def solution(self) -> Solution | None:
         """Plan, liveness and graph; ``None`` without a graph."""
@@ -94,7 +100,7 @@ class Plan(model.Plan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, unused reuse."""
+        """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, lost in-place reuse."""
         return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
 
     @property
@@ -166,6 +172,8 @@ class Plan(model.Plan):
 
         Raises
         ------
+        UnreadableInput
+            A limit cannot be read, or limits growth without a baseline.
         ValueError
             No limit and no baseline is given.
 
@@ -179,9 +187,11 @@ class Plan(model.Plan):
         given |= {"reuse": min_reuse, "reuse cost": max_reuse_cost}
         limits = [limit for what, value in given.items() for limit in arguments.limits_of(what, value)]
         before = None if baseline is None else as_plan(baseline)
+        growths = {"max_growth": max_growth, "max_peak_growth": max_peak_growth, "max_extent_growth": max_extent_growth}
         if before is not None:
-            growths = {"max_growth": max_growth, "max_peak_growth": max_peak_growth}
-            limits += arguments.growths_of({**growths, "max_extent_growth": max_extent_growth})
+            limits += arguments.growths_of(growths)
+        elif unused := [name for name, value in growths.items() if value is not None]:
+            raise UnreadableInput(f"{unused[0]} needs a baseline.", hint="Give baseline, a plan to compare with.")
         if not limits:
             raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(graph)
@@ -189,7 +199,7 @@ class Plan(model.Plan):
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.made is None else ())]
         if before is not None:
             of_baseline = verify_plan(before)
-            verdict = verdict if of_baseline.ok else of_baseline
+            verdict = verdict if of_baseline.ok or not verdict.ok else of_baseline
             warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
             warnings += [f"baseline: {text}" for text in plan_warnings(before)]
         checks = gate(judged, limits, before) if verdict.ok else ()
@@ -368,8 +378,4 @@ def fit_graph(
     limit = arguments.capacity_of(capacity)
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)
     fitted = fit_or_smallest(initial_candidate(graph, request, progress), limit, moves, progress)
-    best = fitted.best
-    return Fit(
-        fitted,
-        Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution)),
-    )
+    return Fit(fitted, Plan.of_candidate(fitted.best))

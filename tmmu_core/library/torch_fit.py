@@ -28,7 +28,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.making.make import PlanningResult, make_plan
+from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
@@ -38,9 +38,8 @@ DEFAULT_KINDS = KINDS[:2]
 ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
 """Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
 NODES, NODES_WHERE_CLOSE = 1_000, 20_000
-"""Nodes of the search for a packing. The runtime's allocator places tensors itself, so it gains
-little from a proof of the last bytes. The second value is used if the live bytes fit the capacity and the packing does
-not."""
+"""Nodes of the search for a packing; the second number is used if the live bytes fit the capacity and the packing does
+not. More nodes gain little, because PyTorch's allocator places the tensors itself."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -205,7 +204,7 @@ class TorchModel:
 def _axis_of(name: str) -> int:
     """Return the axis of a name in ``dims``: the number after the last dot, 1 for "seq…" and "len…", else 0."""
     number = name.rpartition(".")[2]
-    if number.isdigit() and "." in name:
+    if number.isdecimal() and "." in name:
         return int(number)
     return int(name.lower().startswith(("seq", "len")))
 
@@ -280,7 +279,8 @@ def largest_size(
         size = search(with_scratch, size)
     if found[size].answer == "cannot":
         found[size] = _fitted(with_scratch(size), *limits, progress, steps[size].device)
-    return replace(_torch_fit(found[size], steps[size], limits), sizes={**upper, name: size})
+    plan = Plan.of_candidate(found[size].best)
+    return TorchFit(found[size], plan, steps[size], limits, {**upper, name: size})
 
 
 def _ends(name: str, given: Any) -> tuple[int, int]:
@@ -325,13 +325,8 @@ def fit_sized(
     if dims or largest is not None:
         return largest_size(model, limits, dims or {}, largest, progress)
     step = trace_step(model)
-    return _torch_fit(_fitted(step.graph, *limits, progress, step.device), step, limits)
-
-
-def _torch_fit(fitted: Fitted, step: Any, limits: Limits) -> TorchFit:
-    best = fitted.best
-    plan = Plan.of(best.plan, PlanningResult(PlanRequest(planner=best.plan_input.planner), best.plan, best.solution))
-    return TorchFit(fitted, plan, step, limits)
+    fitted = _fitted(step.graph, *limits, progress, step.device)
+    return TorchFit(fitted, Plan.of_candidate(fitted.best), step, limits)
 
 
 def eager_graph(model: TorchModel) -> Graph:
