@@ -8,6 +8,8 @@ import pytest
 import tmmu
 from app.cli.main import run
 from tests.support.paths import ROOT
+from tmmu_core.plans.making.make import make_plan_over_limits
+from tmmu_core.plans.making.request import PlanRequest
 
 MIXED = str(ROOT / "sample_graphs" / "mixed_sizes.tmmu.json")
 HINT = "auto needs 264 KiB, 65 % less: add --planner auto"
@@ -33,6 +35,12 @@ def test_hint_of_an_instance_counts_the_offsets_of_its_file(tmp_path: Path, caps
     path.write_text("id,lower,upper,size,offset\na,0,1,10,0\nb,1,2,10,10\n")
     assert run(["plan", str(path)]) == 0
     assert "hint: auto needs 10 B, 50 % less: add --planner auto" in capsys.readouterr().out
+
+
+def test_plan_over_its_capacity_has_the_hint() -> None:
+    over = make_plan_over_limits(tmmu.read(MIXED), PlanRequest(capacities={"": 1024}))
+    assert over.better is not None
+    assert over.better.extent_bytes == 264 * 1024
 
 
 def test_reports_hold_the_hint(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Dynamic shapes: replan sessions and the peak as a function of a dimension."""
 
+import msgspec
 import pytest
 
 from tests.support.build import node
@@ -43,6 +44,14 @@ def test_shape_outside_the_envelope_ends_the_session(changes, reason):
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["iteration"]) == (reason, 1)
 
 
+def test_safepoint_that_does_not_run_is_none():
+    graph = batched(safepoints=("n2",))
+    graph = msgspec.structs.replace(graph, nodes=(*graph.nodes, node("n2", "y", "", phase="backward")))
+    with pytest.raises(InvalidIrShapes) as caught:
+        list(replan_session(graph, [{"B": 6}], PlanRequest(mode="inference")))
+    assert caught.value.diagnostics["reason"] == "no_safepoint"
+
+
 def test_replan_widens_the_envelope_for_good():
     first, second, third = run([4, 6, 2])
     assert (first.key != second.key, second.key == third.key) == (True, True)
@@ -78,6 +87,9 @@ def test_curve_has_the_peak_at_every_size():
     assert curve.arena_names == ("activations", "parameters")
     assert curve.peak_live_bytes[:, 0].tolist() == [512, 1024, 1536, 2048]
     assert curve.peak_live_bytes[:, 1].tolist() == [256] * 4
+    largest = 2**64 - 1
+    empty = Graph((Tensor("x", ("B", 0)),), (node("n", "", "x"),), (), ("x",), dims={"B": Dim(largest - 1, largest)})
+    assert peak_over_dim(empty, "B", PlanRequest()).values.tolist() == [largest - 1, largest]
 
 
 def test_point_that_does_not_fit_is_listed():

@@ -238,6 +238,8 @@ def test_notes_of_planners_are_read() -> None:
 def test_option_needs_a_name_and_a_value(text: str) -> None:
     with pytest.raises(ValueError, match="is not of the form KEY=VALUE"):
         option_pairs([text])
-    assert option_pairs(["a=1", "b=x=y", " c = [2] "]) == {"a": 1, "b": "x=y", "c": [2]}
+    nested = "[" * 9_000
+    texts = ["a=1", "b=x=y", " c = [2] ", f"d={nested}"]
+    assert option_pairs(texts) == {"a": 1, "b": "x=y", "c": [2], "d": nested}
     with pytest.raises(ValueError, match="'a' occurs twice"):
         option_pairs(["a=1", "a=2"])

@@ -15,7 +15,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
-from tmmu_core.plans.model import I64, U64
+from tmmu_core.plans.model import U64
 
 CURVE_POINTS = 33
 """Maximum number of points of a curve: both ends of the envelope and evenly spaced values between."""
@@ -26,7 +26,7 @@ class DimCurve:
     """Figures of one plan per size of a dimension; those in bytes are arrays of shape (values, arenas)."""
 
     dim: str
-    values: I64
+    values: U64
     """The planned sizes, ascending."""
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
@@ -58,7 +58,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
     for row, plan in enumerate(plans.values()):
         for arena in plan.arenas:
             figures[:, row, names.index(arena.name)] = arena.peak_live_bytes, arena.extent_bytes
-    return DimCurve(dim, np.array(list(plans), np.int64), names, figures[0], figures[1], tuple(refused))
+    return DimCurve(dim, np.array(list(plans), np.uint64), names, figures[0], figures[1], tuple(refused))
 
 
 def sample_points(dim: Dim) -> list[int]:
@@ -88,15 +88,17 @@ def replan_session(
 
     The plan for the largest sizes of the envelopes is valid for all sizes in the envelopes. For a size outside of its
     envelope, the graph is planned again with wider envelopes, which also apply to later iterations. Raises
-    ``InvalidIrShapes`` for such a size under the policy ``ABORT`` or in a graph without safepoints, ``KeyError`` for an
-    unknown dimension, and the errors of :func:`.engine.solve`.
+    ``InvalidIrShapes`` for such a size under the policy ``ABORT`` or without a safepoint in the execution order,
+    ``KeyError`` for an unknown dimension, and the errors of :func:`.engine.solve`.
     """
     dims = dict(graph.dims)
     request = request or PlanRequest()
     current = _planned(graph, dims, request)
     for number, shape in enumerate(shapes):
         outside = {name: size for name, size in shape.items() if not dims[name].min <= size <= dims[name].max}
-        if outside and (graph.replan_policy == "ABORT" or not graph.safepoints):
+        order = current.solution.plan.execution_order
+        safepoints = [node_id for node_id in order if node_id in graph.safepoints]
+        if outside and (graph.replan_policy == "ABORT" or not safepoints):
             reason = "dim_out_of_envelope" if graph.replan_policy == "ABORT" else "no_safepoint"
             hint = "Declare wider dimensions, or the policy REPLAN_AT_SAFEPOINT with a safepoint."
             message = f"iteration {number} leaves the shape envelope: {outside}."
@@ -105,13 +107,12 @@ def replan_session(
         if outside:
             dims |= {name: Dim(min(dims[name].min, size), max(dims[name].max, size)) for name, size in outside.items()}
             old_plan, current = current.solution.plan, _planned(graph, dims, request)
-            plan = current.solution.plan
             record = {
                 "record": "replan",
                 "iteration": number,
-                "safepoint": max(graph.safepoints, key=plan.execution_order.index),
+                "safepoint": safepoints[-1],
                 "old_tmmu_plan_hash": old_plan.tmmu_plan_hash.hex(),
-                "new_tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
+                "new_tmmu_plan_hash": current.solution.plan.tmmu_plan_hash.hex(),
                 "shape_envelope_hash": current.key[0].hex(),
             }
         yield current._replace(replan=record)

@@ -21,7 +21,7 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.meter import Meter
-from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress, packing_extent
+from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import arena_settings_of, plan_problem
@@ -68,6 +68,7 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
     entry, better_extent = ARENA_PLANNERS[BETTER], 0
     for problem in problems():
+        problem = replace(problem, capacity=UNLIMITED)  # auto rejects a capacity below the lower bound
         packing = entry.pack(problem, entry.checked_options({}), meter)
         better_extent += packing_extent(packing.offset, problem.size)
     saved_percent = (extent - better_extent) * 100 // extent

@@ -154,7 +154,7 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         refuse_long_numbers(data, what)
         try:
             options[key] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             options[key] = value
     return options
 
