@@ -7,7 +7,7 @@ from tests.support.build import graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.modules.module_paths import Modules, block_of, families_of, modules_of
+from tmmu_core.graph.modules.module_paths import DEEPEST, Modules, block_of, families_of, modules_of, modules_of_rows
 from tmmu_core.graph.origin import Origin
 
 
@@ -107,6 +107,10 @@ def test_reader_of_several_modules_is_in_their_common_parent_or_the_deepest() ->
     which = graph(tensors, nodes, "x", "u")
     found = where(modules_in(which), which)
     assert found == {"meet": "h.0", "apart": "c.d.e", "turned": "b.w", "by_turned": "b.w", "none": ""}
+
+
+def test_path_of_a_module_is_cut_at_the_greatest_depth() -> None:
+    assert max(map(len, modules_of_rows([("a",) * 2000]).paths)) == DEEPEST
 
 
 def test_view_is_in_the_module_of_its_writer_or_of_its_base() -> None:

@@ -29,6 +29,8 @@ from tmmu_core.graph.origin import path_of
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
+DEEPEST = 64
+"""Maximum length of a path; a longer one is cut, because each of its prefixes is a module."""
 MOST_LAYERS = 24
 """Maximum number of layer names if no block repeats."""
 
@@ -136,6 +138,7 @@ def modules_of_rows(by_row: Sequence[Path]) -> Modules:
 
 
 def _modules(by_node: Sequence[Path], by_tensor: Sequence[Path], known_by: KnownBy) -> Modules:
+    by_node, by_tensor = ([path[:DEEPEST] for path in by] for by in (by_node, by_tensor))
     paths = tuple(sorted({(), *by_node, *by_tensor}))
     number = {path: k for k, path in enumerate(paths)}
     of_node, of_tensor = (np.array([number[path] for path in by], np.int64) for by in (by_node, by_tensor))

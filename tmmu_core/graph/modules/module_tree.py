@@ -170,11 +170,11 @@ def _levels(path: Path, families: Families, family_parents: set[Path]) -> Path:
 def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     """Return the levels with more than one node and fewer nodes than the level above."""
     members = _members(wanted)
-    useful: set[Path] = {()}
-    for path in sorted(members, key=len):
-        if 1 < members[path] < members[_innermost(path[:-1], useful)]:
-            useful.add(path)
-    return useful
+    innermost: dict[Path, Path] = {(): ()}
+    for path in sorted(filter(None, members), key=len):
+        above = innermost[path[:-1]]
+        innermost[path] = path if 1 < members[path] < members[above] else above
+    return set(innermost.values())
 
 
 def _members(of_node: Iterable[Path]) -> Counter[Path]:
