@@ -96,9 +96,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     plan_input = candidate.plan_input
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
-        options.setdefault(
-            "minimise", True
-        )  # the fit also minimised: without this option, the search stops when the plan fits
+        options.setdefault("minimise", True)  # as in the fit; without it, the search stops when the plan fits
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):

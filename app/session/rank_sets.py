@@ -95,8 +95,8 @@ def pretty(spec: dict[str, Any]) -> str:
         if isinstance(value, list) and value:
             text = "[\n" + ",\n".join(f"  {_line(entry)}" for entry in value) + "]"
         elif isinstance(value, dict) and value:
-            text = "{\n" + ",\n".join(f'  "{k}": {_line(v)}' for k, v in value.items()) + "}"
-        parts.append(f'"{key}": {text}')
+            text = "{\n" + ",\n".join(f"  {_line(k)}: {_line(v)}" for k, v in value.items()) + "}"
+        parts.append(f"{_line(key)}: {text}")
     return "{" + ",\n ".join(parts) + "}"
 
 

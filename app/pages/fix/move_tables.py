@@ -71,9 +71,8 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
     large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= current_bytes] or list(ranking.moves)
-    listed = tuple(
-        sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED]
-    )  # another planner costs nothing
+    # Other planners first, because they cost nothing.
+    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
     if len(listed) < len(ranking.moves):
         st.caption(f"{numbers.of(len(listed), len(ranking.moves), 'change')} listed: those with the largest savings.")
     table = pd.DataFrame(
