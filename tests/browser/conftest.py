@@ -101,11 +101,7 @@ def still(page: Page) -> None:
 
 
 def click_in_plot(page: Page, x: float, y: float, plot: str = ".js-plotly-plot") -> None:
-    """Click once at a fraction of the first plot area, once nothing on the page changes any more.
-
-    A chart is drawn twice, the second time in the width that it was found to have. Between the two it may be hovered
-    over, and what the pointer was over is forgotten with the second: it would be no click of a person's.
-    """
+    """Click once at a fraction of the first plot area, when nothing changes any more: a chart is drawn twice."""
     area = page.locator(f"{plot} .nsewdrag").first
     expect(area).to_be_visible()
     still(page)

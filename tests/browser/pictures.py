@@ -1,11 +1,7 @@
-"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes ``docs/pictures/explorer.png`` and ``.webp``,
-and ``reuse-cost.png`` of the sample ``pypto_matmul``.
-
-The moving picture shows a sample over its memory limit, a tensor above it, the best plan, and the changes for a lower
-limit.
+"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes those of the documentation.
 
 ``python -m tests.browser.pictures FOLDER [NAME…]`` writes every page and view in two themes and five widths, of the
-subjects in ``SUBJECTS`` or of those named: a sample, a training step, a TFLite model, a snapshot, and 100,000 buffers.
+named subjects in ``SUBJECTS``, or of all.
 """
 
 from __future__ import annotations

@@ -1,23 +1,4 @@
-"""The jobs of a user that have no file of their own.
-
-| job | tests |
-|---|---|
-| first minute | ``test_flows``, ``test_first_minute`` |
-| own file | ``test_flows``, ``test_review`` (drop) |
-| does not fit | here |
-| slots and why | ``test_placing`` |
-| compare | ``test_flows``, ``test_clicks`` (side by side), ``test_walk`` (graphs) |
-| fragmentation | here |
-| ranks and shapes | ``test_scenarios`` |
-| report | ``test_flows``, ``test_pictures``, ``test_platform`` |
-| keyboard and links | ``test_address``, ``test_clicks``; dead link and reload here |
-| big graphs | here, ``test_walk`` |
-| themes | ``test_contrast`` (axe-core on every page, light and dark) |
-| history | ``test_history`` |
-| review by two | ``test_review`` |
-| graph | ``test_walk``, ``test_layers`` |
-| long search | ``test_stopping`` |
-"""
+"""Reasons to open the explorer that no other file tests: a model that does not fit, gaps, big graphs, dead links."""
 
 import re
 from pathlib import Path

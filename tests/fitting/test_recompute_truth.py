@@ -44,10 +44,9 @@ def small(seed: int) -> Graph:
 
 
 def cheapest_run(graph: Graph, capacity: int | None, any_order: bool) -> int | None:
-    """Least FLOPs run again (``any_order`` false: originals in the given order), or with no capacity the least peak.
+    """Return the least FLOPs of recomputation, or without a capacity the least peak, by search over all states.
 
-    A state is which nodes have run and what is held; a step runs a node whose operands are held and then lets go of
-    anything. Inputs are given once; what has no known cost, and what is an output, is made once.
+    A state is the set of nodes that have run and of tensors in memory. ``any_order``: originals may change their order.
     """
     nodes = list(graph.nodes)
     index = {tensor.id: i for i, tensor in enumerate(graph.tensors)}

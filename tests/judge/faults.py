@@ -1,6 +1,6 @@
-"""Faults to put into a plan. A fault is a function from a plan and a choice to a broken plan, or ``None`` if the plan
-has no place for it. Hashes are recomputed afterwards unless the fault is in them, so a fault is not found by a hash
-alone.
+"""Faults to put into a plan: functions from a plan and a choice to a broken plan, or ``None``.
+
+Hashes are recomputed afterwards unless the fault is in them.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Random small problems and graphs, packed by ``exact`` and by exhaustive search.
-
-``python -m tests.planners.brute_force 20000`` compares so many of each, in one process, and prints the first that
-differs.
-"""
+"""Compare ``exact`` with exhaustive search on random problems: ``python -m tests.planners.brute_force COUNT``."""
 
 import random
 import sys
@@ -93,10 +89,7 @@ ARENAS = ("one", "two", "three")
 
 
 def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int]]]:
-    """Return a graph of up to ``most`` tensors in two or three arenas of different alignment, and the arenas.
-
-    Hand-offs within an arena and, refused, across; pairs that must not alias; some alignments of tensors' own.
-    """
+    """Return a graph of up to ``most`` tensors with in-place reuses and constraints, and its two or three arenas."""
     rng = random.Random(seed)
     arenas = {name: {"alignment_bytes": rng.choice((1, 2, 4))} for name in ARENAS[: rng.randrange(2, 4)]}
     largest, tensors, nodes = rng.choice((3, 6, 20)), list[Tensor](), list[Node]()
@@ -121,10 +114,9 @@ def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int
 
 
 def differs_in_arenas(seed: int) -> str:
-    """Return what is wrong with the plan of one graph, arena by arena; empty if it is right.
+    """Return the fault of the plan of one graph; empty if each arena has its least extent and the plan is valid.
 
-    Each arena is as low as can be, the plan is verified; with the least as capacities it is found, and with one byte
-    less in one of them it is refused as proven, by that arena's name.
+    With these extents as capacities a plan is found; with one byte less in one arena, the error is proven and names it.
     """
     graph, arenas = made_graph(seed)
     config = read_arenas(arenas)

@@ -1,7 +1,6 @@
 """Run the C loops under the address and undefined-behaviour sanitizers: ``python -m tests.planners.sanitized N``.
 
-Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is reported. Needs gcc with libasan
-and libubsan. Ends with 0 and the SHA-256 of all answers, which is that of ``python -m tests.planners.alike N 0``.
+Needs gcc with libasan and libubsan. Prints the digest of the results, equal to ``python -m tests.planners.alike N 0``.
 """
 
 import ctypes

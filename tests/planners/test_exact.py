@@ -35,10 +35,7 @@ def model_of(p: Problem) -> Model:
 
 
 def ring() -> Problem:
-    """Return five storages of 8 bytes in a ring: each overlaps the next in time, and the last overlaps the first.
-
-    Never more than two at a time, 16 bytes; but a ring of five needs three places, 24 bytes.
-    """
+    """Return five storages of 8 bytes, each live with the next: two are live at a time, but 24 bytes are needed."""
     return problem((0, 5, 8), (0, 2, 8), (1, 3, 8), (2, 4, 8), (3, 5, 8), gaps=(((1, 4),), (), (), (), ()))
 
 

@@ -1,7 +1,6 @@
-"""Eight processes that write to one store at once: ``python -m tests.store.writers URL FOLDER RUNS``.
+"""Eight processes that write to one store: ``python -m tests.store.writers URL FOLDER RUNS``.
 
-Each process records its runs and writes a line to ``FOLDER/acks.N`` after each recorded run. The first one kills itself
-in the middle of a run.
+Each process writes a line to ``FOLDER/acks.N`` per recorded run. The first one kills itself in the middle of a run.
 """
 
 import os

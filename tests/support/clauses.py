@@ -1,7 +1,6 @@
-"""The clauses of the five documents, numbered as they are there: what ``docs/conformance.md`` has a row for.
+"""The clauses of the five documents, each with a row in ``docs/conformance.md``: headings and their named parts.
 
-A document's clauses are its headings; where a heading has named parts (operators, classes with their methods), those.
-Clauses of the first document, the normative one, stand bare; the others' stand behind the document's number.
+A clause of the first document has only its number; those of other documents begin with the document's number.
 """
 
 HEADER = tuple(f"0.{letter}" for letter in "0ABCDEFGHIJKLMN")

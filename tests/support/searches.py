@@ -1,9 +1,7 @@
-"""``python -m tests.support.searches``: write the golden results of every search, and its effort.
+"""``python -m tests.support.searches``: write the golden results of every search, with the numbers of its steps.
 
-Whatever searches (``exact``, ``search``, orders of a graph, what is dropped or leaves) goes one way: the same answer
-after as many nodes, on every machine. ``sample_graphs/golden/searches.json`` holds it for small questions, a line each:
-bytes, proofs and moves to be read, and counts of steps in the place of times. A change that searches otherwise changes
-the file: the difference is reviewed like code, with the extents and the nodes in view, and none may grow unexplained.
+``sample_graphs/golden/searches.json`` has a line per question: bytes, proofs, moves, and counts of steps, which are
+equal on every machine. Review its changes like code: extents and counts must not grow without a reason.
 """
 
 import json

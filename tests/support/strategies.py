@@ -1,8 +1,6 @@
 """Hypothesis strategies for graphs, arenas, orders and whole cases.
 
-Graphs are whole (every name refers to something) but free otherwise: views of views, alias groups, in-place writes
-that may be denied, must-not-alias pairs that may contradict, dead tensors, early outputs, several arenas, zero sizes,
-phases, named dims. Where the contract refuses one, planner and simulator must refuse it alike.
+Every name of a graph refers to something; constraints may contradict, and the contract then refuses the graph.
 """
 
 from dataclasses import dataclass, replace
@@ -267,9 +265,7 @@ def cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
 
 @st.composite
 def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
-    """Cases without what is often refused: unlimited arenas, no in-place writes, no must-not-alias inside a storage, no
-    view of a view that lies off its grid.
-    """
+    """Draw cases without the frequent reasons of refusal: limits, in-place writes, constraints inside of a storage."""
     case = draw(cases(max_nodes))
     graph = case.graph
     storage_words = {t.id for t in graph.tensors if t.alias_group_id or t.view is not None}

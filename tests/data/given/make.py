@@ -1,7 +1,6 @@
-"""How the plans in this folder were made: each by the tool whose format it is, of programs and models of our own.
+"""Write the plans in this folder: ``python tests/data/given/make.py FOLDER``.
 
-``python tests/data/given/make.py FOLDER`` in an environment with torch 2.13.0, executorch 1.5.1, ethos-u-vela 5.2.0,
-tflite-micro 0.dev20261023182759 and jax (any of them may be absent: what needs it is then left out).
+Needs torch 2.13.0, executorch 1.5.1, ethos-u-vela 5.2.0, tflite-micro 0.dev20261023182759 or jax; others are left out.
 """
 
 import ctypes
