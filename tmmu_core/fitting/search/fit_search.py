@@ -53,9 +53,8 @@ SMALL_DIVISOR = 100
 """A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
 MOST_DELAYS = 4
 """Maximum number of execution orders that compute a tensor after the peak instead of before it."""
-MOST_SINGLE_MOVES = 40
-SINGLE_MOVES_UP_TO = 400
-"""Largest graph, in nodes, whose single moves are combined greedily if no list of moves fits."""
+SINGLE_MOVES_UP_TO, MOST_SINGLE_MOVES = 400, 40
+"""Largest graph, in nodes, whose single moves are combined greedily if no list of moves fits, and how many at most."""
 
 
 def fit(
@@ -373,7 +372,7 @@ class _FitSearch:
             smallest = smallest_of((smallest, candidate))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # Later lists have tighter goals. One can be cheaper only if the first list did not fit.
+                # Later lists have tighter goals, and cost more than a first list that fits.
                 if not number or not is_small_graph:
                     break
         if fitting:
@@ -383,7 +382,7 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        If a list exceeds the maximum cost, the last one has the lowest peak found within this cost.
+        In place of the first list above the maximum cost, yield the one with the lowest peak found within this cost.
         """
         for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch):
             if self.exceeds_cost((*base.moves, *moves)):

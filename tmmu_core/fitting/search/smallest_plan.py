@@ -24,8 +24,8 @@ def fit_or_smallest(
     """Search as :func:`fit`; if no plan fits, search for the smallest plan.
 
     A proof ends a search before it tries all moves, so the search is repeated at the proven bound until no proof ends
-    it. Moves depend on the capacity, so a search between the capacity, or the bound, and the best plan can find a
-    smaller plan. With a maximum cost, no proof ends a search, so one search suffices.
+    it. Moves depend on the capacity, so further searches use the mean of the bound (or the capacity) and the best plan.
+    With a maximum cost, no proof ends a search, so one search suffices.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
     if fitted.answer == "fits" or fitted.allowed.max_cost is not None:

@@ -33,7 +33,7 @@ class WhatIf:
     planned: int
     """Number of moves that were planned."""
     weighed: int
-    """Number of moves that passed the filter."""
+    """Number of planner and alignment moves, and of other moves that can lower the peak."""
     stopped: bool = False
 
 

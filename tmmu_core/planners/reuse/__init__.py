@@ -43,7 +43,7 @@ RESTART_UNITS = 100
 placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""
 LARGE_FACTOR = 10
 WORK = 4_000_000_000
-"""Maximum number of offsets that the exhaustive search compares for an arena: a few seconds."""
+"""Maximum number of offsets that the exhaustive search of an arena compares; it takes a few seconds."""
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -121,7 +121,7 @@ def _proven_extent(problem: Problem, meter: Meter) -> int | None:
 
 
 def relaxed(problem: Problem) -> Problem:
-    """Return a relaxed problem without reuse terms: in its capacity, or a larger one, it fits if ``problem`` does.
+    """Return a problem without reuse terms that fits every capacity which ``problem`` fits, from its capacity on.
 
     It drops the colocations, the storages without bytes, and one buffer of each exclusion unless the pair must not
     alias. The part of a reserved range below the capacity becomes a buffer with a fixed offset.
