@@ -5,6 +5,7 @@ flips, bytes set, removed or inserted, and cuts. Graphs that are read are also o
 import contextlib
 import json
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,8 +17,8 @@ from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.plans.examples import chain_plan
 from tests.support.build import chain
 from tests.support.paths import DATA, SAMPLES
-from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.open_file import read_any
+from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.formats.open_file import Reader, read_any
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.model import Graph
@@ -102,3 +103,12 @@ def test_undamaged_file_is_read(name: str) -> None:
 
 def test_deeply_nested_document_is_read_or_rejected() -> None:
     opened(native_file.encode_json(chain(2)).replace(b"{", b'{"x": ' * 4000, 1))
+
+
+def test_values_that_are_nested_too_deeply_for_their_reader_are_rejected() -> None:
+    nested: Any = []
+    for _ in range(5000):  # the JSON decoders of later versions of Python create such values
+        nested = [nested]
+    reader = Reader("notes", "notes", "plan", (), "formats.planfile.plan_builder:check_plain")
+    with pytest.raises(UnreadableInput, match="nested too deeply"):
+        reader.read(nested, "$", {})

@@ -53,7 +53,11 @@ class Reader:
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
         """Return the content of unpacked bytes. Raises ``TmmuError``."""
-        return _load(self.module)(data, name, *dims)
+        try:
+            return _load(self.module)(data, name, *dims)
+        except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
+            hint = "Check the program that wrote it."
+            raise UnreadableInput("the file is nested too deeply.", source=name, hint=hint) from error
 
 
 def _load(address: str) -> Callable[..., Any]:

@@ -195,7 +195,7 @@ class TorchModel:
             except RuntimeError as error:
                 raise UnreadableInput(
                     f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated.",
-                    hint="Give a smaller size, or inputs made in tmmu.fake_tensors().",
+                    hint='Give a smaller size, or inputs with device="meta".',
                 ) from error
 
         return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
