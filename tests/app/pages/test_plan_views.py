@@ -13,7 +13,9 @@ import pytest
 from onnx import TensorProto, helper
 from streamlit.testing.v1 import AppTest
 
-from app.session import opening
+from app.pages.plan import reuse_view
+from app.session import opening, planning
+from app.session.view_state import Choice
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
 from tests.app.pages.run_page import html, opened
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE, PROGRAM
@@ -43,6 +45,15 @@ def test_view_shows_costs_reasons_and_curve() -> None:
     assert "waits for the bytes of" in html(at)
     assert "Every placement of these groups" in html(at)
     assert " more capacity lowers the reuse cost by " in html(at)
+
+
+def test_reuse_curve_has_the_alignment_of_the_plan() -> None:
+    source = kernel()
+    for alignment in (1, 2):
+        shown = planning.make_plan(Choice(source=source, alignment=alignment))
+        problem = reuse_view.problem_of(shown, shown.plan.arenas[0].name)
+        assert problem is not None
+        assert problem.alignment.max() == shown.plan.alignment.max()
 
 
 def test_plan_without_reuse_cost_is_compared_with_a_plan_that_has_one() -> None:
