@@ -61,15 +61,18 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
-    """Open the uploaded files. A first file that the link names and the server lacks keeps the settings of the link."""
-    files = [(file.name, file.getvalue()) for file in state.raw(key) or []]
+    """Open the uploaded files; show the last review file, else the first file.
+
+    A first file that the link names and the server lacks keeps the settings of the link.
+    """
+    uploaded = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
-    if len(files) == 1 and review.is_review(files[0][1]):
-        [(name, data)] = files
-        review.open_or_refuse(data, name)
-        return
+    reviews = [file for file in uploaded if review.is_review(file[1])]
+    files = [file for file in uploaded if file not in reviews]
     opened, cards = planning.open_files(files)
-    if opened:
+    for name, data in reviews:
+        review.open_or_refuse(data, name)
+    if opened and not reviews:
         sources = list(dict.fromkeys(opened))
         choice = state.choice()
         is_file_of_link = choice.file == files[0][0] and opening.is_gone(choice.source)

@@ -92,6 +92,16 @@ def test_review_file_on_the_command_line_shows_its_plan_and_notes(
     assert "**plan**: Why r1?" in [text.value for text in at.markdown]
 
 
+def test_review_file_is_shown_among_other_uploads() -> None:
+    shown = planning.make_plan(Choice(source="sample:residual_block"))
+    data = review.to_json(shown, "fits", Review(notes=(Note("Why r1?"),)), "graph=sample%3Aresidual_block")
+    chain = (opening.SAMPLES / "linear_chain.tmmu.json").read_bytes()
+    files = [(name, data, "application/json") for name, data in (("chain.tmmu.json", chain), ("a.json", data))]
+    at = opened()
+    at.file_uploader(key="upload.0").set_value(files).run()
+    assert "**plan**: Why r1?" in [text.value for text in at.markdown]
+
+
 def test_two_uploads_are_compared() -> None:
     at = opened()
     files = [
