@@ -246,7 +246,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
         if not low <= value <= high:
             wider = f"tmmu convert MODEL --dims {name}={min(low, value)}:{max(high, value)} -o GRAPH.json"
             message = f"{name} = {value} is outside the declared envelope [{low}, {high}]."
-            hint = f"Choose a value inside, or declare a wider one: {wider}"
+            hint = "Choose a value inside" + (f", or declare a wider one: {wider}" if value >= 0 else ".")
             refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
         sizes[name] = value
     return sizes

@@ -13,7 +13,7 @@ of the column (``Size (KiB)``); ``KB`` means KiB too.
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -60,7 +60,7 @@ def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
         text = data.decode("utf-8-sig").lstrip()
         if text[:1] == "{" and _NOT_TABLE & set(msgspec.json.decode(text)):
             return ()
-        first = next(iter(_rows(data, name)), {})
+        first = next(iter(_rows(data, name)), (0, {}))[1]
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError, UnreadableInput):
         return ()
     named = tuple(column for column in first if column and column.isprintable())
@@ -89,9 +89,10 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     if unknown is not None:
         raise UnreadableInput(f'there is no field "{unknown}".', source=name, hint=strict.closest_hint(unknown, FIELDS))
     document.refuse_many_values(data, name)
-    rows = list(_rows(data, name))
-    if not rows:
+    numbered = list(_rows(data, name))
+    if not numbered:
         raise UnreadableInput("the table has no rows.", source=name, hint=HINT)
+    lines, rows = zip(*numbered, strict=True)
     named = {field: columns.get(field, field) for field in FIELDS}
     assigned = {field: column for field, column in named.items() if column in rows[0]}
     has_ranges = not assigned.keys().isdisjoint(RANGE)
@@ -105,8 +106,11 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     units = {field: _unit_of(column) for field, column in assigned.items() if field in BYTES}
     buffers = _merged([_fields(row, assigned, units, k) for k, row in enumerate(rows)], name)
     written = [field for field in FIELDS[:-1] if field in ("id", *RANGE, "size") or field in assigned]
-    text = csv_text([written, *([buffer[field] for field in written] for buffer in buffers)])
-    instance = instance_csv.read_csv(text, source=name)
+    table = [written]
+    for buffer in buffers:
+        table += [[]] * (lines[int(buffer["row"])] - len(table) - 1)  # errors name the line in the file
+        table.append([buffer[field] for field in written])
+    instance = instance_csv.read_csv(csv_text(table), source=name)
     from_name = {assigned[field]: f"{unit.upper()}iB" for field, unit in units.items() if unit}
     notes = [f'"{column}" is read as {unit} because of its name' for column, unit in from_name.items()]
     if len(buffers) < len(rows):
@@ -116,25 +120,29 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     return replace(instance, name=stem_of(name) or "table", notes=(*instance.notes, *notes))
 
 
-def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
-    """Yield the rows of a table as column → cell. Raises ``UnreadableInput``."""
+def _rows(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2.
+
+    Raises ``UnreadableInput``.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
         raise UnreadableInput("the table is not UTF-8.", source=name, place=place, hint="Save it as UTF-8.") from error
     if text.lstrip()[:1] in ("[", "{"):
-        yield from _objects(text, name)
+        yield from enumerate(_objects(text, name), start=2)
         return
     first = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t|", key=first.count)
     try:
-        for k, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)):
+        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        for k, row in enumerate(reader):
             if k >= MOST_ROWS:
                 raise UnreadableInput(
                     f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Split the table."
                 )
-            yield {str(key).strip(): value for key, value in row.items() if key is not None}
+            yield reader.line_num, {str(key).strip(): value for key, value in row.items() if key is not None}
     except csv.Error as error:
         raise UnreadableInput(f"the table is not valid CSV: {error}.", source=name, hint="Close the quotes.") from error
 
@@ -154,7 +162,7 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
 
 def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[str, str], k: int) -> dict[str, str]:
     """Return the fields of row ``k`` as text, with defaults for fields without a column."""
-    fields = {"id": f"row {k + 1}", "lower": "0", "upper": "1"} | dict.fromkeys(("size", *FIELDS[4:]), "")
+    fields = {"row": str(k), "id": f"row {k + 1}", "lower": "0", "upper": "1"} | dict.fromkeys(("size", *FIELDS[4:]), "")
     for field, column in assigned.items():
         text = "" if row.get(column) is None else str(row[column]).strip()
         text = str(int(text, 16)) if _HEX.fullmatch(text) else text
