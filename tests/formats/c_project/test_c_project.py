@@ -251,7 +251,7 @@ def test_files_of_the_user_are_kept(tmp_path: Path) -> None:
 def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     export(folder, "model")
-    for files in ("5", '["..", ""]'):
+    for files in ("5", '["..", "", "a\\u0000b"]'):
         (folder / MANIFEST).write_text(f'{{"files": {files}}}')
         export(folder, "other")
     assert {"model_memory.c", "other_memory.c"} <= {*os.listdir(folder)}

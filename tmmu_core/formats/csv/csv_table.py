@@ -162,7 +162,8 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
 
 def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[str, str], k: int) -> dict[str, str]:
     """Return the fields of row ``k`` as text, with defaults for fields without a column."""
-    fields = {"row": str(k), "id": f"row {k + 1}", "lower": "0", "upper": "1"} | dict.fromkeys(("size", *FIELDS[4:]), "")
+    fields = {"row": str(k), "id": f"row {k + 1}", "lower": "0", "upper": "1"}
+    fields |= dict.fromkeys(("size", *FIELDS[4:]), "")
     for field, column in assigned.items():
         text = "" if row.get(column) is None else str(row[column]).strip()
         text = str(int(text, 16)) if _HEX.fullmatch(text) else text
