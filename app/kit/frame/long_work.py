@@ -9,8 +9,8 @@ import streamlit as st
 from app.kit import controls
 from app.kit.charts.chart_base import CONFIG
 from app.kit.charts.curves import search_course
+from app.session import planning
 from app.session.opening import card_of
-from app.session.planning import PATIENCE
 from app.session.work.jobs import Job, job_table
 from app.session.work.tasks import Improvement
 from app.session.work.workers import TaskNotFinished
@@ -59,13 +59,13 @@ def progress(
     watch()
 
 
-def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float = PATIENCE) -> T | None:
+def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float | None = None) -> T | None:
     """Return the result of a job. Draw the progress of a running job or the error of a failed job; return ``None``.
 
     ``title``: title of the progress. ``failed``: title of the error. ``source``: file that the error is about.
-    ``patience``: seconds to wait before the progress is drawn.
+    ``patience``: seconds to wait before the progress is drawn; ``None``: as long as a page waits for its plan.
     """
-    if not job.wait(patience):
+    if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)
         return None
     try:
