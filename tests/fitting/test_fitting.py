@@ -12,13 +12,13 @@ from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
-from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.move import KINDS, Move
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
-from tmmu_core.fitting.recipe import moves_of, recipe
+from tmmu_core.fitting.recipe import recipe
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
@@ -231,8 +231,8 @@ def test_improvements_are_reported_as_they_are_found() -> None:
 def test_recipe_repeats_the_plan() -> None:
     start = started(two_branches(), alignment=4, planner="naive")
     fitted = fit(start, Capacity(4 * 102), FREE)
-    written = msgspec.json.encode(recipe(fitted.best.moves, b"\x00"))
-    again = solve_input(apply_moves(start.plan_input, moves_of(written)))
+    written = msgspec.json.decode(msgspec.json.encode(recipe(fitted.best.moves, b"\x00")))
+    again = solve_input(apply_moves(start.plan_input, msgspec.convert(written["moves"], tuple[Move, ...])))
     assert again.plan.layout_hash == fitted.best.plan.layout_hash
 
 

@@ -13,7 +13,6 @@ import pytest
 from app.cli.main import run
 from tests.support.paths import DATA
 from tmmu_core.base.errors import StoreFault, UnreadableInput
-from tmmu_core.fitting.recipe import moves_of
 from tmmu_core.formats.open_file import read_any, read_graph_file
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
@@ -37,9 +36,6 @@ def test_file_of_an_earlier_version_opens(path: Path, tmp_path: Path) -> None:
         url = f"sqlite:///{shutil.copy(path, tmp_path)}"
         (kept,) = Store.at(url).known("net")
         assert verify_plan(Store.at(url).plan(kept)).ok
-        return
-    if path.name.endswith(".recipe.json"):
-        moves_of(path.read_bytes())
         return
     if path.name == "arenas.json":
         graph = str(path.with_name("training_step.tmmu.json"))

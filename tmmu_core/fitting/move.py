@@ -68,7 +68,7 @@ class Move:
     has the measured bytes: the others have the reduction of the live bytes.
     """
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of the move, JSON-ready; the keys depend on the kind (``recipe.DETAILS``)."""
+    """Parameters of the move, JSON-ready; the keys depend on the kind."""
 
 
 def some_names(names: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Targets for other inputs than models: snapshots, tables, recipes, platforms, sidecars, rows of a store."""
+"""Targets for other inputs than models: snapshots, tables, platforms, sidecars, rows of a store."""
 
 import json
 import pickle
@@ -14,7 +14,6 @@ from tests.plans.examples import views_graph
 from tests.support.build import chain, graph, node, tensor
 from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
-from tmmu_core.fitting.recipe import SCHEMA, moves_of
 from tmmu_core.formats.csv import csv_table as tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.constants import Constants, InMemory
@@ -46,18 +45,6 @@ def snapshot(random: Random) -> bytes:
         made = random.choice((b"r", b"j", b"X", b"B", b"\x8a", b"\x8b", b"p", b"\x95")) + struct.pack("<I", length)
         return data[:place] + made + data[place:]
     return data
-
-
-RECIPE = {
-    "schema": SCHEMA,
-    "ir_hash": "00" * 32,
-    "moves": [{"kind": "recompute", "what": "h", "tensors": ["h"], "nodes": ["n0"], "cost": {}, "bytes": 4}],
-}
-
-
-def use_recipe(data: bytes) -> None:
-    """The moves of a recipe."""
-    moves_of(data)
 
 
 PLATFORM = {

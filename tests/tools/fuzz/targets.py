@@ -290,7 +290,6 @@ def targets() -> dict[str, Target]:
         Target("shards", _documents(SPEC), _use_spec),
         Target("torch-snapshot", parts.snapshot),
         Target("torch-profile", _documents(PROFILE, cbor=False)),
-        Target("recipe", _documents(parts.RECIPE, cbor=False), parts.use_recipe),
         Target("platform", _documents(parts.PLATFORM, cbor=False), parts.use_platform),
         Target("table", parts.table, parts.use_table),
         Target("sidecar", parts.sidecar, parts.use_sidecar),
