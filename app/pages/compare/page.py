@@ -209,14 +209,14 @@ def line_changes(comparison: Comparison) -> str:
 
 
 def reasons(comparison: Comparison) -> str:
-    """Return a table of at most 12 rows: why plans are not comparable, first difference, different settings."""
+    """Return a table: why plans are not comparable, first difference, different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
     cells = [
         [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]
-        for kind, field in rows[:12]
+        for kind, field in rows
     ]
     return markup.table(["", "where", "baseline → candidate"], cells) if cells else ""
 
