@@ -21,7 +21,7 @@ from tmmu_core.plans.making.request_options import read_arenas_text, read_json
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
-CHOICES: dict[str, tuple[str, ...]] = {"order": ORDERS, "fit": FITS}
+CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
 NO_BOARD = "none (custom memories)"
 HELP = {
     "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",
@@ -39,8 +39,6 @@ HELP = {
     "rules": "The first matching rule selects the memory of a tensor.",
 }
 EXAMPLES = {
-    "minimise": "true",
-    "max_nodes": "100000",
     "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
     "rules": '[{"role": "constant", "memory": "SRAM"}]',
 }
@@ -142,12 +140,20 @@ def _option(name: str, default: Any, value: Any) -> None:
 
     if name in CHOICES:
         options = list(dict.fromkeys((*CHOICES[name], value)))
-        st.selectbox(title, options, key=state.set_widget(widget, value), help=about, on_change=changed)
-    elif isinstance(default, int):
+        st.selectbox(
+            title,
+            options,
+            key=state.set_widget(widget, value),
+            format_func=lambda choice: {None: "default", True: "yes", False: "no"}.get(choice, choice),
+            help=about,
+            on_change=changed,
+        )
+    elif isinstance(default, int) or name == "max_nodes":
         st.number_input(
-            f"{title} (default {default:,})",
+            title if default is None else f"{title} (default {default:,})",
             min_value=1 if name == "min_alignment" else 0,
             max_value=2**53 - 1,
+            value=None if default is None else "min",  # an empty field means no value
             step=1,
             key=state.set_widget(widget, value if isinstance(value, int) else default),
             help=about,

@@ -1,4 +1,4 @@
-"""The toolbar: menu Open, memory limit, variant, planner and menu Advanced."""
+"""The toolbar: menu Open, memory limit, mode, planner and menu Advanced."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,13 +15,13 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.request import ANY_ARENA
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
-VARIANTS = {
+MODES = {
     "inference/inference": "inference",
     "forward/train_full": "training, forward pass",
     "backward/train_full": "training step",
     "backward/remat_enabled": "training step, recompute",
 }
-"""``mode/preset`` → name of the variant."""
+"""``mode/preset`` → label."""
 FIXED = "A plan file keeps its settings. Open its graph to plan it again."
 
 
@@ -39,7 +39,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
             gallery.draw()
         _memory_limit(full, fixed)
         if opened.instance is None:  # a packing problem has no mode and no preset
-            _variant(full, fixed)
+            _mode(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         planners = planning.planners_for(opened)
         _menu(
@@ -93,18 +93,18 @@ def _short(pair: str) -> str:
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
 
 
-def _variant(full: Choice, fixed: str) -> None:
-    def choose(variant: str) -> None:
-        mode, _, preset = variant.partition("/")
+def _mode(full: Choice, fixed: str) -> None:
+    def choose(value: str) -> None:
+        mode, _, preset = value.partition("/")
         state.choose(mode=mode, preset=preset)
 
     _menu(
-        "Variant",
-        list(VARIANTS),
+        "Mode",
+        list(MODES),
         f"{full.mode}/{full.preset}",
-        lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
+        lambda value: MODES.get(value, value.replace("/", ", preset ")),
         choose,
-        "Inference or training, and the activations that are kept for the backward pass (mode and preset).",
+        "Inference or training, and the activations that are kept for the backward pass (the preset).",
         fixed,
     )
 

@@ -98,10 +98,10 @@ def test_selection_survives_a_mode_without_it() -> None:
     at = opened(graph="sample:residual_block", mode="backward")
     gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
     at = opened(graph="sample:residual_block", mode="backward", tensor=gradient)
-    at.selectbox(key="w.variant").select("inference/inference").run()
+    at.selectbox(key="w.mode").select("inference/inference").run()
     assert "The link selects" not in html(at)
     assert "Not in this plan" in html(at)
-    at.selectbox(key="w.variant").select("backward/train_full").run()
+    at.selectbox(key="w.mode").select("backward/train_full").run()
     assert f'data-tensor="{gradient}"' in html(at)
 
 

@@ -128,7 +128,7 @@ def test_first_difference_names_a_tensor_of_one_plan_only() -> None:
 
 def test_finished_plan_explains_why_it_cannot_change() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_file.to_json(plan_graph(chain(3)).plan)))
-    mode = at.selectbox(key="w.variant")
+    mode = at.selectbox(key="w.mode")
     assert mode.disabled
     assert "A plan file keeps its settings" in mode.help
     at.switch_page("pages/fix/page.py").run()

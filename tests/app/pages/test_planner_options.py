@@ -14,6 +14,18 @@ def test_option_is_in_the_plan_and_the_link() -> None:
     assert "planner greedy (order=area)" in html(at)
 
 
+def test_optional_options_can_be_set_and_removed() -> None:
+    at = opened(graph="sample:mixed_sizes", planner="exact")
+    at.number_input(key="w.option.max_nodes").set_value(1000).run()
+    at.selectbox(key="w.option.minimise").set_value(False).run()
+    assert at.query_params["options"] == '{"max_nodes":1000,"minimise":false}'
+    at.selectbox(key="w.option.minimise").set_value(None).run()
+    assert at.query_params["options"] == '{"max_nodes":1000}'
+    at.number_input(key="w.option.max_nodes").set_value(None).run()
+    assert "options" not in at.query_params
+    assert not at.exception
+
+
 def test_malformed_memories_are_reported_and_kept() -> None:
     at = opened(graph="sample:mixed_sizes", planner="helia")
     before = claim(at)
