@@ -336,7 +336,7 @@ def test_saved_program_with_a_loss_is_a_training_step() -> None:
     assert step_checks.saved_bytes(graph) == step_checks.saved_bytes(step())
 
 
-def test_saved_program_with_parts_of_any_name_is_traced() -> None:
+def test_saved_program_with_any_names_and_a_region_without_gradients_is_traced() -> None:
     class Named(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -344,10 +344,16 @@ def test_saved_program_with_parts_of_any_name_is_traced() -> None:
             self.register_buffer("program", torch.zeros(8))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.example(x) + self.program
+            with torch.no_grad():
+                scale = self.example(x)
+            return (self.example(x) + scale * self.program).sum()
 
     graph = read_graph(saved(Named()), "named.pt2")
     assert (graph.name, graph.notes) == ("named", ())
+    assert [(each.phase, each.instr) for each in graph.nodes if "mm" in each.instr] == [
+        *[("forward", "addmm")] * 2,
+        ("backward", "mm"),
+    ]
 
 
 def test_saved_program_without_a_loss_is_inference() -> None:

@@ -1,9 +1,9 @@
 """Build a module that can be traced from a saved program, without loading the program with PyTorch.
 
 Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs
-``cond`` or an operator of the namespaces ``aten`` and ``prims``, found by name, on fake tensors, numbers and strings;
-no code is created or loaded. An operator without a rule for fake tensors is rejected, because it would run on real
-ones. The file still selects which code of PyTorch runs, so the program is built in a separate process with limits
+an operator of the namespaces ``aten`` and ``prims`` or one of ``BODIES``, found by name, on fake tensors, numbers and
+strings; no code is created or loaded. An operator without a rule for fake tensors is rejected, because it would run on
+real ones. The file still selects which code of PyTorch runs, so the program is built in a separate process with limits
 (``fx_child``).
 """
 
@@ -25,8 +25,8 @@ SPACES = ("aten", "prims")
 """Namespaces of operators that are part of PyTorch and compute only on tensors."""
 REJECTED = frozenset({"from_file"})
 """Operators in these namespaces that are rejected because they open a file."""
-BODIES = frozenset({"cond"})
-"""Supported operators that have bodies."""
+BODIES = frozenset({"cond", "wrap_with_set_grad_enabled"})
+"""Supported operators that have bodies: a conditional, and a region of ``torch.no_grad``."""
 MEMORY_FORMATS = {
     1: torch.contiguous_format,
     2: torch.channels_last,
