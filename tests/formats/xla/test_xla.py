@@ -13,9 +13,12 @@ from tmmu_core.formats.xla import xla_dump
 from tmmu_core.formats.xla.xla_dump import Buffer, companions, read_dump
 from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
 from tmmu_core.graph.model import Origin, StorageOrigin
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import Stretch, phases_from_known
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 
 SAMPLE = SAMPLES / "instances" / "xla_transformer_step.txt"
 
@@ -46,7 +49,7 @@ HloLiveRange (max 6):
     half{}:2-2
     a{}:2-3
     b{}:3-5
-    temporary{}:3-4
+    temporary{}:4-4
     w_new{}:5-6
   Live ranges at 2 (peak):
     w{}: 64 bytes (cumulative: 64 bytes)
@@ -65,9 +68,28 @@ def test_donated_parameter_dies_and_its_buffer_is_reused() -> None:
     held = [buffer for buffer in dump() if buffer.offset == 0]
     assert [(b.id, b.birth, b.death, b.role) for b in held] == [
         ("w", 0, 3, "input"),
-        ("temporary", 3, 5, "activation"),
+        ("temporary", 4, 5, "activation"),
         ("w_new", 5, 7, "output"),
     ]
+
+
+TWO_RESULTS = """\
+BufferAssignment:
+allocation 0: size 8, preallocated-temp:
+ value: <1 state @0> (size=4,offset=0): f32[]
+ value: <2 fusion{0} @0> (size=4,offset=4): f32[]
+ value: <3 fusion{1} @0> (size=4,offset=0): f32[]
+HloLiveRange (max 2):
+  BufferLiveRange:
+    state{}:0-2
+    fusion{0}:2-2
+    fusion{1}:2-2
+"""
+
+
+@pytest.mark.parametrize("planner", ["greedy", "exact"])
+def test_plan_is_valid_if_one_of_two_results_reuses_an_operand_in_place(planner: str) -> None:
+    assert verify_plan(make_plan(xla_dump.read(TWO_RESULTS.encode()), PlanRequest(planner=planner)).plan).ok
 
 
 def test_allocations_are_consecutive_and_offsets_are_those_of_the_dump() -> None:

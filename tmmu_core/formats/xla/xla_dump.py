@@ -150,6 +150,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
         what = f"the value {twice[0]!r} is assigned to two places."
         raise UnreadableInput(what, source=name, hint="Give the files of one module only.")
     steps = 1 + max([0, *(end for _, end in ranges.values())])
+    births = Counter(ranges[name][0] for a in allocations for name, size, _ in a.values if size and name in ranges)
     rows: list[Buffer] = []
     base = left_out = left_bytes = 0
     for allocation in allocations:
@@ -159,7 +160,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
             raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
-        rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis)), allocation.phis)
+        rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis), births), allocation.phis)
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
@@ -300,11 +301,12 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     return remaining
 
 
-def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
-    """Return the rows without overlaps in bytes and steps.
+def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
+    """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    A row that begins at the offset and last step of another and is no larger reuses it in place. Other overlapping
-    rows are merged into one storage.
+    A row that begins at the offset and last step of another and is no larger reuses it in place, if no other value
+    begins at this step: a planner could place that value on bytes that the step still reads. Other overlapping rows are
+    merged into one storage.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
@@ -318,7 +320,7 @@ def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
             other = separate[k]
             assert other is not None, "the death of a merged row is 0"
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
-            if fits and other.birth < row.birth:
+            if fits and other.birth < row.birth and births[row.birth] == 1:
                 other.death, row.takes_over = row.birth, other.id
                 columns[0, k] = other.death
             else:
