@@ -76,6 +76,12 @@ def test_auto_proves_a_trace_of_a_thousand_storages_optimal() -> None:
 SIX = problem((5, 8, 1), (0, 4, 3), (3, 7, 2), (3, 6, 2), (1, 3, 5), (5, 7, 4))
 
 
+def test_large_problem_gets_no_more_iterations_than_requested() -> None:
+    rows = zip(SIX.birth.tolist(), SIX.death.tolist(), SIX.size.tolist(), strict=True)
+    p = problem(*[(birth + 9 * k, death + 9 * k, size) for birth, death, size in rows for k in range(400)])
+    assert search(p, {"iterations": 1}).notes["iterations"] == 1
+
+
 def test_sizes_beyond_int64_are_packed_by_greedy_with_a_note() -> None:
     p = problem_with(SIX, size=SIX.size * np.uint64(2**60))
     found = exact(p, {})

@@ -23,7 +23,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
 FULL_BUDGET_STORAGES = 2_000
-"""Storages up to which all iterations are made; larger problems get proportionally fewer, at least 4."""
+"""Storages up to which all iterations are made; larger problems get proportionally fewer, but 4 if requested."""
 MEMORY = 12
 """Number of extents that late acceptance remembers."""
 
@@ -39,8 +39,8 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     cols = columns(problem)
     bound = bound_of(cols)
     best = best_greedy(cols, bound)
-    if len(cols) > FULL_BUDGET_STORAGES and iterations:
-        iterations = max(iterations * FULL_BUDGET_STORAGES // len(cols), 4)
+    if len(cols) > FULL_BUDGET_STORAGES:
+        iterations = min(iterations, max(iterations * FULL_BUDGET_STORAGES // len(cols), 4))
     if not cols.is_small:
         iterations = 0
     state = _LocalSearch(cols, best)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX
+from tmmu_core.planners.columns import align_up
 from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress
 
 
@@ -86,7 +87,7 @@ def slot_offsets(problem: Problem, slot: I64) -> U64:
     offsets = np.zeros(len(sizes), np.uint64)
     end = 0
     for k, (size, alignment) in enumerate(zip(sizes.tolist(), alignments.tolist(), strict=True)):
-        offset = (end + alignment - 1) // alignment * alignment
+        offset = align_up(end, alignment)
         end = offset + size
         if end > U64_MAX:
             raise problem.overflow(f"slot {k}", offset, size)
