@@ -33,7 +33,7 @@ class Certificate:
 
     arena: str
     status: str
-    """The status of ``ArenaSummary``: ``optimal`` and ``claimed`` by the recomputed bounds, else as the file states."""
+    """The status that the file states; ``optimal`` and ``claimed`` are replaced by the recomputed status."""
     lower_bound_bytes: int
     """The recomputed lower bound, at most the bound of the file."""
     claimed_bytes: int | None

@@ -73,7 +73,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the arena of a tensor with a role and a declared arena (``None``: not declared), for the configuration."""
+    """Return the declared arena, else the arena of the role; in one memory, ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     if role == "optimizer_state" and role in arenas:
@@ -211,7 +211,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for the tensor of lowest id whose offset violates its declared alignment, else the alignment of its dtype.
+    """Raise for an offset that is not a multiple of the declared alignment, else of the item size; the lowest id first.
 
     A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
     """

@@ -86,7 +86,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
 
 
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
-    """Return the node numbers of ``order``, without nodes outside the timeline: one order is valid in all modes.
+    """Return the node numbers of ``order`` without nodes outside the timeline, so that one order is valid in all modes.
 
     Raises ``InvalidIrShapes`` unless it is a permutation, and ``LivenessCycle`` for a violated dependency.
     """
@@ -199,13 +199,13 @@ class Stretch:
 
 
 def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
-    """Return the ranges of steps of one phase, in order; they cover all steps. ``@inputs`` belongs to the first."""
+    """Return the phases as ranges that cover all steps, in order. ``@inputs`` belongs to the first."""
     nodes = timeline.graph.nodes
     return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
 
 
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
-    """Return the ranges of one phase over ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
+    """Return the phases as ranges of ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
 
     Other steps have the phase of the step before them. Without any known phase the result is empty.
     """
@@ -214,7 +214,7 @@ def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> 
 
 
 def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
-    """Return the ranges of one phase; ``None`` continues the phase before it, at the start the first phase."""
+    """Join steps of equal phase to ranges. ``None`` is the phase before it; at the start, the first known phase."""
     begins: list[tuple[int, Phase]] = (
         [(0, next((phase for phase in phases if phase is not None), "forward"))] if phases else []
     )

@@ -8,7 +8,7 @@ Greedy runs come first; on most graphs their extent equals the lower bound. Othe
 * more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
   :data:`QUICK_RUNS` are made.
 
-With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
+With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set.
 """
 
 from collections.abc import Mapping

@@ -112,7 +112,7 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 
 
 def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
-    """Return at most one storage that dies at ``step`` and conflicts with all live ones, its in-place successor too."""
+    """Return a storage that dies at ``step`` and conflicts with all live ones, also with the one that may reuse it."""
     if cols.problem.handoff_from is None:
         return []
     for j in alive:

@@ -202,8 +202,9 @@ class CostBounds:
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
 
-    A cell is the greatest common divisor of rounded sizes, pins and reserved ends. If the units have more cells than
-    the memory, cells have several units: a shared cell costs a pair at least penalty / (cells of its smaller unit).
+    A cell has as many bytes as the greatest common divisor of rounded sizes, pins and reserved ends. If the units need
+    more cells than the memory has, pairs share cells. Each shared cell costs a pair at least its penalty, divided by
+    the cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():
@@ -236,7 +237,7 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
 
 
 def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost that a search finds, at most the plan's cost; 0 if it is not proven."""
+    """Return the least cost of all placements, at most the cost of the plan; 0 if the search does not end."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:

@@ -56,7 +56,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the alignment of each slot as a column; without ``lives`` two columns: without and with rows of views."""
+    """Return the alignment of each slot as a column; without ``lives`` two, without and with views."""
     plan, slots = facts.plan, facts.slots
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
     if lives is not None:

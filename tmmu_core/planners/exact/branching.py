@@ -6,8 +6,8 @@ mostly does so within three to ten nodes per storage (decision 5).
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, each in both directions of time. An attempt counts
 conflicts per section; the next attempt of the same order puts the units of the sections with most conflicts first
-(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. Ranks that failed with as many nodes are
-replaced by random ones. A packing adds one order: the units that lie low in it first.
+(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. Random ranks replace ranks that already failed
+within as many nodes. A packing adds one order: the units that lie low in it first.
 
 The nodes of these attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
 without the counts. The nodes of those attempts double each round (geometric restarts), so no order is dropped.

@@ -31,7 +31,7 @@ MAX_FAILURES = 2
 LONG_RUN_FACTOR = 12
 """Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Bisection follows this many long runs at the low end, or the first that omits more units than the second value."""
+"""Bisection begins after this many long runs at the low end, or after one that omits more units than the second."""
 MAX_LONG_RUNS = 4
 """Upper limit of long runs."""
 HOPELESS_OMITTED = 4
@@ -40,8 +40,8 @@ LAST_RUN_FACTOR = 50, 9
 """Iterations of the last run at the low end, as a ratio to those of a long run. It runs if a long run there omitted at
 most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
-"""Below the first, branch and bound needs no help; up to the second, full iterations; beyond the last, the conflict
-matrix is too large."""
+"""Numbers of units. The search needs at least the first; beyond the second, it makes fewer iterations; beyond the last,
+its conflict matrix is too large."""
 NEAR_FRACTION = 8
 """An extent is near the bound if it exceeds the bound by at most one part in this many."""
 MEAN_DESTROYED = 4
@@ -228,7 +228,7 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a run: one per node; a quarter at twice :data:`FULL_BUDGET_UNITS`."""
+    """Return the iterations of a normal run: ``nodes``, or a quarter of it at twice :data:`FULL_BUDGET_UNITS`."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
