@@ -172,16 +172,6 @@ def test_distant_must_not_alias_tensors_never_share_a_slot() -> None:
     assert found["c"].logical_slot != found["x"].logical_slot
 
 
-def test_storage_has_the_greatest_alignment() -> None:
-    g = graph(
-        [tensor("x", 1, role="input"), tensor("a", 1, alignment=512), tensor("y", 1)],
-        [node("n0", "x", "a", inplace="none"), node("n1", "x a", "y", inplace="none")],
-        "x",
-        "y",
-    )
-    assert rows(g)["a"].offset_bytes == 512
-
-
 def test_zero_size_tensors_have_distinct_offsets() -> None:
     g = graph([tensor("x", 0, role="input"), tensor("y", 0)], [node("n0", "x", "y", inplace="none")], "x", "y")
     found = rows(g, arenas={"activations": {"alignment_bytes": 1}})

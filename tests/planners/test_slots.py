@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 
 from tests.planners.packings import live_steps, problem, problem_with, problems
-from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.errors import AllocationOverflow, InvalidIrShapes
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import PlainInstance, Problem
-from tmmu_core.planners.slots import assign_slots, plan_naive, plan_slots, slot_offsets, slot_sizes
+from tmmu_core.planners.slots import assign_slots, plan_naive, plan_slots, slot_sizes
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -52,12 +52,6 @@ def test_end_past_64_bits_overflows_and_names_the_slot(name: str) -> None:
         PLANNERS[name].pack(p, {}, None)
     assert refused.value.record()["numeric_code"] == 1303
     assert refused.value.diagnostics["offset"] == HALF
-
-
-def test_alignment_past_64_bits_overflows() -> None:
-    p = problem((0, 2, U64_MAX - 8), (0, 2, 1), alignment=[1, 128])
-    with pytest.raises(AllocationOverflow, match="slot 1"):
-        slot_offsets(p, assign_slots(p))
 
 
 @pytest.mark.parametrize("name", ["slots", "naive", "exact", "greedy", "ffd"])
