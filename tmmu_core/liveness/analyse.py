@@ -17,7 +17,7 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
 from tmmu_core.liveness.in_place_reuse import decide_handoffs
 from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
-from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges, view_roots
+from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges
 from tmmu_core.liveness.storages import Groups, storage_groups
 
 ARENA_OF_ROLE = {
@@ -35,7 +35,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     for storages that are impossible.
     """
     arenas = arenas or {}
-    ranges = tensor_ranges(timeline, *view_roots(timeline.index))
+    ranges = tensor_ranges(timeline)
     groups = storage_groups(timeline, ranges)
     index, members = timeline.index, np.flatnonzero(groups.shared)
     by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))

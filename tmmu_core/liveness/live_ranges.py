@@ -73,14 +73,15 @@ class Ranges:
     """Bytes from the root's start."""
 
 
-def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
-    """Return half-open ranges of all planned tensors. ``roots`` and ``view_offset`` are those of :func:`view_roots`.
+def tensor_ranges(timeline: Timeline) -> Ranges:
+    """Return half-open ranges of all planned tensors.
 
-    Raises ``InvalidIrShapes`` for a read of a tensor, or a graph output, that nothing writes.
+    Raises ``InvalidIrShapes`` for a read of a tensor, or a graph output, that nothing writes, and the error of
+    :func:`view_roots`.
     """
-    index, steps = timeline.index, timeline.steps
+    index, end = timeline.index, max(timeline.steps, 1)
+    roots, view_offset = view_roots(index)
     count = len(index.tensor_ids)
-    end = max(steps, 1)
 
     written_at = np.full(count, -1, np.int64)
     produced = index.producer >= 0

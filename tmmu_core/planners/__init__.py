@@ -97,11 +97,9 @@ class ArenaPlannerEntry(PlannerEntry):
 
 def _refuse_misaligned(problem: Problem) -> None:
     """Raise ``AlignmentViolation`` for a fixed offset that is not a multiple of its storage's alignment."""
-    if problem.fixed is None:
-        return
-    for i in np.flatnonzero(problem.fixed >= 0).tolist():
-        offset, alignment = int(problem.fixed[i]), int(problem.alignment[i])
-        if offset % alignment:
+    fixed = problem.fixed.tolist() if problem.fixed is not None else ()
+    for i, (offset, alignment) in enumerate(zip(fixed, problem.alignment.tolist(), strict=False)):
+        if offset >= 0 and offset % alignment:
             raise AlignmentViolation(
                 f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {offset}, "
                 f"which is not a multiple of its alignment {alignment}.",

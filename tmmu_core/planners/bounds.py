@@ -145,8 +145,8 @@ def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
         offsets_differ = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
         found[other] = kind == NEVER or offsets_differ
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
-        meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
-        found[cols.storage_of_part[meets]] = True
+        overlaps = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
+        found[cols.storage_of_part[overlaps]] = True
     if len(cache) * len(cols) < MAX_CACHED_CONFLICTS:
         cache[i] = found
     return found

@@ -215,11 +215,11 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
         parts = range(cols.part_of[i], cols.part_of[i + 1])
         size, align, at = cols.size[i], cols.align[i], cols.fixed[i]
         if at < 0:
-            meets = np.zeros_like(is_placed)
+            overlaps = np.zeros_like(is_placed)
             for row in parts:
-                meets |= (cols.part_lo < cols.part_hi[row]) & (cols.part_lo[row] < cols.part_hi)
+                overlaps |= (cols.part_lo < cols.part_hi[row]) & (cols.part_lo[row] < cols.part_hi)
             extra = [(j, kind) for j, kind in cols.extra_conflicts[i] if offset[j] >= 0]
-            near = {*cols.storage_of_part[meets & is_placed].tolist(), *(j for j, _ in extra)}
+            near = {*cols.storage_of_part[overlaps & is_placed].tolist(), *(j for j, _ in extra)}
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in extra:
                 here, end = offset[j], offset[j] + size

@@ -7,7 +7,7 @@ A run that ends less than one alignment above the bound is repeated with one sto
 topmost storage needs no padding, so the crown is the storage of the bound's witness with the most padding.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,17 +58,16 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 
 
 def best_greedy(
-    cols: Columns, bound: Bound, meter: Meter | None = None, runs: Iterable[tuple[str, str]] = RUNS, *, goal: int = 0
+    cols: Columns, bound: Bound, meter: Meter | None = None, runs: Sequence[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
     """Return the first run of least extent. Stop at an extent of at most the bound or ``goal``, or by the meter."""
     enough = max(bound.bytes, goal)
-    all_runs = list(runs)
     sequences: dict[str, list[int]] = {}
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     crown = max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
     best: Best | None = None
-    for number, (order, fit) in enumerate(all_runs, 1):
+    for number, (order, fit) in enumerate(runs, 1):
         if order not in sequences:
             sequences[order] = sorted_storages(cols, order)
         sequence, last = sequences[order], -1
@@ -86,9 +85,9 @@ def best_greedy(
         if meter is not None:
             meter.improved(cols.problem.arena, best.extent, bound.bytes)
             meter.spend(1)
-            if not meter("portfolio", number, len(all_runs)):
+            if not meter("portfolio", number, len(runs)):
                 meter.halt()
             if meter.ended():
-                return replace(best, stopped=number < len(all_runs))
+                return replace(best, stopped=number < len(runs))
     assert best is not None
     return best

@@ -84,7 +84,7 @@ class Lives:
 
     @property
     def handoffs(self) -> tuple[Handoff, ...]:
-        """The granted in-place reuses: each node's first candidate that meets every condition."""
+        """The granted in-place reuses: each node's first candidate that satisfies every condition."""
         return tuple((step, x, y) for step, x, y, condition in self.decisions if not condition)
 
     @cached_property

@@ -24,7 +24,7 @@ RULES: dict[str, str] = {
     "sharing": "tensors share a storage exactly where a view, an alias group or an in-place write requires it",
     "address": "views and in-place outputs are at their offset in the storage",
     "must_not_alias": "must_not_alias pairs share neither a slot nor a byte",
-    "illegal_handoff": "every in-place reuse is permitted by its node and meets the conditions of contract §1",
+    "illegal_handoff": "every in-place reuse is permitted by its node and satisfies the conditions of contract §1",
     "retention": "the activation and retained-activation bytes equal the figures of the graph",
 }
 """Rule → the property that it checks."""

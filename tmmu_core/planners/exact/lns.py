@@ -152,10 +152,10 @@ def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
     begin = [0]
     runs: list[tuple[int, int]] = []
     for u in units.tolist():
-        held = model.section[model.entry_of[u] : model.entry_of[u + 1]]
-        held = np.unique(model.sections - 1 - held if backwards else held)
-        ends = np.flatnonzero(np.diff(held) > 1)
-        runs += zip(held[[0, *(ends + 1)]].tolist(), (held[[*ends, -1]] + 1).tolist(), strict=True)
+        sections = model.section[model.entry_of[u] : model.entry_of[u + 1]]
+        sections = np.unique(model.sections - 1 - sections if backwards else sections)
+        ends = np.flatnonzero(np.diff(sections) > 1)
+        runs += zip(sections[[0, *(ends + 1)]].tolist(), (sections[[*ends, -1]] + 1).tolist(), strict=True)
         begin.append(len(runs))
     return np.array(begin, dtype=np.int64), np.array(runs, dtype=np.int64).reshape(-1, 2)
 

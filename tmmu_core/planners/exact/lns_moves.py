@@ -132,13 +132,13 @@ class Search:
         """Return the packing of the units in this order."""
         packing, ends, starts = Packing(order, {}, {}), self.skyline(0), self.skyline(self.capacity)
         for i in order:
-            held = self.sections[i]
-            packing.low_end[i] = self.lowest_offset(i, int(ends[held].max())) + self.size[i]
-            ends[held] = np.maximum(ends[held], packing.low_end[i])
+            sections = self.sections[i]
+            packing.low_end[i] = self.lowest_offset(i, int(ends[sections].max())) + self.size[i]
+            ends[sections] = np.maximum(ends[sections], packing.low_end[i])
         for i in reversed(order):
-            held = self.sections[i]
-            packing.high_offset[i] = self.highest_offset(i, int(starts[held].min()))
-            starts[held] = np.minimum(starts[held], packing.high_offset[i])
+            sections = self.sections[i]
+            packing.high_offset[i] = self.highest_offset(i, int(starts[sections].min()))
+            starts[sections] = np.minimum(starts[sections], packing.high_offset[i])
         return packing
 
     def gaps(self, i: int, packing: Packing) -> list[tuple[int, int, int]]:
@@ -255,19 +255,19 @@ class Search:
         ends[self.sections[i]], starts[self.sections[i]] = highest_end, lowest_start
         for j in order[place:]:
             if low_end[j] - self.size[j] < highest_end:
-                held = self.sections[j]
-                floor = int(ends[held].max())
+                sections = self.sections[j]
+                floor = int(ends[sections].max())
                 if floor > low_end[j] - self.size[j]:
                     low_end[j] = self.lowest_offset(j, floor) + self.size[j]
-                    ends[held] = np.maximum(ends[held], low_end[j])
+                    ends[sections] = np.maximum(ends[sections], low_end[j])
                     highest_end = max(highest_end, low_end[j])
         for j in reversed(order[:place]):
             if high_offset[j] + self.size[j] > lowest_start:
-                held = self.sections[j]
-                ceiling = int(starts[held].min())
+                sections = self.sections[j]
+                ceiling = int(starts[sections].min())
                 if ceiling < high_offset[j] + self.size[j]:
                     high_offset[j] = self.highest_offset(j, ceiling)
-                    starts[held] = np.minimum(starts[held], high_offset[j])
+                    starts[sections] = np.minimum(starts[sections], high_offset[j])
                     lowest_start = min(lowest_start, high_offset[j])
         order.insert(place, i)
 
