@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from app.kit import controls
 from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
@@ -55,5 +56,6 @@ def step_of(shown: Shown, arena_name: str) -> int:
 
 def step_controls(shown: Shown, arena_name: str) -> None:
     """Draw the input field of the shown step."""
-    last = shown.plan.steps - 1
-    st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step_of(shown, arena_name)))
+    last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
+    step = min(step_of(shown, arena_name), last)
+    st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))

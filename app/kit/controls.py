@@ -7,6 +7,10 @@ import streamlit as st
 
 from app.session import state
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.model import Dim
+
+MOST_NUMBER = 2**53 - 1
+"""Largest number of an input field, because a browser stores it as a floating-point number."""
 
 
 def row(key: str | None = None) -> Any:
@@ -50,6 +54,12 @@ def pick_view(names: Mapping[str, str]) -> str:
             **state.bound("tab", view),
         )
     return view
+
+
+def size_input(label: str, allowed: Dim, size: int, widget: str, **options: Any) -> None:
+    """Draw the input field of a dimension's size. ``options``: further arguments of ``st.number_input``."""
+    low, high, value = (min(number, MOST_NUMBER) for number in (allowed.min, allowed.max, size))
+    st.number_input(label, low, high, key=state.set_widget(widget, value), **options)
 
 
 def choose_size(dim: str, size: int | None, default: int) -> None:

@@ -75,11 +75,11 @@ def draw(full: Choice, opened: Opened) -> None:
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
         allowed = size_range(opened.graph, name)
-        st.number_input(
+        controls.size_input(
             f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})",
-            min_value=allowed.min,
-            max_value=allowed.max,
-            key=state.set_widget(f"dim.{name}", full.dims.get(name, defaults[name])),
+            allowed,
+            full.dims.get(name, defaults[name]),
+            f"dim.{name}",
             on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), defaults[n]),
         )
 
@@ -152,7 +152,7 @@ def _option(name: str, default: Any, value: Any) -> None:
         st.number_input(
             title if default is None else f"{title} (default {default:,})",
             min_value=1 if name == "min_alignment" else 0,
-            max_value=2**53 - 1,
+            max_value=controls.MOST_NUMBER,
             value=None if default is None else "min",  # an empty field means no value
             step=1,
             key=state.set_widget(widget, value if isinstance(value, int) else default),

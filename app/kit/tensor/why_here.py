@@ -18,9 +18,6 @@ from tmmu_core.plans.model import Plan
 MOST_REPLAYED = 20_000
 """Maximum number of storages of an arena whose placements can be replayed; each click sends all placed rows."""
 
-MOST_BYTES = 2**53 - 1
-"""Largest number that an input field in the browser can represent."""
-
 
 def panel(shown: Shown, name: str) -> None:
     """Draw the card "Why offset" of a tensor, and the form that checks another offset and first step."""
@@ -37,9 +34,11 @@ def _place_form(plan: Plan, name: str) -> None:
     place, row = tried(plan), plan.row_of[name]
     offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
     left, right = st.columns(2, gap="small")
-    keys = state.set_widget("tried-offset", min(offset, MOST_BYTES)), state.set_widget("tried-birth", birth)
-    left.number_input("Offset (B)", 0, MOST_BYTES, key=keys[0], on_change=_typed)
-    right.number_input("First step", 0, max(0, plan.steps - 1), key=keys[1], on_change=_typed)
+    for column, label, name, value, most in (
+        (left, "Offset (B)", "tried-offset", offset, controls.MOST_NUMBER),
+        (right, "First step", "tried-birth", birth, min(plan.steps - 1, controls.MOST_NUMBER)),
+    ):
+        column.number_input(label, 0, most, key=state.set_widget(name, min(value, most)), on_change=_typed)
     if place is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return

@@ -101,11 +101,11 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
                 **state.bound("dim", dim, "shapes-dim"),
             )
         st.markdown(f"{for_markdown(dim)} =", width="content")
-        st.number_input(
+        controls.size_input(
             for_markdown(dim),
-            min_value=allowed.min,
-            max_value=allowed.max,
-            key=state.set_widget("point-number", current),
+            allowed,
+            current,
+            "point-number",
             on_change=lambda: choose(state.widget_value("point-number")),
             label_visibility="collapsed",
             width=140,

@@ -21,7 +21,10 @@ from tests.app.pages.run_page import html, opened
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE, PROGRAM
 from tests.planners.test_reuse import document, instance_of, least_cost
 from tests.runtime.test_measure import products
+from tests.support.build import graph, node
 from tests.tools.fuzz import flat_program
+from tmmu_core.graph.model import Dim, Tensor
+from tmmu_core.graph.native import native_file
 from tmmu_core.planners.problem import UNLIMITED, Problem
 from tmmu_core.planners.reuse import plan_reuse
 from tmmu_core.plans.analysis import reuse_costs
@@ -154,6 +157,16 @@ def test_file_with_offsets_in_several_arenas_is_shown() -> None:
     at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
     assert not at.exception
     assert "memory 2" in html(at)
+
+
+LONG = b"id,lower,upper,size\na,0,1152921504606846976,100\n"
+WIDE = native_file.encode_json(graph([Tensor(id="a", shape=("B",))], [node("n", "", "a")], dims={"B": Dim(1, 2**60)}))
+
+
+@pytest.mark.parametrize(("page", "data"), [("plan", LONG), ("peak", LONG), ("plan", WIDE), ("shapes", WIDE)])
+def test_numbers_above_those_of_a_browser_have_input_fields(page: str, data: bytes) -> None:
+    name = "long.csv" if data is LONG else "wide.tmmu.json"
+    assert opened(page, graph=opening.shelf().put(name, data, ""), tensor="a").number_input
 
 
 def captions(at: AppTest) -> str:
