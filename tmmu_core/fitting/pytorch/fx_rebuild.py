@@ -13,6 +13,7 @@ from torch._functorch.partitioners import _extract_fwd_bwd_modules
 from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
+from torch.utils._pytree import tree_leaves
 
 from tmmu_core.fitting.pytorch import fx_runtime
 from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_batch_norm_backward
@@ -55,9 +56,6 @@ class _Rebuild:
         self.backward: set[FxNode] = set()
         self.read = {name for node in fitted.nodes for name in node.inputs} | set(fitted.outputs)
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
-        self.device = next(
-            (str(n.meta["val"].device) for n in joint.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)), "cpu"
-        )
 
     def module(self) -> GraphModule:
         """Return the joint graph in the fitted order."""
@@ -133,7 +131,7 @@ class _Rebuild:
         if written in self.host_tensors:
             new = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
         else:
-            new = self.graph.call_function(fx_runtime.from_host, (self.value[read], self.device))
+            new = self.graph.call_function(fx_runtime.from_host, (self.value[read], _device_of(self.value[read])))
         new.meta["val"] = self.value[read].meta["val"]
         self._record(written, new, node)
 
@@ -148,9 +146,9 @@ class _Rebuild:
         return new
 
     def _generator(self, source: FxNode) -> Any:
-        """Return the node of the generator argument of ``source``; without that argument, the device."""
+        """Return the node of the generator argument of ``source``; without that argument, the device of the result."""
         generator = source.kwargs.get("generator")
-        return self.device if generator is None else self.copied[generator]
+        return _device_of(source) if generator is None else self.copied[generator]
 
     def _state(self, source: FxNode, renamed: Mapping[str, str], is_read: bool) -> FxNode:
         """Append a node that saves the generator state before the first run of a random operator.
@@ -162,7 +160,7 @@ class _Rebuild:
             new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
         else:
             new = self._call(fx_runtime.state_before_run, source, (), renamed)
-        new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
+        new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
         return new
 
     def _call(self, function: Any, source: FxNode, given: tuple[FxNode, ...], renamed: Mapping[str, str]) -> FxNode:
@@ -191,6 +189,11 @@ class _Rebuild:
 
 def _meta(source: FxNode) -> dict[str, Any]:
     return {key: value for key, value in source.meta.items() if key not in TAGS}
+
+
+def _device_of(node: FxNode) -> str:
+    """Return the device of the first tensor that a node returns."""
+    return next(str(each.device) for each in tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor))
 
 
 def state_bytes(device: str) -> int:
