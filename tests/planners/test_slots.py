@@ -18,9 +18,9 @@ HALF = 2**63
 
 def test_lowest_slot_that_is_free_at_birth_is_taken_whatever_its_size() -> None:
     assert assign_slots(problem((0, 2, 8), (2, 4, 8), (4, 5, 8))).tolist() == [0, 0, 0]
-    p = problem((0, 1, 64), (0, 2, 32), (1, 3, 8), (2, 3, 32))
+    p = problem((0, 1, 64), (0, 2, 32), (1, 3, 8), (2, 3, 32), alignment=[1, 1, 8, 2])
     assert assign_slots(p).tolist() == [0, 1, 0, 1]
-    assert [column.tolist() for column in slot_sizes(p, assign_slots(p))] == [[64, 32], [1, 1]]
+    assert [column.tolist() for column in slot_sizes(p, assign_slots(p))] == [[64, 32], [8, 2]]
 
 
 def test_slots_are_adjacent_and_aligned() -> None:
