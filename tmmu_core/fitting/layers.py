@@ -17,8 +17,8 @@ from tmmu_core.plans.figures.live_bytes import storages_of
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes.
 
-``activations`` = kept + recomputed + offloaded: results of the forward pass that the backward pass reads, before or
-after the fit. ``at_peak``: results of the module's operators that are live at the peak, gradients included.
+``activations`` are the results of the forward pass that the backward pass reads before or after the fit: the sum of
+``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live results of the module at the peak, gradients included.
 """
 
 
@@ -82,7 +82,7 @@ CHUNKED_LOSS = (
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
-    """Return the description of the best plan's peak, in the arenas that the capacity limits.
+    """Describe the peak of the best plan, counted over the arenas that the capacity limits.
 
     ``node`` and ``module`` run at the peak. ``tensors`` are ``(tensor, bytes, module)`` of the live storages that are
     not persistent, largest first; ``modules`` are their bytes by module, largest first. ``suggestion`` can be ``""``.

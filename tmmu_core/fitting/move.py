@@ -64,8 +64,8 @@ class Move:
     """Ids of the affected nodes, as in the initial graph."""
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes saved in addition to the moves before; may be negative. Of moves that are planned together, only the last
-    has the measured bytes: the others have the reduction of the live bytes.
+    """Bytes saved in addition to the moves before; may be negative. If several moves are planned together, the last has
+    the rest of the measured reduction, and the others have estimates from the live bytes.
     """
     details: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the move, JSON-ready; the keys depend on the kind."""

@@ -26,16 +26,16 @@ class _Delay(NamedTuple):
     saved: int
     """Bytes freed at the peak, minus the bytes of operands that stay live for the delayed units."""
     flops: int
-    """FLOPs to recompute the other operands."""
+    """FLOPs to recompute the operands that do not stay live."""
     needed: int
-    """Bytes of the storages that the units touch, or of those that one recomputed operand needs, if these are more."""
+    """Bytes of the storages that the units touch, or of those that one recomputed node touches: the larger figure."""
 
 
 def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:
     """Yield orders of ``base`` that delay outputs beyond ``step`` of ``smallest``, each with more units.
 
-    ``smallest`` is ``base`` after further moves. Each order saves at least ``excess`` bytes at the step, as far as the
-    estimates hold; if all delays together save less, no order is yielded.
+    ``smallest`` is ``base`` after further moves. By the estimates, each order saves at least ``excess`` bytes at the
+    step; no order is yielded if all delays together save less.
     """
     liveness = base.liveness
     model = order_model(liveness, alignments_of(base.plan_input), keep_phases=keep_phases)

@@ -101,9 +101,9 @@ def _offload_until(
 def _offload_next(
     model: RecomputeModel, choice: Choice, before: Run, arena: int, missing: int
 ) -> tuple[Choice, Run] | None:
-    """Offload the smallest storage that saves ``missing`` bytes, else several together, else the largest that helps.
+    """Return the choice with further offloads that lower the peak of an arena, and its run; ``None`` if none does.
 
-    Return ``None`` if no offload lowers the peak of the arena.
+    These are several storages if none has ``missing`` bytes, else the smallest that has; else the largest that helps.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)

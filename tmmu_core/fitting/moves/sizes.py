@@ -1,4 +1,4 @@
-"""Size moves and shard moves: a smaller dimension or share. And bisection for the largest size that fits."""
+"""Moves to a smaller dimension or to a rank's share, and bisection for the largest size that fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,9 +1,9 @@
-"""The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), with aliasing resolved.
+"""The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), computed over storages.
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
-  2006): of the ready units that do not raise the peak, run the one that leaves the fewest live bytes; if all raise it,
-  the one that raises it least. pytorch#161810: if all ready units add more bytes than a threshold, run the one whose
-  first reader comes first.
+  2006): run the ready unit that raises the peak least; of those that do not raise it, the one that leaves the fewest
+  live bytes. With a threshold (pytorch#161810): if all ready units add more bytes, run the one whose first reader comes
+  first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
 * **Depth first**: run every unit directly after its inputs, small ones first.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first.

@@ -38,7 +38,7 @@ class Ordered:
     order: I64
     """The best order: unit numbers."""
     peak: int
-    """Its sum of the arenas' peaks in bytes, aligned, persistent storages included."""
+    """Sum of the arenas' peaks in this order: aligned bytes, with persistent storages."""
     bound: int
     """Lower bound of the sum of peaks over all orders."""
     method: str

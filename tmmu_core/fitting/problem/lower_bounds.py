@@ -1,7 +1,7 @@
 """Lower bounds over all plans that the allowed moves can reach: the proof behind "cannot".
 
-* **Step**: all inputs and outputs of a node are live when it runs, in any order, with recomputation and offload. Its
-  inputs are live one step earlier too. Where the output can reuse an input, the larger of both steps counts.
+* **Step**: all inputs and outputs of a node are live when it runs, and its inputs one step earlier too, whatever the
+  moves. If the output can reuse an input, the bound is the larger figure of the two steps.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.

@@ -1,10 +1,9 @@
 """Improve cuts: combine parts of two cuts by a knapsack, then recompute fewer nodes.
 
 All layers of a network cost about the same per byte, so that they join a minimum cut at the same price. Choices that
-recompute only some layers, or parts of layers, lie between two cuts. Each connected part of the difference of two cuts
-has options: nothing, the whole part, the nodes of it that another cut recomputes, each with one more node and its
-predecessors. Each option is simulated alone, once for equal parts. A knapsack over bytes and FLOPs gives the cheapest
-combination.
+recompute only some layers, or parts of layers, lie between two cuts. The difference of two cuts is split into connected
+parts. The options of a part are its nodes in each cut, alone or with one more node and its predecessors. Each option is
+simulated alone; equal parts share the result. A knapsack over bytes and FLOPs gives the cheapest combination.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +14,11 @@ from tmmu_core.fitting.recompute.recompute_model import HUBS, I64, Mask, connect
 from tmmu_core.fitting.recompute.recompute_search import Pair, Point, Search
 
 MOST_ENDS = 3
-"""Maximum number of cheapest cuts that fit, and of cuts with the lowest peaks that do not fit, that are mixed."""
+"""Number of cuts that are mixed: of the cheapest that fit, and of those with the lowest peaks that do not fit."""
 MOST_IMPROVED = 2
 """Maximum number of cheapest mixes that are improved."""
 MOST_MIXES = 6
-"""Maximum number of mixes simulated per pair of cuts; each must save the excess of the earlier mix in addition."""
+"""Maximum number of mixes simulated per pair of cuts; each has to save the excess of the previous one too."""
 MOST_STATES = 2_000
 """Maximum number of sums of bytes and FLOPs that are kept from one part to the next."""
 

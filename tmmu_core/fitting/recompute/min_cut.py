@@ -2,9 +2,9 @@
 
 Chen et al. 2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A
 storage that is needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and
-needs the producer's inputs. The flow network has a vertex for each storage ("needed") and each node ("runs again"). A
-storage that is needed while its producer does not run again costs the bytes; a node that runs again costs the FLOPs,
-and all its inputs are needed. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one
+needs the producer's inputs. In the flow network, a storage is on the side of the source if it is needed, a node if it
+runs again. A needed storage whose producer does not run again costs its bytes; a node that runs again costs its FLOPs,
+and its inputs are needed. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one
 is loaded, otherwise in plain Python.
 """
 

@@ -18,11 +18,11 @@ from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimme
 MOST_POSITIONS = 40
 """Maximum number of positions above the goal whose idle storages are tried, from the peak down."""
 PATHS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
-"""(percent, part): a path saves this percentage of the excess, and lowers the peak by at most 1/part in one step."""
+"""(percent, part): a path saves this percentage of the excess; a step aims at most 1/part lower than the peak."""
 TRIMMED = 3
 """Number of cheapest results from which unneeded drops are removed."""
 STRIDES = (1, 2, 3, 4, 6)
-"""Subsets that are tried together: all idle storages, all but every second, all but every third, …."""
+"""Sets of drops that are tried: all idle storages, then all but every second one, all but every third one, …."""
 MOST_SINGLE = 24
 """Maximum number of idle storages that are tried alone, largest first."""
 
@@ -107,9 +107,9 @@ def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield, per idle storage that a recomputing run read last, its drop and those of temporaries it is computed from.
+    """Yield, for each idle storage that a recomputing run read last, its drop with those of its temporary operands.
 
-    If only the storage were dropped, a temporary of the same size would stay live for its recomputation.
+    Without these, a temporary of the same size would stay live for the recomputation of the storage.
     """
     model = search.model
     for each in idle:

@@ -19,7 +19,7 @@ ORDERED_UP_TO = 2_500
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
-    """Return node → storages that are live when it first runs, without those it touches itself and persistent ones.
+    """Return node → storages that are live when it first runs. Persistent ones, and some that it touches, are left out.
 
     O(nodes² / 64 · operands).
     """

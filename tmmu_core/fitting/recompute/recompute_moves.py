@@ -32,8 +32,8 @@ WHY = "the same operators run again with the same inputs and compute the same va
 NESTED_UP_TO = 100
 """Number of nodes up to which nested search runs even if a plan fits: it is fast and may find a lower cost."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts up to this many tenths of the way from the least excess to the initial
-excess.
+"""Nested search also starts at the cheapest cut whose excess is at most this many tenths of the way from the least
+excess of a cut to the initial excess.
 """
 MOST_POINTS = 16
 """Maximum number of lists of moves if none fits."""
@@ -91,7 +91,7 @@ def lowest_within(
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if none lowers it.
 
-    A bisection over the bytes by which ``goal`` is exceeded, down to 0.2 % of the sum of peaks.
+    Bisection over the excess over ``goal``, to 0.2 % of the sum of peaks, at least to one byte.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():

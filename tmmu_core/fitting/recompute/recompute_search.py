@@ -38,7 +38,7 @@ MOST_TRIALS, LEAST_TRIALS = 4_000, 300
 RECENT = 100
 """Number of points that are kept, in case their choice is simulated again."""
 SIMULATED_NODES = 16_000_000
-"""Maximum number of simulations of one method × number of nodes, on graphs of other sizes."""
+"""Between these two: maximum number of simulations of one method, times the number of nodes."""
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]

@@ -14,7 +14,11 @@ from tmmu_core.graph.model import Graph, Node
 
 @lru_cache(maxsize=2)
 def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
-    """Return the model of the graph without recomputation and offload, and the choice that added them."""
+    """Return the model of the graph without recomputation and offload, and a choice that adds them.
+
+    Only drops after nodes of the initial graph are recovered, each after the last use before the storage's next copy:
+    drops after recomputing runs are lost, and writing the choice again can add other runs.
+    """
     added = _Added(plan_input.graph)
     if not added.originals and not added.copied_by:
         model = recompute_model(plan_input)

@@ -58,8 +58,8 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
     """Return −1, the positions with a local minimum of the bytes that cross them, and ``end``.
 
-    Of equal minima in a row, the last position counts. If the bytes rise after no minimum, as in a chain of equal
-    tensors, all positions without a lower neighbour count.
+    Of equal neighbours, only the last before a rise is a minimum. Without a rise, as in a chain of equal tensors, all
+    positions without a lower neighbour are minima.
     """
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])

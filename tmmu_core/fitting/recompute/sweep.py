@@ -21,7 +21,7 @@ DISTANCES = (1, 0)
 TRIMMED, IMPROVED = 6, 3
 """Number of cheapest results whose unneeded drops are removed, and number of cheapest results that are improved."""
 ROUNDS_OF = 32_000
-"""A round tries to free at least n / ``ROUNDS_OF`` of the peak's excess, in a simulation of n steps."""
+"""In a simulation of n steps, each round drops about n / ``ROUNDS_OF`` of the peak's excess or more."""
 MOST_OPERANDS = 8
 """Maximum number of times that the operands of the last drops are dropped too."""
 MOST_TRIED = 1_000

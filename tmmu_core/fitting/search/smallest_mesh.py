@@ -2,8 +2,8 @@
 
 Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
 A larger axis can have a larger share: a tensor is not split if it has fewer rows than parts, or a view that cannot be
-split. The search therefore only assumes that a share fits if a share fits that has a larger excess over the capacity
-(first of its lower bound, then of its plan before all moves).
+split. The search therefore sorts the shares by their excess over the capacity (of the lower bound, then of the plan
+before all moves), and assumes only that a share fits if one with a larger excess fits.
 """
 
 from bisect import bisect_left
