@@ -172,7 +172,7 @@ def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     if found is None or found.move is None:
         print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order
-    ordered, weights = found.ordered, sum(found.model.constant.tolist())
+    ordered, weights = found.ordered, sum(found.ordered.model.constant.tolist())
     sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
     before, after, bound = (numbers.full_bytes(size - weights) for size in sizes)
     print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")

@@ -28,12 +28,11 @@ class OrderMove:
     move: Move | None
     """``None`` if no order with a lower sum of peaks was found."""
     ordered: Ordered
-    model: OrderModel
 
     @property
     def needs(self) -> Mapping[str, int]:
         """Arena → lower bound of its extent over all orders; empty unless exactly one arena depends on the order."""
-        model = self.model
+        model = self.ordered.model
         if len(model.variable_arenas) != 1:
             return {}
         arena = model.variable_arenas[0]
@@ -43,7 +42,7 @@ class OrderMove:
     @property
     def total(self) -> int:
         """Lower bound of the sum of all extents over all orders."""
-        return self.ordered.bound - int(self.model.padding.sum())
+        return self.ordered.bound - int(self.ordered.model.padding.sum())
 
 
 def order_move(
@@ -58,13 +57,13 @@ def order_move(
         return None
     ordered = best_order(model, report, enough=enough)
     if ordered.peak >= ordered.tried["given"]:
-        return OrderMove(None, ordered, model)
-    return OrderMove(_move(base, model, ordered.order.tolist(), ordered.method), ordered, model)
+        return OrderMove(None, ordered)
+    return OrderMove(_move(base, model, ordered.order.tolist(), ordered.method), ordered)
 
 
 def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move]:
     """Yield other orders whose sum of peaks is at most ``limit`` bytes, because they may pack better."""
-    model, seen = found.model, {found.ordered.order.tobytes()}
+    model, seen = found.ordered.model, {found.ordered.order.tobytes()}
     for total, order in found.ordered.others:
         if total <= limit and order.tobytes() not in seen:
             seen.add(order.tobytes())

@@ -269,11 +269,13 @@ class _FitSearch:
         """Try orders with equally low peaks until one packs within the capacity."""
         if self.capacity.total is None:
             return
-        limit = self.capacity.total + int(order.model.padding.sum())
+        limit = self.capacity.total + int(order.ordered.model.padding.sum())
         if order.ordered.peak > limit:
             return
         for number, move in enumerate(other_orders(order, self.start, limit)):
-            if (number >= MOST_TRIED and len(order.model) > ENUMERATED_UP_TO) or not self.watch("orders", number):
+            if (number >= MOST_TRIED and len(order.ordered.model) > ENUMERATED_UP_TO) or not self.watch(
+                "orders", number
+            ):
                 return
             for moves in ((move,), (move, *self.planner_moves)):
                 if not self.capacity.over(extents_of(apply_moves(self.start.plan_input, moves))):

@@ -38,6 +38,7 @@ class Limit:
     amount: Fraction
     """Bytes, or the cost for ``reuse cost``; for ``gap``, ``reuse`` and a ``relative`` growth a ratio: 5 % is 1/20."""
     arena: str = ALL
+    """Ignored for a growth, which is checked for each arena."""
     relative: bool = False
     """Whether a growth limit is a ratio of the baseline's figure."""
 

@@ -49,7 +49,7 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost found for capacities of at least ``extent`` bytes and below the previous point's extent."""
+    """The least reuse cost found for capacities in ``[extent, extent of the point before)``, in bytes."""
 
     extent: int
     cost: int

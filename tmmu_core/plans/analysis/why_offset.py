@@ -99,9 +99,9 @@ def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
 
 
 def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)`` of the storages that storage ``k`` conflicts with if live in ``[birth, death)``.
+    """Return ``(storage, start, end)``, by start, of the other storages with bytes that are live in ``[birth, death)``.
 
-    They are those with bytes in its arena, by start; none for a storage without bytes.
+    Only storages in the arena of storage ``k``; none if ``k`` has no bytes.
     """
     is_live = (s.arena == s.arena[k]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[k] > 0)
     is_live[k] = False

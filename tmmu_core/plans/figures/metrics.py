@@ -129,8 +129,8 @@ def plan_metrics(
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
     """Return the metrics of ``old``, the plan in a file of an older version, with the totals of ``new``.
 
-    ``new`` is the same plan with the arena figures of this version. A peak in ``old`` that follows from its arenas by
-    the rules of the older version is replaced by that of ``new``. Another is kept, so that the verifier reports it.
+    ``new`` is the same plan with the arena figures of this version. A peak of ``old`` that is correct by the rules of
+    the older version is replaced by the peak of ``new``. An incorrect one is kept, so that the verifier reports it.
     """
     totals_of_new = totals(new)
     expected = plan_metrics(old.arenas, totals_of_new)
@@ -168,13 +168,13 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
 
 
 def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:
-    """Return whether another packing may fit: no lower bound exceeds a capacity, and their sum not the ``budget``."""
+    """Return whether every arena's lower bound is within its capacity, and the sum of the bounds within ``budget``."""
     is_within_budget = budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
     return is_within_budget and all(arena.bound_bytes <= arena.capacity_bytes for arena in plan.arenas)
 
 
 def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:
-    """Return arena → bytes over its capacity, and ``""`` → bytes over ``budget``, without the limits that are kept."""
+    """Return the exceeded limits: arena → bytes over its capacity, and ``""`` → bytes over ``budget``."""
     excess = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
     needed = sum(arena.extent_bytes for arena in plan.arenas)
     return excess | ({"": needed - budget} if budget is not None and needed > budget else {})
