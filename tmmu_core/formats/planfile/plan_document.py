@@ -3,8 +3,8 @@
 Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
 ``notes``, ``constraints`` (contract §12, "Reuse costs"); per tensor ``category`` (§12, "Snapshots"); per arena
 ``storages``, ``lower_bound_bytes``, ``proven_bytes`` (if a search proved more), ``status``, ``witness``,
-``witness_step``, ``reuse_cost``, ``reuse_cost_lower_bound`` and ``reuse_cost_witness``. Unknown keys are ignored on
-reading.
+``witness_step``, ``reuse_cost``, ``reuse_cost_lower_bound`` and ``reuse_cost_witness``. JSON may have ``warnings`` and
+``better_planner`` (:func:`.plan_file.to_json`). Unknown keys are ignored on reading.
 
 The content hash detects an edit of a file::
 
