@@ -26,8 +26,7 @@ def print_plan(plan: Plan) -> None:
     counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
     counts = [numbers.count(n, noun) for noun, n in counted.items()]
     print_lines(", ".join([*counts, f"in-place reuse: {totals_text.handoffs(plan)}"]), "")
-    peaks = {} if plan.steps > 1 << 28 else {a.name: peak_step_of(plan, a.name)[0] for a in plan.arenas}
-    table(ARENA_COLUMNS, [_arena_row(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
+    table(ARENA_COLUMNS, [_arena_row(plan, arena) for arena in plan.arenas])
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
     remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
     proven = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
@@ -38,7 +37,8 @@ def print_plan(plan: Plan) -> None:
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
-def _arena_row(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
+def _arena_row(plan: Plan, arena: ArenaSummary) -> list[str]:
+    peak = peak_step_of(plan, arena.name)[0]
     return [
         arena.name,
         numbers.full_bytes(arena.bound_bytes),
@@ -49,7 +49,7 @@ def _arena_row(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
         numbers.count(arena.slots) if plan.has_slots else numbers.NO_SLOTS,
         numbers.count(arena.max_live),
         numbers.percent(arena.storages - arena.slots, arena.storages) if plan.has_slots else numbers.NO_SLOTS,
-        numbers.step(peak, plan.node_at(peak) if peak is not None else ""),
+        numbers.step(peak, plan.node_at(peak)),
         arena.status,
     ]
 

@@ -115,7 +115,7 @@ def apply_command(
     if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)
-    zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
+    zeroed = sum(applied.enter(step) for step in sorted(set(found.plan.birth.tolist())))
     state = commit_execution(applied)
     mapped = {name: handle.size_bytes for name, handle in applied.arenas.items()}
     if json:

@@ -206,3 +206,10 @@ def test_folder_of_snapshots_is_not_written_as_one_plan(tmmu: Tmmu, tmp_path: Pa
     (tmp_path / "job_rank0.json").write_text('{"segments": [], "device_traces": [[]]}')
     code, _, err = tmmu("plan", str(tmp_path), "-o", str(tmp_path / "out.json"))
     assert (code, "no single plan" in err) == (2, True)
+
+
+def test_instance_of_2_to_the_60_steps_is_planned_and_applied(tmmu: Tmmu, tmp_path: Path) -> None:
+    file = tmp_path / "long.csv"
+    file.write_text("id,lower,upper,size\na,0,1152921504606846976,100\nb,5,9,50\n")
+    assert " #5 " in tmmu("plan", str(file))[1].splitlines()[5]
+    assert "150 B zeroed" in tmmu("apply", str(file))[1]
