@@ -56,6 +56,7 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "package.zip": (archive("m.mlpackage/Manifest.json", "m.mlpackage/Data/x"), "Core ML", "ONNX"),
     "model.keras": (archive("config.json", "model.weights.h5"), "Keras", ".tflite"),
     "model.h5": (KERAS_H5, "Keras", ".tflite"),
+    "frozen.bin": (b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder", "GraphDef", ".tflite"),
     "saved_model.pb": (SAVED_MODEL, "SavedModel", ".tflite"),
     "model.json": (b'{"modelTopology": {}, "weightsManifest": []}', "TensorFlow.js", ".tflite"),
     "openvino.xml": (b'<?xml version="1.0"?>\n<net name="m"><layers/></net>', "OpenVINO", ".onnx"),

@@ -92,7 +92,7 @@ FORMATS = (
     SAVED_MODEL,
     Unplannable(
         *("a TensorFlow GraphDef", NOT_READ, FROM_TENSORFLOW),
-        parts=((b"\x0a", b"Placeholder"), (b"\x0a", b"Const")),
+        parts=((b"\x0a", b"\x12\x0bPlaceholder"), (b"\x0a", b"\x12\x05Const")),
         endings=(".pb",),
     ),
     Unplannable(
@@ -113,8 +113,12 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
     """Return the format of a file that no reader opens: by its bytes, else by its name; ``None`` if it has none."""
-    head = data[:HEAD].lstrip()
-    by_parts = (each for each in FORMATS if any(head.startswith(start) and part in data for start, part in each.parts))
+    heads = data[:HEAD], data[:HEAD].lstrip()
+    by_parts = (
+        each
+        for each in FORMATS
+        if any(any(head.startswith(start) for head in heads) and part in data for start, part in each.parts)
+    )
     return by_magic(data) or next(by_parts, None) or _by_ending(FORMATS, [name.lower().removesuffix(".gz")])
 
 
