@@ -48,14 +48,14 @@ def test_unwritten_view_is_born_with_its_base() -> None:
 
 
 def test_unwritten_view_without_its_base_is_not_planned() -> None:
-    """``v`` views ``u``, which views ``m``, which only the backward pass writes."""
+    """``v`` views ``u``, which views ``m``, which only the backward pass writes; ``p`` views ``m`` and is written."""
     g = graph(
-        [tensor("x", role="input"), tensor("y"), view("m", "x"), view("u", "m"), view("v", "u"), view("w", "x")],
-        [node("n0", "x", "y"), node("n1", "x", "m", phase="backward")],
+        [tensor("x", role="input"), tensor("y"), *(view(*names) for names in ("mx", "um", "vu", "wx", "pm"))],
+        [node("n0", "x", "y p"), node("n1", "x", "m", phase="backward")],
         "x",
         "y",
     )
-    existing = {"inference": {"x", "y", "w"}, "backward": {"x", "y", "w", "m", "u", "v"}}
+    existing = {"inference": {*"xywp"}, "backward": {*"xywpmuv"}}
     for mode, names in existing.items():
         plan = plan_graph(g, mode=mode).plan  # type: ignore[arg-type]
         assert set(plan.tensor_ids) == names

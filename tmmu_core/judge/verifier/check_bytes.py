@@ -24,6 +24,7 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
     if plan.preset not in PRESETS:
         yield error("row", f'the plan has the unknown preset "{plan.preset}".')
     known = {dtype for dtype in set(plan.dtypes) if canonical(dtype) is not None}
+    with_root = set(plan.storage[~facts.is_view].tolist())
     for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
         base = plan.base_tensor_uids[i]
         if role not in ROLES:
@@ -41,8 +42,10 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
-            if j in (-1, i) or plan.storage[i] != plan.storage[j]:
-                problem = "which has no row" if j < 0 else "which is itself" if j == i else "which is another storage"
+            if j < 0:  # another mode may write the base; the root still has a row
+                problem = "" if int(plan.storage[i]) in with_root else "which has no row"
+            elif j == i or plan.storage[i] != plan.storage[j]:
+                problem = "which is itself" if j == i else "which is another storage"
             elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
                 problem = "but is not inside its bytes"
             if problem:
