@@ -68,8 +68,6 @@ class Proof:
     """The units in order, with a peak below the upper bound; ``None`` if none is found."""
     bound: int
     """Lower bound of the sum of the arenas' peaks, in bytes."""
-    tried: int
-    """Number of expansions."""
 
 
 class OrderStates(OrderLists):
@@ -246,9 +244,9 @@ def best_first_search(
             known.append(state.peaks)
         tried = walk.tried - tried_before
         if state.done == walk.all:
-            return Proof(state.order, bound, tried)
+            return Proof(state.order, bound)
         if tried > budget or (go_on is not None and not go_on(tried)):
-            return Proof(None, bound, tried)
+            return Proof(None, bound)
         for unit in bits(state.ready):
             after = walk.run(state, unit, upper - 1)
             known = peaks_of.get(after.done, []) if after is not None else []
@@ -256,7 +254,7 @@ def best_first_search(
                 continue
             peaks_of[after.done] = [row for row in known if not is_dominated(row, [after.peaks])] + [after.peaks]
             heappush(heap, (sum(after.peaks), -after.done.bit_count(), next(numbers), after))
-    return Proof(None, upper, walk.tried - tried_before)
+    return Proof(None, upper)
 
 
 def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[I64]:

@@ -147,10 +147,12 @@ def order_model(
     index = timeline.index
     stays_live = storages_with(liveness, index.is_output)
     candidates, out = _candidates(liveness, members, stays_live)
+    edges = unit_of[_edges(liveness, order, keep_phases)]
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
     return OrderModel(
         node_ids=index.node_ids,
         units=units,
-        successors=_successors(_edges(liveness, order, keep_phases), unit_of, len(units)),
+        successors=csr_rows(np.searchsorted(edges[:, 0], np.arange(len(units) + 1)), edges[:, 1]),
         touches=touches,
         candidates=candidates,
         out=out,
@@ -287,13 +289,6 @@ def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterato
     for run, next_run in pairwise(runs):
         firsts = [k for k in next_run if k not in follows]
         yield from ((k, first) for k in run if k not in precedes for first in firsts)
-
-
-def _successors(edges: I64, unit_of: I64, count: int) -> list[list[int]]:
-    """Return unit → units that must run later; ``edges`` are between nodes."""
-    pairs = unit_of[edges]
-    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    return csr_rows(np.searchsorted(pairs[:, 0], np.arange(count + 1)), pairs[:, 1])
 
 
 def _candidates(

@@ -31,11 +31,8 @@ def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -
     """Return the forward and the backward module of ``joint`` in the order of ``fitted``."""
     rebuilt = _Rebuild(joint, executed, fitted)
     module = rebuilt.module()
-    saved = [
-        node
-        for node in rebuilt.forward
-        if any(user in rebuilt.backward for user in node.users) or node in rebuilt.backward_results(num_fwd_outputs)
-    ]
+    backward_results = set(rebuilt.output.args[0][num_fwd_outputs:])
+    saved = [n for n in rebuilt.forward if n in backward_results or not rebuilt.backward.isdisjoint(n.users)]
     forward, backward = _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
     return forward, backward
 
@@ -72,10 +69,6 @@ class _Rebuild:
         self.output.meta = dict(output.meta)
         self.graph.lint()
         return GraphModule(self.joint, self.graph)
-
-    def backward_results(self, num_fwd_outputs: int) -> set[Any]:
-        """Return the result nodes of the backward part."""
-        return set(self.output.args[0][num_fwd_outputs:])
 
     def _append(self, node: Node) -> None:
         if node.offloads:
