@@ -78,6 +78,8 @@ def fit_command(
     output, recipe, largest, mesh = options.output, options.recipe, options.largest, options.mesh
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
+    if largest in request.dims:
+        raise UsageError(f"--dims and --largest both set {largest}.", f"Remove {largest} from --dims.")
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph, because fit changes nodes.")

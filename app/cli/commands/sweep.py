@@ -228,9 +228,10 @@ def _commas(text: str | None) -> tuple[str, ...]:
 
 
 def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
-    if text is None:
-        return ()
-    return known if text.strip() == "all" else _commas(escaped_surrogates(text))
+    names = known if text is not None and text.strip() == "all" else _commas(text)
+    if unknown := next((name for name in names if name not in known), None):
+        raise UsageError(f"unknown name {strict.shown(unknown)}.", strict.closest_hint(unknown, known))
+    return names
 
 
 def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[tuple[str, int] | None, ...]:

@@ -162,6 +162,7 @@ def test_size_that_a_reader_assumed_is_used_only_if_no_other_is_given(tmmu: Any,
         (("--capacity", "1MiB", "--max-cost", "-1"), "-1"),
         (("--capacity", "sram=1MiB"), "sram"),
         (("--capacity", "1MiB", "--largest", "Q"), "Q"),
+        (("--capacity", "1MiB", "--largest", "B", "--dims", "B=4"), "both set B"),
         (("--capacity", "1MiB", "--json", "--recipe", "-"), "standard output"),
     ],
 )
