@@ -272,7 +272,9 @@ class JobTable:
             with self._lock:
                 of_visitor = [worker for worker in self._used_workers if worker.visitor == visitor]
                 if len(of_visitor) >= ceiling(SESSION_WORKERS):
-                    self._end_hidden(visitor, of_visitor)
+                    # Before a new run of the page requests this job, it may still request the running ones.
+                    if job is None or job.visitors().get(visitor) == self._pages.get(visitor, 0):
+                        self._end_hidden(visitor, of_visitor)
                 elif len(self._used_workers) >= ceiling(SERVER_WORKERS):
                     self._stop_longest()
                 else:

@@ -164,6 +164,8 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existin
     assert until(lambda: others.done > 0)
     visiting(monkeypatch, "ann")
     table.new_page()
+    time.sleep(0.3)
+    assert not first.ending  # the new page may still request it
     assert endless(table, "second") is second
     assert first.wait(60)
     assert until(lambda: second.done > 0)
