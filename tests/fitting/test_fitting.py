@@ -72,7 +72,7 @@ def test_capacity_of_one_arena_limits_that_arena_only() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "arena", "named"),
-    [("nonsense", {}, "nonsense"), ("order", {"sram": 1}, "sram"), ("order", {OFFLOAD_ARENA: 1}, "another device")],
+    [("nonsense", {}, "nonsense"), ("order", {7: 1}, "arena '7'"), ("order", {OFFLOAD_ARENA: 1}, "another device")],
 )
 def test_unknown_kinds_and_arenas_are_rejected_by_name(kind: str, arena: dict[str, int], named: str) -> None:
     ir = graph([tensor("x", 1, "input"), tensor("a", arena=OFFLOAD_ARENA)], [node("n", "x", "a")], "x")

@@ -79,7 +79,7 @@ def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
     if unknown:
         raise _rejected(f"unknown kind of move {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
     names = sorted(extents(start.plan))
-    for name in sorted(set(capacity.arenas) - set(names)):
+    for name in sorted(map(str, set(capacity.arenas) - set(names))):
         what = "is memory of another device" if name == OFFLOAD_ARENA else "is unknown"
         raise _rejected(f"arena {name!r} in the capacity {what}.", strict.closest_hint(name, names))
     if capacity.total is None and not capacity.arenas:
