@@ -37,9 +37,9 @@ DEFAULT_KINDS = KINDS[:2]
 """Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
 """Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
-NODES, NODES_WHERE_CLOSE = 1_000, 20_000
-"""Nodes of the search for a packing; the second number is used if the live bytes fit the capacity and the packing does
-not. More nodes gain little, because PyTorch's allocator places the tensors itself."""
+NODES = 20_000
+"""Nodes of the search for a packing. With 1,000, plans whose live bytes fit the capacity are packed above it, and a
+plan with up to twice the extra FLOPs is selected."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -379,22 +379,12 @@ def _fitted(
     *,
     smallest: bool = True,
 ) -> Fitted:
-    """Fit a step in one memory; search longer for a packing if the live bytes fit the capacity.
-
-    ``smallest``: after a proof that no plan fits, search for the smallest plan.
-    """
+    """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan."""
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
-
-    def found_with(nodes: int) -> Fitted:
-        start = initial_candidate(graph, request.but(options={"max_nodes": nodes}), progress)
-        start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-        return (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
-
-    found = found_with(NODES)
-    if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
-        return found_with(NODES_WHERE_CLOSE)
-    return found
+    start = initial_candidate(graph, request, progress)
+    start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
+    return (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
