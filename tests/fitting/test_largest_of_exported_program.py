@@ -49,10 +49,6 @@ def test_no_size_is_given_where_the_smallest_does_not_fit(fitted: Any) -> None:
     assert (code, answer["largest"]) == (1, {"x.0": None})
 
 
-def test_largest_size_does_not_depend_on_the_size_that_is_read_first(fitted: Any) -> None:
-    assert fitted(extent(23), "--dims", "x.0=60")[1]["largest"] == {"x.0": 23}
-
-
 def test_plan_is_made_at_the_size_that_is_given(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", str(MODEL), "--dims", "x.0=8", "--json"]) == 0
     rows = {row["tensor_id"]: row["size_bytes"] for row in json.loads(capfd.readouterr().out)["tensors"]}
