@@ -152,6 +152,15 @@ def test_tensor_that_the_preset_recomputes_can_be_recomputed_earlier_too() -> No
     assert {"na@remat", "na@remat.2"} <= set(fitted.best.plan.execution_order)
 
 
+@pytest.mark.parametrize("nodes", [[node("n", "x", "y"), node("u", "y", "w", phase="optimizer")], []])
+def test_fit_starts_with_all_persistent_tensors_of_the_plan(nodes: list[Node]) -> None:
+    tensors = [tensor("x", role="input"), tensor("y", role="input" if not nodes else "activation")]
+    ir = graph([*tensors, tensor("w", role="parameter")], nodes, "x y" if not nodes else "x", "y")
+    start, plan = started(ir, mode="inference"), plan_graph(ir, mode="inference").plan
+    assert {row.tensor_id for row in start.plan.rows()} == {row.tensor_id for row in plan.rows()}
+    assert extents(start.plan) == extents(plan)
+
+
 def test_largest_size_that_fits_is_found() -> None:
     tensors = (
         Tensor("x", ("B", 16), role="input"),

@@ -7,6 +7,7 @@ give, so that moves need no modes, and a fitted file needs no options.
 from collections.abc import Mapping
 
 import msgspec
+import numpy as np
 
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Dim, Graph
@@ -31,9 +32,9 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
     ``dims`` sets the upper bounds of dimensions.
     """
     graph, index, dims = timeline.graph, timeline.index, dims or {}
-    not_run = {k for k, step in enumerate(timeline.step_of.tolist()) if step < 0}
-    writers = index.producer[index.root].tolist()
-    removed = {name for name, writer in zip(index.tensor_ids, writers, strict=True) if writer in not_run}
+    step_of = np.append(timeline.step_of, 0)  # the last one is that of tensors without a producer, whose number is −1
+    is_removed = (step_of[index.producer[index.root]] < 0) & ~index.is_persistent[index.root]
+    removed = {index.tensor_ids[i] for i in np.flatnonzero(is_removed).tolist()}
     nodes = [graph.nodes[k] for k in timeline.node_at.tolist() if k >= 0]
     if all(node.phase != "backward" for node in nodes):  # the default mode is then ``inference``: forward nodes only
         nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
