@@ -109,10 +109,13 @@ class _Rebuild:
             self.value[results.get(tensor, tensor)] = new
 
     def _record_part(self, new: FxNode, node: Node) -> None:
+        # Without these tags, PyTorch also runs a random operator in the other part if its operands are there.
         if node.phase == "forward":
             self.forward.append(new)
+            new.meta["partitioner_tag"] = "must_be_in_forward"
         else:
             self.backward.add(new)
+            new.meta["partitioner_tag"] = "must_be_in_backward"
 
     def _record(self, tensor: str, new: FxNode, node: Node) -> None:
         self.value[tensor] = new
