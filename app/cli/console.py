@@ -144,12 +144,11 @@ def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
     """Return message and fix for an unreadable file, with the reason of the closest format reader, or of all."""
     closest = nearest(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
-    message = error.message
-    if error.tried and not is_reason and message.startswith(UNRECOGNISED):
+    message = error.message_with_place
+    if error.tried and not is_reason and error.message.startswith(UNRECOGNISED):
         message += f" Closest: {closest[0]} ({closest[1]})." if closest else ""
         message += "" if verbose else " `-v` lists what each reader expected."
-    source, place = f"{error.source}: " if error.source else "", f" (at {error.place})" if error.place else ""
-    lines = [visible(source + message + place)]
+    lines = [visible((f"{error.source}: " if error.source else "") + message)]
     if verbose:
         rejected = others(error.tried, closest if is_reason else None)
         lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejected]

@@ -80,9 +80,7 @@ def apply_text(
         value = read(text) if text else empty
     except (ValueError, UnreadableInput) as error:
         state.draft(widget, text)
-        message = str(error)
-        if isinstance(error, UnreadableInput):
-            message = error.message + (f" (at {error.place})" if error.place else "")
+        message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
         state.refuse({"title": title, "message": message, "hint": hint})
         return
     state.draft(widget, "")

@@ -22,3 +22,4 @@ def test_json_error_has_its_place() -> None:
         read_json_object('{"a": 1,}', "shard spec")
     assert caught.value.place == "line 1, column 9, byte 8"
     assert str(caught.value).startswith("shard spec: this is not JSON: ")
+    assert " (at line 1, column 9, byte 8).\n" in str(caught.value)

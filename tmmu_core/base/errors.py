@@ -70,10 +70,16 @@ class UnreadableInput(TmmuError):
         self.source, self.place, self.tried = source, place, tried
         super().__init__(message, hint)
 
+    @property
+    def message_with_place(self) -> str:
+        """The message with the place, such as ``this is not a checkpoint (at $.schema).``"""
+        if not self.place:
+            return self.message
+        sentence = self.message.removesuffix(".")
+        return f"{sentence} (at {self.place}){self.message[len(sentence) :]}"
+
     def __str__(self) -> str:
-        lines = [(f"{self.source}: " if self.source else "") + self.message]
-        if self.place:
-            lines[0] += f" (at {self.place})"
+        lines = [(f"{self.source}: " if self.source else "") + self.message_with_place]
         lines += [f"  {reader}: {reason}" for reader, reason in self.tried]
         if self.hint:
             lines.append(self.hint)
