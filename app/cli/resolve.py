@@ -1,4 +1,4 @@
-"""Return the plan of the file that a command names: plan a graph or an instance, or verify a finished plan."""
+"""Return the plan of a file or a store reference: plan a graph or an instance, or verify a finished plan."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Resolved:
     """Result of planning a graph or an instance, also of an instance that contains offsets; else ``None``."""
     trace: Trace | None = None
     """The trace that the file contains, if any."""
-    cut_from: bytes | None = None
-    """The ir_hash of the whole graph, for the plan of a rank."""
+    whole_graph_hash: bytes | None = None
+    """The ir_hash of the whole graph for the plan of a rank; else ``None``."""
     verdict: Verdict | None = None
     """Verdict on a finished plan, or on the offsets of an instance; else ``None``."""
     ignored: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Resolved:
 
     @property
     def better(self) -> Better | None:
-        """A planner that needs less memory; ``None`` if none was found, or none was searched."""
+        """A planner that needs less memory; ``None`` if the search found none, or if no search ran."""
         return self.result.better if self.result else None
 
     @property
@@ -80,7 +80,7 @@ class Resolved:
         """Warnings about the request and the plan, such as assumed sizes or a missing content hash."""
         texts = [*plan_warnings(self.plan), *(() if self.verdict is None else verdict_warnings(self.verdict))]
         if self.ignored:
-            texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
+            texts.append(f"These options have no effect on a finished plan: {', '.join(self.ignored)}.")
         return (*(self.result.warnings if self.result else ()), *(f"{self.name}: {text}" for text in texts))
 
     @property
@@ -137,9 +137,9 @@ def input_of(name: str) -> tuple[bytes, str]:
     if name.endswith(".txt"):
         from tmmu_core.formats.xla import xla_dump
 
-        for beside in xla_dump.companions(name):
-            if os.path.exists(beside):
-                data += b"\n" + read_input(beside)
+        for companion in xla_dump.companions(name):
+            if os.path.exists(companion):
+                data += b"\n" + read_input(companion)
     return data, "standard input" if name == STREAM else name
 
 
@@ -154,7 +154,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:
-    """Read a file, return its plan like :func:`resolve_opened`, and write its warnings to standard error."""
+    """Return the plan of a file like :func:`resolve_opened`, and print warnings like :func:`note_input_warnings`."""
     resolved = resolve_opened(open_any(name, request.dims), name, request)
     note_input_warnings(resolved)
     return resolved
@@ -165,29 +165,31 @@ def resolve_opened(
     name: str,
     request: PlanRequest,
     *,
-    plans_too: bool = True,
+    accepts_finished_plans: bool = True,
     graph: Graph | None = None,
     **settings: Any,
 ) -> Resolved:
     """Return the plan of an opened file: plan a graph or an instance, or verify a finished plan. Raises ``TmmuError``.
 
-    ``plans_too``: whether finished plans are accepted. ``graph``: the graph to verify a finished plan against.
-    ``settings``: further arguments of ``verify_plan``, for a finished plan.
+    ``accepts_finished_plans``: if false, a finished plan is an error. ``graph``, ``settings``: further arguments of
+    ``verify_plan`` for a finished plan.
     """
     if isinstance(opened, Plan | Trace):
-        if not plans_too:
+        if not accepts_finished_plans:
             hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
             raise UsageError(f"{name} contains a finished plan.", hint)
         if ignored := _planning_options(request):
-            problem = f"{name} contains a finished plan; {', '.join(ignored)} has no effect on it."
+            problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        return _verified(Resolved(name, plan, trace=trace, cut_from=settings.get("cut_from")), graph, **settings)
+        return _verified(
+            Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from")), graph, **settings
+        )
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         result = make_plan(opened, request, progress)
-    resolved = Resolved(name, result.plan, result, cut_from=result.cut_from)
+    resolved = Resolved(name, result.plan, result, whole_graph_hash=result.cut_from)
     return _verified(resolved) if result.request.planner == GIVEN else resolved
 
 
@@ -298,17 +300,17 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
     return Store.at(url, create=create)
 
 
-def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
+def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
     """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
 
     ``request`` applies to files only, because a stored plan is not planned again. A reference without a model refers to
-    the model of the plan ``beside``.
+    the model of ``other_plan``.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)
     store = open_store(url)
     try:
-        run = store.resolve(name, beside)
+        run = store.resolve(name, other_plan)
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
     finally:
         store.close()

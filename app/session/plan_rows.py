@@ -32,13 +32,13 @@ def operators(shown: Shown) -> list[str] | None:
     return names if any(names) else None
 
 
-MOST_EAGER = 12_000
-"""Maximum number of tensors of a plan whose origins are computed before a page needs them."""
+MAX_EAGER_TENSORS = 12_000
+"""Origins of plans with more tensors are computed only if the user selects a layer, or colours by module or phase."""
 
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Producer, layer, module and phase of each row of a plan; ``""`` where it is unknown."""
+    """Node that writes each row of a plan, with layer, module and phase; ``""`` where it is unknown."""
 
     producer: list[str]
     layer: list[str]
@@ -49,7 +49,7 @@ class Origins:
 
 @remembered
 def origins(shown: Shown) -> Origins | None:
-    """Return producer, layer, module and phase of each row; ``None`` without a graph and without names in the file."""
+    """Return the origins of a plan; ``None`` if there is no graph and the file has no origins."""
     if shown.solution is None and not shown.opened.producers:
         return None
     if shown.solution is None:
@@ -76,8 +76,8 @@ def origins(shown: Shown) -> Origins | None:
 
 
 def has_layers(shown: Shown) -> bool:
-    """Return whether the rows of a plan belong to several layers; false for more than :data:`MOST_EAGER` tensors."""
-    found = origins(shown) if len(shown.plan) <= MOST_EAGER else None
+    """Return whether a plan has several layers; false for more than :data:`MAX_EAGER_TENSORS` tensors."""
+    found = origins(shown) if len(shown.plan) <= MAX_EAGER_TENSORS else None
     return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
 
 
@@ -89,7 +89,7 @@ def modules(shown: Shown) -> Modules:
 
 
 def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
-    """Return the phases as ``(phase, first step, step after the last)``; () if the plan has only one phase."""
+    """Return the phases as ``(phase, first step, step after the last)``; () for fewer than two phases."""
     if shown.solution is not None:
         stretches = phases_of(shown.timeline)
     else:
@@ -113,15 +113,16 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     return sorted(pairs, key=lambda pair: (-pair[1], natural(shown.plan.tensor_ids[pair[0]])))
 
 
-MOST_LATE = 8
+MAX_IDLE_BUFFERS = 8
+"""Maximum number of buffers that :func:`idle_before_last_use` returns."""
 
 
 @remembered
-def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row of the first tensor, last use, previous use)`` of the buffers that are idle before their last use.
+def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
+    """Return the buffers that are idle between their last two uses, most bytes × idle steps first.
 
-    At most :data:`MOST_LATE`, most bytes × idle steps first; [] for a plan without a graph. Persistent buffers are
-    left out.
+    At most :data:`MAX_IDLE_BUFFERS` tuples ``(row of the first tensor, step of the last use, step of the use before)``,
+    without persistent buffers; [] for a plan without a graph.
     """
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
@@ -130,12 +131,12 @@ def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
     wait = np.where((uses.before >= 0) & (s.persistent == 0), uses.last - uses.before - 1, 0)
     late = np.flatnonzero((wait > 0) & (s.size > 0) & (s.arena == liveness.arenas.index(arena))).tolist()
     late.sort(key=lambda k: (-int(s.size[k]) * int(wait[k]), k))
-    return [(plan.row_of[names[s.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in late[:MOST_LATE]]
+    return [(plan.row_of[names[s.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in late[:MAX_IDLE_BUFFERS]]
 
 
 @dataclass(frozen=True)
-class OverSteps:
-    """Bytes of the buffers of an arena in a range of steps."""
+class BuffersInRange:
+    """The buffers of an arena that are live in a range of steps, and their bytes."""
 
     rows: list[tuple[int, int, int]]
     """``(row of the first tensor, bytes, live steps in the range)``, most bytes × steps first."""
@@ -146,26 +147,30 @@ class OverSteps:
     peak_step: int
     """First step of the range with the most live bytes."""
     mean: int
-    """Mean of the live bytes, rounded down."""
+    """Mean of the live bytes over the steps of the range, rounded down."""
 
 
-def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
-    """Return the buffers of an arena that are live in ``span``, steps ``[first, end)`` with ``first`` in the plan."""
+def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> BuffersInRange:
+    """Return the buffers of an arena that are live in ``span``, and their bytes.
+
+    ``span``: ``(first, end)``, half-open and not empty; ``first`` is a step of the plan, ``end`` may be after its last.
+    """
     s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
     rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
     total = sum(size * steps for _, size, steps in rows)
+    # Live bytes change only at the points of the curve. The point of the first step may be before the range.
     points = curve_points_of(shown.plan)
     start = points.at(first)
     index, peak = peak_of(live_bytes(shown.plan, arena)[start : points.at(end - 1) + 1])
-    return OverSteps(rows, total, peak, max(first, int(points.steps[start + index])), total // (end - first))
+    return BuffersInRange(rows, total, peak, max(first, int(points.steps[start + index])), total // (end - first))
 
 
 @remembered
 def placement_order(shown: Shown, arena: str) -> Placed:
-    """Return the order in which an arena's storages were placed."""
+    """Return the storages of an arena in the order of their placement, or by offset if this order is not known."""
     if shown.solution is not None:
         return placed_in(shown.plan, arena, problem_of(shown.solution, arena))
     return placed_in(shown.plan, arena, next((p for p in shown.opened.problems if p.arena == arena), None))
@@ -173,17 +178,17 @@ def placement_order(shown: Shown, arena: str) -> Placed:
 
 @remembered
 def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
-    """Return the first different placement of two plans; ``None`` if all placements are equal.
+    """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena.
 
-    Placements are compared in placement order if both planners use the same rule, else in order of the first write.
+    Placements are compared in placement order if both planners sort by the same known key, else by first write.
     """
     one, two = placement_order(left, arena), placement_order(right, arena)
-    have_same_rule = one.by == two.by and one.is_known and two.is_known
-    orders = (one.storages, two.storages) if have_same_rule else None
+    have_same_key = one.by == two.by and one.is_known and two.is_known
+    orders = (one.storages, two.storages) if have_same_key else None
     return first_different_placement(left.plan, right.plan, arena, orders, one.by)
 
 
 @remembered
 def idle(shown: Shown) -> Idle | None:
-    """Return the idle steps of each storage; ``None`` without a graph."""
+    """Return the idle steps of each storage; ``None`` for a plan without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)

@@ -24,15 +24,16 @@ def certificate(plan: Plan, arena: str) -> str:
 
 
 def status_text(plan: Plan, summary: ArenaSummary) -> str:
-    """Return the optimality status of an arena in one or two sentences."""
+    """Return the optimality status of an arena as text."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
     possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
     if summary.reuse_cost is not None:
         possible += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
-        bases = np.array([base is None for base in plan.base_tensor_uids], bool)  # a view may begin inside its base
-        grids = plan.alignment[bases & (plan.arena == plan.arenas.index(summary))]
+        # Only tensors without a base: a view need not have the alignment of its storage.
+        has_no_base = np.array([base is None for base in plan.base_tensor_uids], bool)
+        grids = plan.alignment[has_no_base & (plan.arena == plan.arenas.index(summary))]
         size = f"{numbers.short_bytes(extent)} {alignment_text(grids)}"
         size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."
@@ -51,7 +52,7 @@ def status_text(plan: Plan, summary: ArenaSummary) -> str:
 
 
 def bound_text(plan: Plan, summary: ArenaSummary) -> str:
-    """Return a sentence about the lower bound and the buffers that prove it; "" if :func:`status_text` names it."""
+    """Return the lower bound and the buffers that prove it as text; "" if :func:`status_text` names the bound."""
     if summary.status == CLAIMED and summary.proven_bytes is not None:
         return ""
     bound = numbers.short_bytes(summary.bound_bytes)
@@ -68,10 +69,10 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
 
 
 def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
-    """Return the rows of the buffers that prove an arena's lower bound, with their parts and views, sorted."""
+    """Return all rows of the storages that prove an arena's lower bound, also live parts and views, sorted."""
     rows = [row for name in summary.witness for row in rows_of_parts(plan, name)]
-    sharing: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
-    return sharing
+    storage_rows: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
+    return storage_rows
 
 
 def planner_of(plan: Plan, arena: str) -> str:
@@ -85,14 +86,11 @@ def planner_of(plan: Plan, arena: str) -> str:
 
 
 def planner_remark(plan: Plan, arena: str) -> str:
-    """Return the reason for the choice of ``auto``, or the bytes saved by region sharing; "" for other planners."""
+    """Return the reason for the choice of ``auto``, or the bytes saved by ``ffd``; "" for other planners."""
     notes = plan.arena_notes(arena)
     if "sharing_pairs" in notes:
         shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])
-        return (
-            f"{numbers.count(shared, 'pair')} of buffers share a region of {plan.planner}, which saves "
-            f"{numbers.full_bytes(saved)}."
-        )
+        return f"Pairs of buffers with equal offsets: {shared:,}. Saved by these pairs: {numbers.full_bytes(saved)}."
     if "picked" not in notes:
         return ""
     return f"{plan.planner} chose {notes['picked']}: {numbers.grouped(notes.get('why', 'no reason given'))}."

@@ -34,7 +34,11 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     from tmmu_core.judge.verifier.verify import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
+    settings: dict[str, Any] = {
+        "dims": request.dims or None,
+        "arenas": request.arenas,
+        "cut_from": found.whole_graph_hash,
+    }
     checked_plan = found.complete_plan()
     verdict = found.verdict or verify_plan(checked_plan, against, **settings)
     rules = numbers.count(len(verdict.checked), "rule")
@@ -66,7 +70,7 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
     from tmmu_core.judge.lint import lint_verdict
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = lint_verdict(found.complete_plan(), against, dims=request.dims, cut_from=found.cut_from)
+    verdict = lint_verdict(found.complete_plan(), against, dims=request.dims, cut_from=found.whole_graph_hash)
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
     return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=found.warnings)

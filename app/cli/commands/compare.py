@@ -46,8 +46,8 @@ def compare_command(
 
 def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
     """Return the plans of A and B. A store reference without a model uses the model of the other plan."""
-    is_branch = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
-    if is_branch == [True, False]:
+    has_no_model = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
+    if has_no_model == [True, False]:
         right = resolve_side(b, request, store)
         return resolve_side(a, request, store, right.plan), right
     left = resolve_side(a, request, store)
@@ -60,7 +60,8 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
     more = ": same order, same layout, same live ranges" if verdict.identical else ""
     print_lines(f"{verdict.word}: {reasons}" if reasons else f"{verdict.word}{more}")
-    if verdict.first is not None and not verdict.lines:  # the rows of two snapshots cannot be compared one by one
+    # Rows of two allocator snapshots do not correspond, so their changes are listed by line of code.
+    if verdict.first is not None and not verdict.lines:
         print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")
     for difference in verdict.certificates:
         name, _, figure = difference.path.removeprefix("$.arenas.").rpartition(".")
@@ -73,7 +74,7 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     for difference in verdict.context:
         print_lines(f"context {difference.path[2:]}: {_sides_of(difference)}")
     if not verdict.complete:
-        print_lines("one of the plans is a digest: live ranges, slots and offsets are compared by their hashes")
+        print_lines("at least one side is a digest: live ranges, slots and offsets are compared by their hashes")
     if verdict.identical:
         return
     print_lines("")

@@ -67,7 +67,7 @@ def plan_command(
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
-    found = resolve_opened(opened, graph, request, plans_too=False)
+    found = resolve_opened(opened, graph, request, accepts_finished_plans=False)
     plan = found.valid_plan("export") if output is not None or json else found.plan
     if output is not None and write is not None:
         write_output(output, write(plan), "the plan")

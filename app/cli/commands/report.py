@@ -46,7 +46,7 @@ def report_command(
     show_warnings(warnings_of(side), on_stderr=True)
     before = None if side is None else side.complete_plan()
     complete = found.complete_plan()
-    settings: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
+    settings: dict[str, Any] = {"dims": request.dims, "cut_from": found.whole_graph_hash}
     verified = verify_plan(complete, found.graph, **settings)
     if form == "md":
         write_output(output, markdown(complete, verified, title, found.better), "the summary")

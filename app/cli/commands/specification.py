@@ -61,7 +61,7 @@ def checkpoint_command(
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
     plan = found.valid_plan("checkpoint")
     solved = solution_of_plan(found, against, request)
-    if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
+    if found.plan.ir_hash != (found.whole_graph_hash or solved.plan.ir_hash):
         what = f"{graph} is not a plan of {graph_of_plan}: the ir_hash differs."
         raise UsageError(what, "Pass the graph of the plan.")
     write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")

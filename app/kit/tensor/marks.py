@@ -53,7 +53,7 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
-    return plan_rows.freed_late(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
+    return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 
 def certificate(shown: Shown) -> None:
@@ -81,7 +81,7 @@ def _mark_button(
 
 def late_button(shown: Shown) -> None:
     """Draw the button that marks buffers freed late, if the arena has such buffers."""
-    if plan_rows.freed_late(shown, arena_focus.arena(shown)):
+    if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
         about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
         _mark_button(LATE, "Mark buffers freed late", "flag", about)
 
@@ -92,7 +92,7 @@ def pick_layer(shown: Shown) -> None:
     For a large plan, draw it only if a layer is already marked.
     """
     chosen = layer_of(state.choice().marked)
-    if len(shown.plan) > plan_rows.MOST_EAGER and chosen is None:
+    if len(shown.plan) > plan_rows.MAX_EAGER_TENSORS and chosen is None:
         return
     origins = plan_rows.origins(shown)
     if origins is None or not origins.modules.known_by:

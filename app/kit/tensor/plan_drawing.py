@@ -13,7 +13,7 @@ from app.kit import arena_focus
 from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
-from app.session.plan_rows import MOST_EAGER, operators, origins, phases
+from app.session.plan_rows import MAX_EAGER_TENSORS, operators, origins, phases
 from app.session.planning import Shown
 from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
 from app.session.work.jobs import remembered
@@ -35,7 +35,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 def _needs_layers(shown: Shown) -> bool:
     choice = state.choice()
     is_used = choice.colour in ("module", "phase") or marks.layer_of(choice.marked) is not None
-    return is_used or len(shown.plan) <= MOST_EAGER
+    return is_used or len(shown.plan) <= MAX_EAGER_TENSORS
 
 
 @remembered

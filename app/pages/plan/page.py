@@ -125,7 +125,7 @@ def _step_range(shown: Shown) -> None:
     span, plan, arena = span_of(state.choice().span), shown.plan, arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps:
         return
-    buffers = plan_rows.over_steps(shown, span, arena)
+    buffers = plan_rows.buffers_in_range(shown, span, arena)
     title = (
         f"Steps {numbers.live_range(*span)} of {arena}: {numbers.count(len(buffers.rows), 'buffer')}, "
         f"peak {numbers.short_bytes(buffers.peak)} at {numbers.step(buffers.peak_step)}, "

@@ -98,7 +98,7 @@ CONDITIONS = [
     (f"fit CHAIN --planner helia --option {RULE} --capacity scratch@SRAM=1MiB", "helia rule 1"),
     ("fit CHAIN --capacity 1MiB --seed 4", "--seed: no effect"),
     ("fit CHAIN --capacity 1MiB --budget 1KiB", "--budget: no effect"),
-    ("gate PLAN_OF_CHAIN --planner greedy --max-extent 1MiB", "--planner has no effect"),
+    ("gate PLAN_OF_CHAIN --planner greedy --max-extent 1MiB", "no effect on a finished plan: --planner"),
     ("gate BARE --max-extent 1MiB", "no content hash"),
     ("gate DIGEST --max-extent 1MiB", "digest"),
     ("gate OWN_ARENAS --max-extent 1MiB", "not checked: configuration (the plan defines its own arenas)"),

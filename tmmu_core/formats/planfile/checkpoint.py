@@ -1,12 +1,12 @@
 """Write and restore checkpoints (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
 A checkpoint is canonical CBOR without times, so equal plans have equal checkpoints. Its rows are sorted by (step that
-writes the tensor, index among the outputs of this step). The step of a tensor without a producer is −1; its index is
-its position by id bytes. Graph inputs are written at step 0 (``@inputs``), in the order of the graph's ``inputs``. The
-offset of each slot is stored once, in the logical address table; a row has the offset in its slot.
+writes the tensor, index among the outputs of this step). Graph inputs have step 0, in the order of ``inputs``. Other
+tensors without a producer have step −1 and are sorted by id bytes. The offset of each slot is stored once, in the
+logical address table; a row contains the offset of its tensor from the start of the slot.
 
 :func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
-covers the rest, such as live ranges and metrics.
+covers the values that the plan hash does not contain, such as live ranges and metrics.
 """
 
 from typing import Any
@@ -87,7 +87,7 @@ def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     """Return the checkpoint of a plan that was made from ``liveness``.
 
-    Raises an error for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
+    Raises the errors of :func:`refuse_invalid`, such as ``AddressCollision`` for two live tensors on one byte.
     """
     refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
@@ -111,7 +111,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` for a checkpoint, also a damaged one."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map"
     return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint
@@ -120,8 +120,8 @@ def refuses(data: bytes) -> str:
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
     """Return the plan of a checkpoint; with ``token``, only if it has this replay token.
 
-    Raises ``UnreadableInput`` if it is not a checkpoint, if the plan hash recomputed from its rows differs from the
-    stored one, or if any other content was edited.
+    Raises ``UnreadableInput`` if the file is not a checkpoint, has another token, or was edited: the hashes in the file
+    must equal those of its content.
     """
     data = unpacking.unpack(data, source)
     whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
