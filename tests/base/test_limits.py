@@ -164,7 +164,7 @@ def test_large_file_may_hold_more_values(monkeypatch: pytest.MonkeyPatch) -> Non
         read_any(gzip.compress(b'{"nodes": [' + b"[]," * 10_000 + b"0]}"))
     assert names_its_limit(caught.value, limits.VALUES)
     large = b'{"nodes": [' + b"[]," * 10_000 + b"0]}"
-    with pytest.raises(UnreadableInput, match=f"more than {len(large) // 2} values"):
+    with pytest.raises(UnreadableInput, match=f"more than {len(large) // 2:,} values"):
         read_any(large)
     with limits.raised({"values": 51}), pytest.raises(UnreadableInput):
         read_any(data)

@@ -194,7 +194,7 @@ def test_number_of_must_not_alias_pairs_is_limited(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(indexing.limits, "ceiling", lambda limit, *_: 3 if limit is limits.PAIRS else 2**40)
     index_graph(which)
     monkeypatch.setattr(indexing.limits, "ceiling", lambda limit, *_: 2 if limit is limits.PAIRS else 2**40)
-    with pytest.raises(limits.past(limits.PAIRS, "").__class__):
+    with pytest.raises(limits.limit_error(limits.PAIRS, "").__class__):
         index_graph(which)
 
 

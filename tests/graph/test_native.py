@@ -177,9 +177,16 @@ def test_object_with_a_repeated_key_is_refused(text: str, key: str) -> None:
         native_file.decode(text.encode(), "g.tmmu.json")
 
 
-def test_number_below_64_bits_is_rejected() -> None:
-    text = '{"nodes": [{"node_id": "a", "params": {"k": -9223372036854775809}}]}'
-    with pytest.raises(UnreadableInput, match="takes more than 64 bits"):
+@pytest.mark.parametrize(
+    ("params", "subject"),
+    [
+        ('{"k": -9223372036854775809}', "-9223372036854775809"),
+        ('{"k": 1e400, "seed": 1234567890123456789}', "a number"),
+    ],
+)
+def test_number_past_64_bits_is_rejected(params: str, subject: str) -> None:
+    text = f'{{"nodes": [{{"node_id": "a", "params": {params}}}]}}'
+    with pytest.raises(UnreadableInput, match=f": {subject} takes more than 64 bits"):
         native_file.decode(text.encode(), "g.tmmu.json")
 
 

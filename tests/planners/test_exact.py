@@ -168,6 +168,17 @@ def test_larger_budget_is_never_worse() -> None:
     assert extent(p, exact(p, {"budget": 40_000}).offset) <= extent(p, exact(p, {"budget": 4_000}).offset)
 
 
+def test_search_without_nodes_returns_the_best_greedy_packing() -> None:
+    always = ((0, 5, 32), (0, 5, 22))
+    p = problem(
+        *always,
+        *((2, 3, 10), (3, 5, 5), (0, 1, 30), (0, 3, 18), (2, 4, 29), (2, 3, 5), (1, 2, 37), (1, 3, 26), (1, 3, 28)),
+        *((2, 4, 2), (3, 4, 20)),
+    )
+    packing = exact(p, {"budget": 0})
+    assert (extent(p, packing.offset), packing.stopped, faults(p, offsets(packing))) == (173, True, [])
+
+
 def test_stopped_search_keeps_its_best_packing() -> None:
     p = instance("D.1048576")
     calls: list[tuple[str, int, int]] = []

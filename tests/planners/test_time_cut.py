@@ -63,5 +63,5 @@ def test_stopped_piece_keeps_the_best_packing() -> None:
     p = problem_of(joined(read("A.1048576"), read("B.1048576")))
     packing = exact(p, {}, lambda what, done, of: done < 5_000)
     assert faults(p, offsets(packing)) == []
-    assert packing.notes["told_to_stop"]
+    assert packing.notes["interrupted"]
     assert packing.stopped

@@ -1,8 +1,9 @@
-"""Resource limits for untrusted input, each with a name, a default and a way to raise it.
+"""Resource limits for untrusted input, each with a name and a default that the user can replace.
 
-A limit never changes a plan. Input that exceeds it is rejected with an error that names the limit; the explorer delays
-tasks and evicts cached values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment
-set a limit; a caller of the library uses :func:`raised`.
+A limit never changes a plan. Input above a limit is rejected with an error that names the limit. Two kinds of limits
+are not errors: the explorer delays tasks above ``*_WORKERS``, and evicts cached values above ``KEPT_BYTES`` and files
+above ``SHELF_BYTES``. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a
+caller of the library uses :func:`raised`.
 """
 
 import os
@@ -22,9 +23,9 @@ class Limit:
     name: str
     """The ``NAME`` of ``--max-NAME``."""
     default: int
-    what: str
+    unit: str
     """The counted unit, in the plural."""
-    most: int = 1 << 62
+    highest: int = 1 << 62
     """Highest value of the limit; a greater one is reduced to it."""
 
     @property
@@ -34,17 +35,17 @@ class Limit:
 
 
 _LONGEST = 10**5
-"""Highest limit in seconds: some timeouts are a multiple of a limit, in milliseconds of 31 bits."""
+"""Highest limit in seconds: a timeout of several times the limit, in milliseconds, has at most 31 bits."""
 
-UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes of a decompressed file, an archive member or a pipe")
-VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
-ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values in one allocation of an XLA dump")
+UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
+VALUES = Limit("values", 1 << 23, "values")
+ALLOCATION_VALUES = Limit("allocation-values", 1 << 15, "values")
 ARENAS = Limit("arenas", 1 << 10, "arenas")
 PAIRS = Limit("pairs", 1 << 20, "pairs of tensors that must not share a byte")
-DEVICES = Limit("devices", 1 << 10, "devices in a snapshot")
+DEVICES = Limit("devices", 1 << 10, "devices")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
-RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
-SHARES = Limit("shares", 1 << 12, "shares of one tensor on which views are tried")
+RANKS = Limit("ranks", 1 << 20, "ranks")
+SHARES = Limit("shares", 1 << 12, "shares for which views are checked")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
 RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: no run)", _LONGEST)
@@ -78,10 +79,10 @@ def ceiling(limit: Limit, default: int | None = None) -> int:
     """
     refuse_unknown_settings()
     if limit.name in raised_now():
-        return min(raised_now()[limit.name], limit.most)
+        return min(raised_now()[limit.name], limit.highest)
     text = os.environ.get(limit.variable, "")
     if text:
-        return min(whole_number(text, limit.variable), limit.most)
+        return min(whole_number(text, limit.variable), limit.highest)
     return limit.default if default is None else default
 
 
@@ -100,25 +101,24 @@ def refuse_unknown_settings() -> None:
         if not name.startswith("TMMU_"):
             continue
         if name not in SETTINGS:
-            raise UnreadableInput(
-                f"there is no environment variable {name}.", source=name, hint=strict.closest_hint(name, SETTINGS)
-            )
+            hint = strict.closest_hint(name, SETTINGS)
+            raise UnreadableInput("unknown environment variable.", source=name, hint=hint)
         if value and name.startswith("TMMU_MAX_"):
             whole_number(value, name)
         allowed = SETTINGS[name]
         if allowed is not None and value not in allowed:
-            what = f"{name} is {strict.shown(value)}."
-            raise UnreadableInput(what, source=name, hint=strict.closest_hint(value, filter(None, allowed)))
+            message = f"the value {strict.shown(value)} is not allowed."
+            raise UnreadableInput(message, source=name, hint=strict.closest_hint(value, filter(None, allowed)))
 
 
 def raised_now() -> Mapping[str, int]:
-    """Return the limits that :func:`raised` has set, for a process that does not inherit them."""
+    """Return the limits that :func:`raised` has set. A worker process does not inherit them: pass them to it."""
     return _raised.get() or {}
 
 
 @contextmanager
 def raised(to: Mapping[str, int]) -> Iterator[None]:
-    """Context manager: set limits by name. Other limits keep their values."""
+    """Return a context manager that sets limits by name. Other limits keep their values."""
     token = _raised.set({**raised_now(), **to})
     try:
         yield
@@ -129,14 +129,18 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
 def values_of(stored: int, packed: bool) -> int:
     """Return the limit :data:`VALUES` for a file of ``stored`` bytes; ``packed``: whether it is compressed.
 
-    The default is for small files: a large file may have one value per two bytes, a large compressed file two values
-    per byte, so that a graph with a million tensors opens.
+    The default grows with the file: one value per two bytes, or two values per byte if it is compressed, and at least
+    ``VALUES.default``. A limit that the user sets replaces it.
     """
     return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 
 
-def past(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for input above ``limit`` (or ``allowed``). ``subject`` begins the sentence."""
-    message = f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}."
-    hint = f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N."
+def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
+    """Return the error for input above ``limit``.
+
+    ``subject`` begins the sentence. ``allowed`` is the limit in force if it depends on the input.
+    """
+    number = f"{ceiling(limit) if allowed is None else allowed:,}"
+    message = f"{subject} has more than {number} {limit.unit}."
+    hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."
     return UnreadableInput(message, source=source, hint=hint)

@@ -139,7 +139,7 @@ register_types(StructuredProblem)
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a structured problem; ``""`` for one, even if it is damaged."""
-    if reason := document.no_document(data):
+    if reason := document.refusal_reason(data):
         return reason
     if b'"schema_version"' in data and b'"profile"' in data and b'"problem"' in data:
         return ""

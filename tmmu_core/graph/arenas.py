@@ -7,7 +7,7 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, AlignmentViolation, InvalidIrShapes
-from tmmu_core.base.limits import ARENAS, ceiling, past
+from tmmu_core.base.limits import ARENAS, ceiling, limit_error
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, ArenaConfig, Graph
 
 
@@ -58,7 +58,7 @@ def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, .
 def refuse_many(config: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` for more arenas than the limit, because each arena costs a pass over all storages."""
     if len(config) > ceiling(ARENAS):
-        raise past(ARENAS, "the arena configuration")
+        raise limit_error(ARENAS, "the arena configuration")
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:

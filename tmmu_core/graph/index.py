@@ -171,7 +171,7 @@ def _check(index: GraphIndex) -> None:
         checks.refuse_unmade(graph, index.tensor_ids[int(unwritten.argmax())])
     pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
-        raise limits.past(limits.PAIRS, "the graph", graph.name)
+        raise limits.limit_error(limits.PAIRS, "the graph", graph.name)
     for i in index.marked.tolist():
         checks.check_marks(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):

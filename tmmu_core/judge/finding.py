@@ -8,7 +8,7 @@ from typing import Any, Literal
 Severity = Literal["error", "warning"]
 
 MOST_PER_RULE = 50
-"""Maximum number of findings that are listed per rule."""
+"""Maximum number of findings that are listed per rule and severity."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class Certificate:
 
     arena: str
     status: str
-    """The status that the file states; ``optimal`` and ``claimed`` are replaced by the recomputed status."""
+    """The recomputed status if the file states ``optimal`` or ``claimed``, else the status that the file states.
+
+    ``claimed`` if a stated bound is not confirmed, unless the file states ``incomplete``.
+    """
     lower_bound_bytes: int
     """The recomputed lower bound, at most the bound of the file."""
     claimed_bytes: int | None
@@ -89,7 +92,10 @@ def _count(n: int, noun: str) -> str:
 
 
 def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return at most :data:`MOST_PER_RULE` findings per rule, then one finding per rule that counts the others."""
+    """Return at most :data:`MOST_PER_RULE` findings per rule and severity.
+
+    Findings that count the omitted ones follow, one per rule and severity.
+    """
     total = Counter[tuple[str, Severity]]()
     listed: list[Finding] = []
     for finding in findings:
@@ -99,7 +105,8 @@ def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
             listed.append(finding)
     for (rule, severity), count in total.items():
         if count > MOST_PER_RULE:
-            listed.append(Finding(rule, severity, f"… and {count - MOST_PER_RULE:,} more findings of this rule."))
+            omitted = _count(count - MOST_PER_RULE, "more finding")
+            listed.append(Finding(rule, severity, f"… and {omitted} of this rule."))
     return tuple(listed)
 
 

@@ -63,7 +63,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
     why = f"{above}, and {count} storages can be searched exactly"
     extent = extent_of(cols, packing.offset.tolist())
-    is_done = extent <= goal or packing.optimal or packing.notes.get("told_to_stop")
+    is_done = extent <= goal or packing.optimal or packing.notes.get("interrupted")
     if is_done or count <= EXACT_ALONE_UP_TO:
         return _noted(packing, "exact", why)
     other = search(problem, {}, meter)

@@ -1,9 +1,9 @@
 """``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
 Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. A
-storage keeps its slot in its gaps. Without gaps and ``must_not_alias``, the number of slots is minimal: the maximum
-number of storages that are live together (interval graphs are perfect). A slot is as large as its largest storage;
-slots follow each other::
+storage keeps its slot during the steps of its lifetime at which it takes no bytes (``Problem.gaps``). Without such
+steps and without ``must_not_alias``, the number of slots is minimal: the maximum number of storages that are live
+together (interval graphs are perfect). A slot is as large as its largest storage; slots follow each other::
 
     slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
     slot 1     ┌────┴┬───┤
@@ -37,9 +37,9 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def assign_slots(problem: Problem) -> I64:
-    """Return an array of shape (n,): the lowest slot free at each storage's birth, in normative order.
+    """Return an array of shape (n,): the slot of each storage, in normative order.
 
-    Slots that ever held a storage which must not alias the new one are skipped.
+    A storage gets the lowest slot that is free at its birth and that no storage which must not alias it has used.
     """
     conflicts: dict[int, list[int]] = {}
     for i, j in () if problem.must_not_alias is None else problem.must_not_alias.tolist():
@@ -51,7 +51,8 @@ def assign_slots(problem: Problem) -> I64:
     by_death = np.argsort(problem.death, kind="stable")
     dying, death = by_death.tolist(), problem.death[by_death].tolist()
     for i, birth in enumerate(problem.birth.tolist()):
-        while death[freed] <= birth:  # ranges are never empty: a storage that is dead by now was placed before
+        # Live ranges are not empty, so a storage that is dead at ``birth`` comes earlier in the order and has a slot.
+        while death[freed] <= birth:
             heappush(free, slot[dying[freed]])
             freed += 1
         excluded = {slot[j] for j in conflicts[i]} if i in conflicts else ()
@@ -69,7 +70,11 @@ def assign_slots(problem: Problem) -> I64:
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
-    """Return arrays of shape (slots,): bytes of the largest storage (at least 1), and the greatest alignment."""
+    """Return two arrays of shape (slots,): sizes and alignments, in bytes.
+
+    The size is that of the slot's largest storage, at least 1. The alignment is the largest among those of its storages
+    and of the arena.
+    """
     slots = int(slot.max()) + 1 if len(slot) else 0
     size = np.ones(slots, np.uint64)
     alignment = np.full(slots, problem.arena_alignment, np.uint64)
@@ -79,7 +84,7 @@ def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
 
 
 def slot_offsets(problem: Problem, slot: I64) -> U64:
-    """Return an array of shape (slots,): aligned prefix sums from 0.
+    """Return an array of shape (slots,): offsets of slots that follow each other from byte 0, each aligned.
 
     Raises ``AllocationOverflow`` at the first slot that ends past 2^64 − 1.
     """

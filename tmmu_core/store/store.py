@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
-from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, past
+from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, limit_error
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
@@ -197,7 +197,7 @@ class Store:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
         size, data = found[0]
         if size > ceiling(UNPACKED_BYTES):
-            raise past(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
+            raise limit_error(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
         document = unpacked(data, size)
         if document is None or hashlib.sha256(document).digest() != content:
             why, hint = f"plan {content.hex()[:12]} is damaged.", "Restore a backup, or record it again."
@@ -283,7 +283,7 @@ class Store:
     def _refuse_large(self, name: str, size: int) -> None:
         most = ceiling(UNPACKED_BYTES, LONGEST_FILE)
         if size > most:
-            raise past(UNPACKED_BYTES, visible(name), self.name, most)
+            raise limit_error(UNPACKED_BYTES, visible(name), self.name, most)
 
 
 _SQLITE_TYPES = {str: "text", int: "integer", bytes: "blob"}

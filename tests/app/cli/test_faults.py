@@ -337,7 +337,7 @@ def test_endless_input_is_not_read_to_its_end(
     monkeypatch.setenv("TMMU_MAX_UNPACKED_BYTES", "1000000")
     code, _, err = tmmu("plan", *arguments)
     assert code == 2
-    assert "more than 1000000 bytes" in err
+    assert "more than 1,000,000 bytes" in err
     assert "--max-unpacked-bytes" in err
 
 

@@ -247,7 +247,7 @@ class _Method:
         """Read a call's operands and write its last ``result_count`` arguments, which are not read as operands."""
         self.list_elements += sum(len(self.lists.get(argument, ())) for argument in arguments)
         if self.list_elements > limits.ceiling(limits.VALUES):
-            raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
+            raise limits.limit_error(limits.VALUES, "the program, with its lists counted once per use,", self.source)
         operand_count = len(arguments) - result_count
         operands, results = (
             [number for argument in part for number in self.lists.get(argument, (argument,)) if number in self.values]
@@ -292,7 +292,7 @@ class _Method:
     def _extend_over_loops(self) -> None:
         """Extend the live ranges that begin before a loop and are not over when it begins to its last step."""
         if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
-            raise limits.past(limits.VALUES, "the program's loops, each over all its values", self.source)
+            raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,", self.source)
         for first, last in self.loops:
             for value in self.values.values():
                 if value.birth < first <= value.last:

@@ -214,7 +214,7 @@ def _check_functions(model: onnx.ModelProto, name: str) -> None:
         what = f'the local function "{domain}::{function}" calls itself.'
         raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
     if inlined_size(model.graph) > ceiling:
-        raise limits.past(limits.INLINED_NODES, "the model with its local functions inlined", name)
+        raise limits.limit_error(limits.INLINED_NODES, "the model with its local functions inlined", name)
 
 
 def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:

@@ -112,7 +112,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
     document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
     names = sorted(head.arenas)
     if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
-        raise limits.past(limits.ARENAS, "the plan", source)
+        raise limits.limit_error(limits.ARENAS, "the plan", source)
     columns = _columns(rows, {name: k for k, name in enumerate(names)}, source)
     places, own_arenas, reason = _placed(head, columns, source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])

@@ -148,7 +148,7 @@ WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor,
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a plan file (contract §9); ``""`` if they are, or are a damaged one."""
-    return document.no_document(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
+    return document.refusal_reason(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
 
 
 def from_document(data: bytes, source: str = "") -> Plan:

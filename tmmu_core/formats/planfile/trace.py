@@ -211,7 +211,7 @@ register_types(_Record)
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a trace (TMMU v2 §7); ``""`` for a trace, also for a damaged one."""
-    if reason := document.no_document(data):
+    if reason := document.refusal_reason(data):
         return reason
     begins = data[:4096] if document.kind(data) == "cbor" else data.lstrip().partition(b"\n")[0]
     no_header = 'its first record is no "allocation_header"'

@@ -159,7 +159,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
-            raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
+            raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
         rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis), births), allocation.phis)
         base += allocation.size
     if not rows:

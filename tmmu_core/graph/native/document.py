@@ -32,7 +32,7 @@ UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 DEEPEST = 200
 """Maximum nesting depth of lists and maps."""
 HEAD = 1024
-"""Number of first bytes in which a NUL marks a binary file."""
+"""A file with a NUL in its first ``HEAD`` bytes is binary."""
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def paused_gc() -> Iterator[None]:
 def kind(data: bytes) -> str:
     """Return ``"json"`` if the bytes begin like a JSON object, ``"cbor"`` for a CBOR map, else ``""``.
 
-    UTF-16 counts as JSON, so that its reader can report it.
+    UTF-16 counts as JSON, so that the JSON reader reports the encoding.
     """
     if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
@@ -61,7 +61,7 @@ def kind(data: bytes) -> str:
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
 
 
-def no_document(data: bytes) -> str:
+def refusal_reason(data: bytes) -> str:
     """Return why bytes are not a document; ``""`` if they begin like a JSON object or a CBOR map."""
     if kind(data):
         return ""
@@ -90,7 +90,7 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     else:
         count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
     if count > ceiling:
-        raise limits.past(limits.VALUES, "the file", source, ceiling)
+        raise limits.limit_error(limits.VALUES, "the file", source, ceiling)
 
 
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
@@ -119,26 +119,26 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 def refuse_later(fields: Mapping[str, Any], source: str) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    All fields whose name contains ``schema`` or ``version`` are searched, because a later version may rename the field.
-    Such a field names a later schema if its value is a schema's name with a version above 1. In a file with other
-    fields of this product, a version above 1 is sufficient.
+    All fields with the word ``schema`` or ``version`` in their name are searched, because a later version may rename
+    the field. The value must be a schema name with a version above 1. If the file has the fields ``tensors`` and
+    ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``, a bare number above 1 also counts.
     """
-    is_ours = any(key == "tensors" or key.startswith(("ir_schema", "tmmu_")) for key in fields)
+    is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
-        if not re.search("schema|version", key):
+        if not re.search(r"(\b|_)(schema|version)", key):
             continue
         text = bytes(value)[:200].decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)[:200]
         text = text.strip('"')
         named = _SCHEMA.search(text)
         version = named[2] if named else text if is_ours and text.isdecimal() else ""
         if version and [int(part) for part in version.split(".")] > [1, 0, 0]:
-            hint = f"This version reads version 1{f' of {named[1]}' if named else ''}: install the later version."
+            hint = "This program reads schema version 1. Install a newer TMMU Plan Explorer."
             message = f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}."
             raise UnreadableInput(message, source=source, place=f"$.{key}", hint=hint)
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:
-    """Return a top-level text of a document, or ``None`` if there is none. Of JSON, only this is decoded."""
+    """Return a top-level text of a document, or ``None`` if there is none. Other values of JSON are not decoded."""
     value = fields(data, source).get(key)
     if isinstance(value, msgspec.Raw):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -179,8 +179,9 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        if " - at `" not in str(error):  # an error of the whole document: report damaged JSON first
-            _decode_json(text, Any, source)
+        if " - at `" not in str(error):
+            # The top level has the wrong type. Decode it untyped, because a syntax error has priority.
+            _decode_json(data, Any, source)
         raise
     except msgspec.DecodeError as error:
         message = str(error)
@@ -188,10 +189,10 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
         if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
-        at = _place(text, int(place.group(1)) if place else len(text))
+        at = _place(data, int(place.group(1)) if place else len(text))
         raise _damaged(f"this is not JSON: {what}", source, at, "Correct the text at that place.") from error
     except UnicodeDecodeError as error:
-        at = _place(text, max(0, text.find(error.object) + error.start))
+        at = _place(data, max(0, text.find(error.object) + error.start))
         raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
     except RecursionError as error:
         raise _damaged(
@@ -213,11 +214,11 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
     try:
         found = next(_long_numbers(msgspec.json.decode(text), "$"), None)
     except msgspec.ValidationError as error:  # a number that is too large for the decoder
-        found = str(error).partition(" - at `")[2].rstrip("`") or "$", "a whole number"
+        found = str(error).partition(" - at `")[2].rstrip("`") or "$", "a number"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     if found is not None:
-        hint = "Whole numbers lie between −2^63 and 2^64 − 1."
+        hint = "Whole numbers lie between −2^63 and 2^64 − 1, other numbers between −1.8e308 and 1.8e308."
         raise _damaged(f"{found[1]} takes more than 64 bits", source, found[0], hint)
 
 
@@ -257,10 +258,12 @@ def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
         raise UnreadableInput(f"an object contains the key {strict.shown(twice)} twice.", hint="Remove one of the two.")
 
 
-def _place(text: bytes, at: int) -> str:
+def _place(data: bytes, at: int) -> str:
+    """Return the line, column and byte of an error at ``at``, which does not count a byte order mark."""
+    text = data.removeprefix(BYTE_ORDER_MARK)
     line = text.count(b"\n", 0, at) + 1
     column = len(text[text.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
-    return f"line {line}, column {column}, byte {at}"
+    return f"line {line}, column {column}, byte {at + len(data) - len(text)}"
 
 
 def _no_tag(*_: Any) -> Any:
@@ -317,10 +320,10 @@ def _cbor_value(data: bytes) -> Any:
         raise _damaged("this is not CBOR: the data ends in the middle of a value", "", at, hint) from error
     except CBOR_FAULTS as error:
         at, hint = f"byte {stream.tell()}", "Write the file again."
-        raise _damaged(f"this is not valid CBOR: {fault_text(error)}", "", at, hint) from error
+        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", "", at, hint) from error
     if more := len(data) - stream.tell():
         at, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
-        raise _damaged(f"this is not one CBOR value: {more} bytes follow it", "", at, hint)
+        raise _damaged(f"the file contains {more:,} B after the CBOR value", "", at, hint)
     return value
 
 

@@ -48,7 +48,7 @@ register_types(_WrittenTensor, _WrittenTensors)
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a native graph file (contract §8); ``""`` for a native file and a damaged document."""
-    if reason := document.no_document(data):
+    if reason := document.refusal_reason(data):
         return reason
     try:
         fields = document.fields(data)

@@ -87,7 +87,7 @@ register_types(Port, PortNode, PortGraph)
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a graph in this dialect; ``""`` if they probably are."""
-    if reason := document.no_document(data):
+    if reason := document.refusal_reason(data):
         return reason
     try:
         fields = document.fields(data)

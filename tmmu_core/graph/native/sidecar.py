@@ -63,7 +63,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
     lead = b"".join(InFile(path, 0, 8).chunks())
     length = int.from_bytes(lead, "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
-        raise limits.past(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
+        raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
     data = b"".join(InFile(path, 8, length).chunks())
     try:
         found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])

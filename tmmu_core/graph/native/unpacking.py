@@ -40,7 +40,7 @@ def _read_within(stream: Any, most: int, what: str, source: str) -> bytes:
     data = io.BytesIO()
     while part := stream.read(CHUNK):
         if data.tell() + len(part) > most:
-            raise limits.past(limits.UNPACKED_BYTES, what, source, most)
+            raise limits.limit_error(limits.UNPACKED_BYTES, what, source, most)
         data.write(part)
     return data.getvalue()
 
@@ -54,7 +54,7 @@ def unpack(data: bytes, source: str = "") -> bytes:
         return data
     try:
         with gzip.open(io.BytesIO(data)) as stream:
-            return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the gzipped file", source)
+            return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the decompressed file", source)
     except (EOFError, OSError, zlib.error) as error:
         what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
         raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error

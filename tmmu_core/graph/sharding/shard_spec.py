@@ -140,7 +140,7 @@ def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
     for _, size in axes:
         ranks *= size
         if ranks > most:
-            refusal = limits.past(limits.RANKS, "the mesh")
+            refusal = limits.limit_error(limits.RANKS, "the mesh")
             raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     return tuple(axes)
 

@@ -207,7 +207,7 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     names = [mesh for _, mesh in split]
     steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
-        refusal = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
+        refusal = limits.limit_error(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r}")
         raise refused(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
     return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 

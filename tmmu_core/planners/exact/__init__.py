@@ -1,24 +1,24 @@
 """``exact``: branch and bound for dynamic storage allocation (strip packing of lifetimes), with a proof of optimality.
 
-The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether everything fits below a capacity. Many
+The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts (:mod:`.branching`). A packing lowers the extent; an exhausted search raises the bound above its
-capacity. Where the two meet, the packing is optimal. :mod:`.time_cut` and :mod:`.lns` search in other ways, and
-:mod:`.driver` alternates between them.
+learn from conflicts (:mod:`.branching`). A packing found lowers the extent; an exhausted search raises the bound above
+its capacity. If the extent equals the bound, the packing is optimal. :mod:`.time_cut` and :mod:`.lns` search in other
+ways, and :mod:`.driver` alternates between them.
 
-*Peak first*: if at most half of the storages are live near the peak, they are searched first, for an extent equal to
-the bound (or within the capacity). This search is short, and greedy runs place the other storages around them. If it
-fails, nothing is proven.
+*Peak first*: plain problems with at least :data:`MIN_STORAGES` storages, of which at most half are live near the peak.
+The storages near the peak are searched first, for an extent equal to the bound (or within the capacity). This search is
+short, and greedy runs place the other storages around them. If it fails, nothing is proven.
 
-*Components*: storages that conflict with no storage outside are packed separately. They share the budget; the search of
-a component ends when its extent is at most the extent of another component.
+*Components*: sets of storages without conflicts between them are packed separately. They share the budget; the search
+of a component ends when its extent is at most that of a component searched before.
 
-The budget is a number of nodes and random numbers are raw Philox words: the same input gives the same packing on every
+The budget is a number of nodes, and random numbers are raw Philox words: the same input gives the same packing on every
 machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
 
-In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). As many as
-possible are taken first; up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` every choice is searched; with more, a
-relaxation in which these pairs may overlap raises the bound.
+In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
+takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
+searched; with more, only the first one, and a relaxation in which these pairs may overlap raises the bound.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,13 +41,13 @@ from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress, subproblem
 
 DEFAULT_BUDGET = 600_000
-"""Nodes, for components of up to :data:`.driver.FULL_BUDGET_ENTRIES` entries."""
+"""Default number of nodes. Large components get fewer (:data:`.driver.FULL_BUDGET_ENTRIES`)."""
 PROGRESS_NOTE = "course"
 """Note with the rows of :class:`.driver.ProgressLog`."""
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
-MAX_PEAK_SHARE = 2
-"""At most one in this many storages is in the peak."""
+MAX_PEAK_FRACTION = 0.5
+"""Maximum fraction of the storages that are in the peak."""
 LEVELS = (12, 14, 13, 15, 11)
 """Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
@@ -61,8 +61,8 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 
     Options: ``budget`` (nodes); ``minimise``: continue below the capacity (default: only if there is no capacity);
     ``max_nodes`` (:mod:`..meter`). ``progress`` stops the search by returning ``False`` or by raising. Raises
-    ``ArenaTooSmall`` (``proven`` in its diagnostics) where no packing fits the capacity, ``AllocationOverflow`` past
-    2^64 − 1.
+    ``ArenaTooSmall`` (``proven`` in its diagnostics) if it proves that no packing fits the capacity; without a proof,
+    the packing may exceed the capacity. Raises ``AllocationOverflow`` for an extent past 2^64 − 1.
     """
     cols = columns(problem)
     return exact_from(cols, bound_of(cols), None, options, progress)
@@ -89,7 +89,7 @@ def exact_from(
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
-        return _beside_always_live(cols, bound, always, options, progress, reported)
+        return _beside_always_live(cols, bound, start, always, options, progress, reported)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     meter = metered(progress, options)
@@ -97,7 +97,9 @@ def exact_from(
     if start.extent > max(lower, goal):
         if not cols.is_small:
             notes["why"] = "sizes beyond 2^62: greedy only"
-        elif budget:
+        elif not budget:
+            stopped = True
+        else:
             use_lns = flag_option(options, "use_lns", True)
             request = SearchRequest(goal, budget, meter, notes, log, use_lns)
             found = pack_peak_first(cols, bound, request)
@@ -132,6 +134,7 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 def _beside_always_live(
     cols: Columns,
     bound: Bound,
+    start: Best,
     always: NDArray[np.bool_],
     options: Mapping[str, Any],
     progress: Progress | None,
@@ -139,9 +142,10 @@ def _beside_always_live(
 ) -> Packing:
     """Pack the always live storages below the other storages; one goes to the top if that lowers the extent.
 
-    In any packing the always live storages divide the memory into bands at all steps. Bands can be moved together
-    without loss, so the result is optimal if the packing of the other storages is optimal. The storage with the most
-    padding goes to the top, because the padding of the topmost storage is not part of the extent.
+    An always live storage takes the same bytes at every step, so every other storage is in one of the bands of memory
+    between the always live storages. These bands can be moved together without a larger extent, so the result is
+    optimal if the packing of the other storages is optimal. The storage with the most padding goes to the top, because
+    the padding of the topmost storage is not part of the extent. ``start`` is returned if its extent is lower.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -150,16 +154,21 @@ def _beside_always_live(
     base, top_padding = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
     inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
 
-    def whole(rest_bytes: int) -> int:
-        """Return the least extent or the bound of all storages if the rest takes ``rest_bytes``."""
+    def total_of(rest_bytes: int) -> int:
+        """Return the extent (or bound) of all storages for an extent (or bound) of the other storages."""
         with_top = -(-rest_bytes // grid) * grid + base - top_padding
         return max(bound.bytes, min(base + rest_bytes, with_top))
 
     packing = exact_from(
-        inner, bound_of(inner), None, {**options, "minimise": True}, progress, lambda extent: reported(whole(extent))
+        inner,
+        bound_of(inner),
+        None,
+        {**options, "minimise": True},
+        progress,
+        lambda extent: reported(min(start.extent, total_of(extent))),
     )
     extent = extent_of(inner, packing.offset.tolist())
-    lower, total = whole(packing.lower_bound or 0), whole(extent)
+    lower, total = total_of(packing.lower_bound or 0), total_of(extent)
     offset = np.zeros(len(cols), np.uint64)
     offset[others] = np.cumsum(padded[others]) - padded[others]
     offset[rest] = packing.offset + np.uint64(base)
@@ -167,17 +176,20 @@ def _beside_always_live(
         last = others[-1]
         offset[rest] -= np.uint64(padded[last])
         offset[last] = total - cols.size[last]
+    if start.extent < total:
+        offset, total = finished(cols, start.offset), start.extent
     _reject_if_proven(cols.problem, lower, bound.max_live)
     return replace(packing, offset=offset, lower_bound=lower, optimal=total == lower)
 
 
 def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
+    """Raise ``ArenaTooSmall``, or ``AllocationOverflow`` without a capacity, if no packing with this bound fits."""
     if bound <= problem.capacity:
         return
     if problem.capacity == UNLIMITED:
         raise problem.overflow("the least packing", 0, bound)
     raise ArenaTooSmall(
-        f"the capacity of arena {problem.arena!r} is {problem.capacity:,} B, at least {bound:,} B are needed.",
+        f"the storages of arena {problem.arena!r} do not fit in its capacity of {problem.capacity:,} B.",
         hint=f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         "Raise the capacity, shorten live ranges or make buffers smaller.",
         arena=problem.arena,
@@ -204,7 +216,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
     for level in LEVELS:
         moments = np.flatnonzero(live >= target // 16 * level)
         peak = np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
-        if not 0 < len(peak) * MAX_PEAK_SHARE <= len(cols):
+        if not 0 < len(peak) <= len(cols) * MAX_PEAK_FRACTION:
             continue
         model = search_model(columns(subproblem(cols.problem, peak)))
         searcher = Searcher(model)
@@ -236,7 +248,8 @@ def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: in
 def components(cols: Columns) -> list[I64]:
     """Return the storage indices (ascending) of each connected component of the conflict graph.
 
-    Moments that no live range crosses split the storages; conflicts without overlap in time join them again.
+    Storages before and after a birth that no live range crosses are in different components, unless conflicts without
+    overlap in time connect them.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)
@@ -259,6 +272,8 @@ def components(cols: Columns) -> list[I64]:
 
 @dataclass
 class _Component:
+    """A component of the conflict graph, and its best packing so far."""
+
     indices: list[int]
     cols: Columns
     bound: Bound
@@ -266,7 +281,7 @@ class _Component:
     offset: list[int]
     search: ComponentSearch | None = None
 
-    def lower(self, request: SearchRequest, floor: int, proven: int) -> int:
+    def improve(self, request: SearchRequest, floor: int, proven: int) -> int:
         """Search for an extent below the current one; return the bound proven for the whole problem.
 
         An incomplete search continues; else a new one begins with this ``floor``.
@@ -282,8 +297,9 @@ class _Component:
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
     """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
-    First each component gets its share of the nodes, the one with the highest bound first. The nodes left go to the
-    highest component that can improve.
+    First, in order of falling bounds, each component gets an equal part of the nodes left if its extent is above the
+    bound, the goal and the extents of the components before it. Then, while the component with the largest extent can
+    improve, it gets the nodes left.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)
@@ -296,11 +312,11 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
             greedy = best_greedy(part.cols, part.bound)
             if greedy.extent < part.extent:
                 part.extent, part.offset = greedy.extent, list(greedy.offset)
-        if part.extent > max(floor, goal) and not notes.get("told_to_stop"):
+        if part.extent > max(floor, goal) and not notes.get("interrupted"):
             share = (request.budget - int(notes["nodes"])) // (len(parts) - k)
-            proven = part.lower(replace(request, budget=share), floor, proven)
+            proven = part.improve(replace(request, budget=share), floor, proven)
         floor = max(floor, part.extent)
-    while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
+    while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("interrupted"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
         # A component searched completely with this floor or a lower one cannot improve.
@@ -309,7 +325,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
         if highest is None or top <= max(floor, goal):
             break
         log.other_extent = max(part.extent for part in parts if part is not highest)
-        proven = highest.lower(replace(request, budget=request.budget - int(notes["nodes"])), floor, proven)
+        proven = highest.improve(replace(request, budget=request.budget - int(notes["nodes"])), floor, proven)
     for part in parts:
         for i, at in zip(part.indices, part.offset, strict=True):
             offset[i] = at

@@ -213,7 +213,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
     log.floor = component.floor
     spent = attempts = 0
     lns: _LnsRuns | None = None
-    while not notes.get("told_to_stop"):
+    while not notes.get("interrupted"):
         component.update_bound()
         log.record(before + spent, component.extent, component.bound)
         open_variants = component.open_variants(goal)
@@ -222,7 +222,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         if attempts and not meter("exact", before + spent, before + allowed):
             meter.halt(1)  # the attempts so far count; the next one ends after a node
         if meter.ended():
-            notes["told_to_stop"] = True
+            notes["interrupted"] = True
             break
         if request.use_lns and (lns is None or component.bound > lns.low):
             normal = iterations_for(component.variants[0].model, allowed)
@@ -242,7 +242,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         if stopped:
             meter.halt()
         if meter.ended():  # the result depends on the moment of the stop
-            notes["told_to_stop"] = True
+            notes["interrupted"] = True
             break
         attempts += 1
         component.apply_result(variant, target, verdict, offset)
@@ -309,7 +309,7 @@ class _LnsRuns:
         if run.stop[0] and not meter.ended():
             meter.halt()
         if meter.ended():  # the result depends on the moment of the stop
-            notes["told_to_stop"] = True
+            notes["interrupted"] = True
             return
         self.done += run.iterations
         notes["turns"] = notes.get("turns", 0) + run.iterations

@@ -28,7 +28,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     Raises ``UnreadableInput`` for more arenas than the limit.
     """
     if len(liveness.arenas) > limits.ceiling(limits.ARENAS):  # the cost is arenas × storages
-        raise limits.past(limits.ARENAS, "the graph", liveness.timeline.graph.name)
+        raise limits.limit_error(limits.ARENAS, "the graph", liveness.timeline.graph.name)
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role

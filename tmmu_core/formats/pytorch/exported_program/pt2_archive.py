@@ -246,7 +246,7 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any, source: str) -> An
         what = f'the member "{name}" of the zip archive is cut off or damaged.'
         raise UnreadableInput(what, source=source, hint=COPY) from error
     if len(data) > ceiling:
-        raise limits.past(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
+        raise limits.limit_error(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -157,7 +157,7 @@ def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Sna
 def refuse_many_devices(count: int, source: str = "") -> None:
     """Raise ``UnreadableInput`` for more devices than the limit: each has columns, even without events."""
     if count > limits.ceiling(limits.DEVICES):
-        raise limits.past(limits.DEVICES, "the snapshot", source)
+        raise limits.limit_error(limits.DEVICES, "the snapshot", source)
 
 
 def _json(data: bytes) -> _Document[msgspec.Raw]:
