@@ -133,10 +133,7 @@ def _onnxruntime(rows: list[tuple[str, Measured]]) -> list[str]:
 
 
 def _litert(rows: list[tuple[str, Measured]]) -> list[str]:
-    lines = [
-        "| model | from | theirs: arena | ours | bound | scratch |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+    lines = ["| model | from | theirs: arena | ours | bound | scratch |", "|---|---|---:|---:|---:|---:|"]
     for source, found in rows:
         figures = [found.theirs, found.given.ours, found.given.bound]
         lines.append(f"| {found.model} | {source} | {_cells([*figures, found.figures['scratch_tensors']])} |")

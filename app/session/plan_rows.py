@@ -12,13 +12,7 @@ from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_offset import PlacementDifference, first_different_placement
-from tmmu_core.plans.figures.live_bytes import (
-    arena_number,
-    curve_points_of,
-    live_bytes,
-    peak_of,
-    storages_of,
-)
+from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
 from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 

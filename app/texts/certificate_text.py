@@ -5,15 +5,7 @@ import numpy as np
 from app.texts import numbers
 from app.texts.markup import fragment
 from tmmu_core.planners.problem import alignment_text
-from tmmu_core.plans.model import (
-    CLAIMED,
-    GIVEN_OFFSETS,
-    INCOMPLETE,
-    UNPROVEN,
-    ArenaSummary,
-    Plan,
-    rows_of_parts,
-)
+from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan, rows_of_parts
 
 
 def certificate(plan: Plan, arena: str) -> str:

@@ -67,11 +67,7 @@ def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
         yield here
 
 
-def test_hostile_store_causes_no_request(
-    team: str,
-    browser: Browser,
-    listener: tuple[str, list[str]],
-) -> None:
+def test_hostile_store_causes_no_request(team: str, browser: Browser, listener: tuple[str, list[str]]) -> None:
     address, asked = listener
     page = browser.new_page(viewport={"width": 1440, "height": 1400})
     watched(page, address, asked)
@@ -96,9 +92,7 @@ def test_hostile_store_causes_no_request(
 
 
 def test_hostile_plan_causes_no_request_on_any_page(
-    visit: Visit,
-    listener: tuple[str, list[str]],
-    tmp_path: Path,
+    visit: Visit, listener: tuple[str, list[str]], tmp_path: Path
 ) -> None:
     address, asked = listener
     names = (*hostile_names(address)[:4], "<script>window.owned = 1</script>")

@@ -162,11 +162,7 @@ def test_fit_starts_with_all_persistent_tensors_of_the_plan(nodes: list[Node]) -
 
 
 def test_largest_size_that_fits_is_found() -> None:
-    tensors = (
-        Tensor("x", ("B", 16), role="input"),
-        Tensor("a", ("B", 16)),
-        Tensor("b", ("B", 16)),
-    )
+    tensors = (Tensor("x", ("B", 16), role="input"), Tensor("a", ("B", 16)), Tensor("b", ("B", 16)))
     nodes = (node("n", "x", "a", inplace="none"), node("m", "a", "b", inplace="none"))
     ir = Graph(tensors, nodes, ("x",), ("b",), dims={"B": Dim(1, 64)})
     found = largest_that_fits(started(ir, alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)

@@ -311,7 +311,7 @@ def test_overwritten_input_prevents_recomputation(in_place_write: tuple[tuple[in
             (("b", "fa"), "not computed before"),
             (("a", "bc@remat"), "does not read"),
             (("x", "fa"), "cannot"),
-        ),
+        )
     ],
 )
 def test_move_with_unknown_names_is_rejected(drop: tuple[str, str], words: str) -> None:

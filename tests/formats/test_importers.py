@@ -34,10 +34,7 @@ def read(document: dict[str, Any]) -> Graph:
 def test_outputs_are_named_by_node_and_index() -> None:
     assert read(ports()) == Graph(
         tensors=(Tensor("x:0", (5,), role="input"), Tensor("s:0", (2,)), Tensor("s:1", (3,))),
-        nodes=(
-            Node("x", outputs=("x:0",)),
-            Node("s", "SPLIT", ("x:0",), ("s:0", "s:1")),
-        ),
+        nodes=(Node("x", outputs=("x:0",)), Node("s", "SPLIT", ("x:0",), ("s:0", "s:1"))),
         outputs=("s:1", "s:0"),
         ir_schema=GRAPH_SCHEMA,
     )

@@ -81,11 +81,7 @@ def test_truncated_file_is_rejected(kind: str) -> None:
 @pytest.mark.parametrize(
     ("opening", "marks", "needed"),
     [
-        (
-            b"\x80",
-            (b"segments", b"device_traces", b"total_size", b"blocks"),
-            ({0}, {1}, {2, 3}),
-        ),
+        (b"\x80", (b"segments", b"device_traces", b"total_size", b"blocks"), ({0}, {1}, {2, 3})),
         (b" [", (b'"total_size"', b'"blocks"', b'"segments"'), ({0, 1},)),
         (b"{", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ({0}, {1, 2})),
         (b"x", (b'"device_traces"', b'"segments"', b'"blocks"', b'"total_size"'), ()),

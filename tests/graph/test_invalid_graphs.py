@@ -6,12 +6,7 @@ import pytest
 
 from tests.support.build import graph, node, tensor, view
 from tmmu_core.base import limits
-from tmmu_core.base.errors import (
-    AlignmentViolation,
-    AllocationOverflow,
-    ContractError,
-    LivenessCycle,
-)
+from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, ContractError, LivenessCycle
 from tmmu_core.graph import index as indexing
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Shard, Tensor, View

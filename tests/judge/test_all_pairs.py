@@ -107,8 +107,7 @@ def meet(a: Box, b: Box) -> bool:
 
 
 boxes = st.lists(
-    st.tuples(*[st.integers(0, 12)] * 4).map(lambda b: (b[0], b[0] + b[1], b[2], b[2] + b[3])),
-    max_size=12,
+    st.tuples(*[st.integers(0, 12)] * 4).map(lambda b: (b[0], b[0] + b[1], b[2], b[2] + b[3])), max_size=12
 )
 
 

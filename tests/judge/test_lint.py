@@ -72,10 +72,7 @@ def test_every_rule_has_a_statement() -> None:
 
 def out_of_phase(**more: Any) -> Graph:
     """Return a graph whose ``b`` reads only the input, so that by ids it would run before the forward node ``f``."""
-    nodes = [
-        node("b", "x", "g", phase="backward", inplace="none"),
-        node("f", "x", "y", inplace="none"),
-    ]
+    nodes = [node("b", "x", "g", phase="backward", inplace="none"), node("f", "x", "y", inplace="none")]
     return graph([tensor("x", role="input"), tensor("g", role="gradient"), tensor("y")], nodes, "x", "y g", **more)
 
 

@@ -401,7 +401,7 @@ def test_repr_of_every_result_is_one_short_line(tmp_path: Path) -> None:
         assert len(repr(value)) < 400
         assert "\n" not in repr(value)
     assert [repr(value).split()[0] for value in results] == [
-        *("<Graph", "<Verdict", "<Comparison", "<PlainInstance", "<Trace"),
+        *("<Graph", "<Verdict", "<Comparison", "<PlainInstance", "<Trace")
     ]
     assert repr(tmmu.compare(made, made)).endswith(": identical>")
     assert "moved" in repr(tmmu.compare(made, other))

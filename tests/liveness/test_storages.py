@@ -139,10 +139,7 @@ def test_first_denied_write_of_the_node_is_reported(listed: str, first: int) -> 
 
 
 def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:
-    nodes = [
-        node("n0", "p", "y", inplace="none", in_place_write=((0, 0),)),
-        node("n1", "v y", "z", inplace="none"),
-    ]
+    nodes = [node("n0", "p", "y", inplace="none", in_place_write=((0, 0),)), node("n1", "v y", "z", inplace="none")]
     g = graph([tensor("p", role="parameter"), view("v", "p", 0), tensor("y"), tensor("z")], nodes, "", "z")
     with pytest.raises(InvalidIrShapes) as theirs:
         simulate(g)

@@ -17,16 +17,7 @@ from tests.planners.elsewhere import FUNCTIONS, asked_again, recorded
 from tests.support.paths import ROOT
 from tmmu_core.planners.native import build
 from tmmu_core.planners.native import load as loading
-from tmmu_core.planners.native.load import (
-    FOLDER,
-    MACHINES,
-    SWITCH,
-    built_file_name,
-    file_name,
-    library,
-    load,
-    manifest,
-)
+from tmmu_core.planners.native.load import FOLDER, MACHINES, SWITCH, built_file_name, file_name, library, load, manifest
 
 LIBRARIES = sorted({file_name(machine) for machine in MACHINES.values()})
 TRIALS = int(os.environ.get("TESTS_TRIALS", "20"))

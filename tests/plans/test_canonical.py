@@ -127,10 +127,7 @@ def test_plan_hash_is_that_of_the_contract() -> None:
 
 def test_addresses_are_sorted_by_arena_name_bytes_then_slot() -> None:
     table = canonical.logical_address_table(
-        ["é", "z", "Z"],
-        np.array([0, 1, 1, 2, 1]),
-        np.array([0, 1, 0, 0, 1]),
-        np.array([0, 64, 0, 0, 72], np.uint64),
+        ["é", "z", "Z"], np.array([0, 1, 1, 2, 1]), np.array([0, 1, 0, 0, 1]), np.array([0, 64, 0, 0, 72], np.uint64)
     )
     assert table.rows() == [("Z", 0, 0), ("z", 0, 0), ("z", 1, 64), ("é", 0, 0)]
 

@@ -100,10 +100,7 @@ def test_constant_arena_has_one_source() -> None:
         "x",
         "y",
     )
-    rules = [
-        {"name": "a", "memory": "MRAM", "constant_destination_memory": "SRAM"},
-        {"name": "b", "memory": "SRAM"},
-    ]
+    rules = [{"name": "a", "memory": "MRAM", "constant_destination_memory": "SRAM"}, {"name": "b", "memory": "SRAM"}]
     with pytest.raises(InvalidIrShapes) as caught:
         planned(g, memories=[{"name": "SRAM"}, {"name": "MRAM", "writable": False}], rules=rules)
     assert caught.value.diagnostics["reason"] == "constant_source"

@@ -92,10 +92,7 @@ def test_total_of_arenas_past_64_bits_overflows(planner: str) -> None:
     half = 2**63
 
     def of(activations: int, parameters: int) -> Graph:
-        tensors = [
-            tensor("a", activations, dtype="uint8"),
-            tensor("w", parameters, role="parameter", dtype="uint8"),
-        ]
+        tensors = [tensor("a", activations, dtype="uint8"), tensor("w", parameters, role="parameter", dtype="uint8")]
         return graph(tensors, [node("n", "w", "a")], "", "a")
 
     arenas = {name: Arena(alignment_bytes=1) for name in ("activations", "parameters")}

@@ -35,13 +35,7 @@ class Case:
 
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments that planner and simulator share; each makes its own token."""
-        return {
-            "mode": self.mode,
-            "preset": self.preset,
-            "arenas": self.arenas,
-            "order": self.order,
-            "dims": self.dims,
-        }
+        return {"mode": self.mode, "preset": self.preset, "arenas": self.arenas, "order": self.order, "dims": self.dims}
 
 
 shapes = st.one_of(
@@ -138,10 +132,7 @@ def _view_of(draw: Any, sketch: _Sketch, base: str) -> Tensor:
         shape=(length,),
         dtype=dtype,
         view=View(
-            base,
-            start * grid,
-            draw(st.sampled_from([None, length * grid])),
-            draw(st.sampled_from([None, (1,)])),
+            base, start * grid, draw(st.sampled_from([None, length * grid])), draw(st.sampled_from([None, (1,)]))
         ),
         saved_for_backward=draw(RARELY),
         remat=draw(RARELY),

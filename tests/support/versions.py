@@ -28,12 +28,7 @@ from tmmu_core.plans.making.engine import plan_graph
 
 SMALL = 500
 """Tensors up to which a sample is planned by the searches, which are kept short."""
-SHORT: dict[str, dict[str, Any]] = {
-    "exact": {"budget": 200},
-    "search": {"iterations": 2},
-    "portfolio": {},
-    "auto": {},
-}
+SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}, "portfolio": {}, "auto": {}}
 WRITTEN = ("mixed_sizes", "views", "training_step")
 """Samples of which commands write everything."""
 

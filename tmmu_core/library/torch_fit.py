@@ -371,13 +371,7 @@ def _peak_bytes(plan: Any) -> int:
 
 
 def _fitted(
-    graph: Graph,
-    capacity: Capacity,
-    allowed: Allowed,
-    progress: Progress | None,
-    device: str,
-    *,
-    smallest: bool = True,
+    graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str, *, smallest: bool = True
 ) -> Fitted:
     """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan."""
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes

@@ -82,11 +82,7 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         for name in (rule.memory, rule.constant_destination_memory or rule.memory):
             if name not in declared:
                 raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
-    for message in (
-        *_value_errors(msgspec.to_builtins(platform)),
-        *_memory_errors(platform),
-        *_rule_errors(platform),
-    ):
+    for message in (*_value_errors(msgspec.to_builtins(platform)), *_memory_errors(platform), *_rule_errors(platform)):
         raise _bad(message)
     return platform
 

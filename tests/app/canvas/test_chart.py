@@ -54,8 +54,7 @@ def settle(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    "n",
-    [0, 1, 1023, 1024, 1025, 10_239, 102_399, 2**20 - 1, 2**20, 1_572_864, 12_900_000, 2**40 - 1, 2**63, 2**64 - 1],
+    "n", [0, 1, 1023, 1024, 1025, 10_239, 102_399, 2**20 - 1, 2**20, 1_572_864, 12_900_000, 2**40 - 1, 2**63, 2**64 - 1]
 )
 def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
     shown_text = sheet.evaluate(

@@ -293,10 +293,7 @@ def _plan(file: str) -> Plan:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("hook", "lines", "code"),
-    [("tmmu-gate", {"a": 4}, 1), ("tmmu-compare", {"a": 1}, 0)],
-)
+@pytest.mark.parametrize(("hook", "lines", "code"), [("tmmu-gate", {"a": 4}, 1), ("tmmu-compare", {"a": 1}, 0)])
 def test_hook_passes_or_stops_a_commit(
     hook: str, lines: dict[str, int], code: int, tmp_path: Path, programs: dict[str, str]
 ) -> None:

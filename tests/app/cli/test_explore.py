@@ -59,9 +59,7 @@ def test_folder_of_snapshots_can_be_opened(
     assert ("is in use" if has_snapshot else "neither an XLA dump nor PyTorch snapshots") in capsys.readouterr().err
 
 
-def test_named_port_that_is_taken_is_reported_first(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_named_port_that_is_taken_is_reported_first(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as held:
         held.bind(("localhost", 0))
         held.listen()

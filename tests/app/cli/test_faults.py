@@ -271,12 +271,7 @@ def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, arguments: list[str], c
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&- <&-", ">/dev/null 2>/dev/full", "1</dev/null"])
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [
-        (f"plan {CHAIN}", 0),
-        (f"gate {CHAIN} --max-extent 1", 1),
-        ("plan /no/file", 2),
-        ("--version", 0),
-    ],
+    [(f"plan {CHAIN}", 0), (f"gate {CHAIN} --max-extent 1", 1), ("plan /no/file", 2), ("--version", 0)],
 )
 def test_closed_or_full_streams_keep_the_exit_code(arguments: str, code: int, streams: str) -> None:
     done = subprocess.run(f"{sys.executable} -m tmmu_core {arguments} {streams}", shell=True, check=False, cwd=ROOT)

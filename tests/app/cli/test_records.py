@@ -61,11 +61,7 @@ def test_record_of_an_undeclared_arena_has_its_required_bytes() -> None:
 
 
 def test_every_error_has_a_record() -> None:
-    assert TmmuError("what went wrong").record() == {
-        "code_id": "TMMU_ERROR",
-        "message": "what went wrong",
-        "hint": "",
-    }
+    assert TmmuError("what went wrong").record() == {"code_id": "TMMU_ERROR", "message": "what went wrong", "hint": ""}
 
 
 SMALL_ARENA = {"activations": {"capacity_bytes": 1}, "parameters": {}, "gradients": {}}

@@ -71,10 +71,7 @@ def test_gate_compares_with_a_run_of_the_store(tmmu: Any, tmp_path: Path, grown:
 
 
 def test_store_is_read_from_the_environment(
-    tmmu: Any,
-    tmp_path: Path,
-    grown: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmmu: Any, tmp_path: Path, grown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMMU_STORE", grown)
     assert tmmu("gate", file_of(tmp_path, {"a": 1, "b": 1}), "--baseline", "store:main")[0] == 0
@@ -114,11 +111,7 @@ def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:
     ],
 )
 def test_history_names_changed_settings(
-    tmmu: Any,
-    tmp_path: Path,
-    store: str,
-    options: tuple[str, ...],
-    named: str,
+    tmmu: Any, tmp_path: Path, store: str, options: tuple[str, ...], named: str
 ) -> None:
     for hour, more in enumerate(((), options)):
         record(store, file_of(tmp_path, {"a": 1, "b": 1 + hour}), f"net@c{hour}", hour, *more)
@@ -144,11 +137,7 @@ def test_history_names_changed_settings(
     ],
 )
 def test_impossible_request_is_rejected_with_a_fix(
-    tmmu: Any,
-    tmp_path: Path,
-    grown: str,
-    arguments: tuple[str, ...],
-    why: str,
+    tmmu: Any, tmp_path: Path, grown: str, arguments: tuple[str, ...], why: str
 ) -> None:
     names = {"STORE": grown, "GRAPH": file_of(tmp_path, {"a": 1, "b": 1})}
     code, _, err = tmmu(*(names.get(word, word) for word in arguments))

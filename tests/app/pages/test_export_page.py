@@ -54,10 +54,7 @@ def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch)
     def never(*_: object) -> bytes:
         raise AssertionError
 
-    writers = (
-        (plan_file, ("to_json", "to_instance", "to_parquet")),
-        (downloads, ("c_header", "c_source")),
-    )
+    writers = ((plan_file, ("to_json", "to_instance", "to_parquet")), (downloads, ("c_header", "c_source")))
     for module, names in writers:
         for name in names:
             monkeypatch.setattr(module, name, never)

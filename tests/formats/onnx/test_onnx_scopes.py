@@ -283,11 +283,7 @@ STOPS = body(
 
 def two_states(inner: onnx.GraphProto) -> onnx.ModelProto:
     """``b = relu x; loop(n, c, states = x, b) → y, v; z = y - v``."""
-    steps = [
-        op("Relu", "x", "b"),
-        op("Loop", "n c x b", "y v", name="loop", body=inner),
-        op("Sub", "y v", "z"),
-    ]
+    steps = [op("Relu", "x", "b"), op("Loop", "n c x b", "y v", name="loop", body=inner), op("Sub", "y v", "z")]
     return model(steps, [value("x", [2, 3]), value("c", [], BOOL), value("n", [], INT64)], [value("z", None)])
 
 

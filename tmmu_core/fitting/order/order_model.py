@@ -180,10 +180,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(
-        [
-            np.repeat(np.arange(nodes), np.diff(index.in_ptr)),
-            np.repeat(np.arange(nodes), np.diff(index.out_ptr)),
-        ]
+        [np.repeat(np.arange(nodes), np.diff(index.in_ptr)), np.repeat(np.arange(nodes), np.diff(index.out_ptr))]
     )
     tensor = np.concatenate([index.in_idx, index.out_idx])
     is_planned = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)

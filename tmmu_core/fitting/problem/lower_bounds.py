@@ -148,11 +148,7 @@ class _Moment(NamedTuple):
 
 
 def _moments(
-    liveness: Liveness,
-    arena: int,
-    alignment: int,
-    may_add_pairs: bool,
-    always_live: Sequence[Sequence[int]] | None,
+    liveness: Liveness, arena: int, alignment: int, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
 ) -> Iterator[_Moment]:
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index

@@ -228,7 +228,5 @@ def _refuse(n: Any) -> None:
     else:
         return
     raise UnreadableInput(
-        f"{n.name} ({n.target}) {what}, so its place in the step cannot change.",
-        place=layer_of_node(n),
-        hint=hint,
+        f"{n.name} ({n.target}) {what}, so its place in the step cannot change.", place=layer_of_node(n), hint=hint
     )

@@ -74,10 +74,7 @@ def steps_through(
 
 
 def best_single_steps(
-    model: RecomputeModel,
-    initial: Choice,
-    groups: Iterable[tuple[list[int], Choice]],
-    key: Callable[[DropStep], int],
+    model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]], key: Callable[[DropStep], int]
 ) -> list[DropStep]:
     """Return the steps from ``initial`` by one group each that lower the sum of peaks.
 

@@ -15,10 +15,7 @@ POINTS = 8
 
 
 def curve(
-    start: Candidate,
-    allowed: Allowed | None = None,
-    progress: Progress | None = None,
-    points: int = POINTS,
+    start: Candidate, allowed: Allowed | None = None, progress: Progress | None = None, points: int = POINTS
 ) -> tuple[Candidate, ...]:
     """Return plans by rising cost, each smaller than all cheaper ones.
 

@@ -34,11 +34,7 @@ IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
 
 
 def smallest_mesh(
-    graph: Graph,
-    request: PlanRequest,
-    axis: str,
-    limits: tuple[Capacity, Allowed],
-    progress: Progress | None = None,
+    graph: Graph, request: PlanRequest, axis: str, limits: tuple[Capacity, Allowed], progress: Progress | None = None
 ) -> FittedSize:
     """Return the smallest size of the mesh axis ``axis`` at which the allowed moves make every rank fit.
 

@@ -38,11 +38,7 @@ class WhatIf:
 
 
 def what_if(
-    start: Candidate,
-    kinds: Iterable[Kind] = ALLOWED,
-    progress: Progress | None = None,
-    *,
-    most: int = PLANNED,
+    start: Candidate, kinds: Iterable[Kind] = ALLOWED, progress: Progress | None = None, *, most: int = PLANNED
 ) -> WhatIf:
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
     chosen = frozenset(kinds)

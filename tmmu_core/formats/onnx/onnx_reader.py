@@ -55,15 +55,7 @@ from tmmu_core.formats.onnx.onnx_model import (
 )
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
-from tmmu_core.formats.onnx.onnx_shapes import (
-    Facts,
-    Sizes,
-    decided,
-    infer,
-    named_dims,
-    refuse_type,
-    size_without_input,
-)
+from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View

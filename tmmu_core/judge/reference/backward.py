@@ -153,10 +153,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     # The backward pass reads the recomputed tensor, so the original is not saved.
     originals = [msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors]
     expanded = msgspec.structs.replace(
-        graph,
-        tensors=(*originals, *copies.values()),
-        nodes=(*nodes.values(), *inserted.values()),
-        execution_order=None,
+        graph, tensors=(*originals, *copies.values()), nodes=(*nodes.values(), *inserted.values()), execution_order=None
     )
     return expanded, expanded_order
 
