@@ -23,4 +23,4 @@ def test_json_error_has_its_place(mark: str, byte: int) -> None:
         read_json_object(mark + '{"a": 1,}', "shard spec")
     assert caught.value.place == f"line 1, column 9, byte {byte}"
     assert str(caught.value).startswith("shard spec: this is not JSON: ")
-    assert " (at line 1, column 9, byte 8).\n" in str(caught.value)
+    assert f" (at line 1, column 9, byte {byte}).\n" in str(caught.value)

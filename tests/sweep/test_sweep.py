@@ -210,7 +210,7 @@ def test_failed_point_runs_again(tmmu: Any, tmp_path: Path, monkeypatch: pytest.
     )
     monkeypatch.setenv("TMMU_MAX_RANKS", "2")
     code, out, _ = tmmu(*command)
-    assert (code, "raise the limit: --max-ranks N" in out) == (2, True)
+    assert (code, "set a limit above 2: --max-ranks N" in out) == (2, True)
     monkeypatch.delenv("TMMU_MAX_RANKS")
     assert tmmu(*command)[0] == 0
 
