@@ -475,7 +475,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
 def test_layer_that_cannot_be_planned_is_refused_by_its_path_with_a_remedy(name: str) -> None:
     layer, words = REFUSED[name]
     module = Step(lambda step, x: step.body(x).square().mean(), body=nn.Sequential(nn.Linear(32, 32), layer)).train()
-    with pytest.raises(tmmu.TmmuError, match=words.replace("LAYER", r"\(at layer 'body.1'\)")):
+    with pytest.raises(tmmu.TmmuError, match=words.replace("LAYER", r"\(at layer 'body.1'\)\.")):
         tmmu.fit(module, "1GiB", example_inputs=torch.rand(ROWS))
 
 
