@@ -418,7 +418,7 @@ def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
 
 
 def test_scratch_memory_of_kernels_on_a_gpu_is_planned_with_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for a GPU: each product needs 1 MB beside its result, which live bytes of storages do not contain."""
+    """Without a GPU: the measuring function is replaced, and returns 1 MB for each matrix product."""
     scratch = 1_000_000
     torch.manual_seed(0)
     module = nn.Sequential(*[each for _ in range(4) for each in (nn.Linear(32, 32), nn.GELU())])

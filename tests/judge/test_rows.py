@@ -53,7 +53,7 @@ def test_valid_rows_have_no_finding() -> None:
         ("h", {"shape": [2**63]}),
         ("part", {"shape": [1]}),
         ("h", {"base_tensor_uid": "h"}),
-        ("h", {"base_tensor_uid": "nobody"}),
+        ("h", {"base_tensor_uid": "missing"}),
         ("part", {"base_tensor_uid": "y"}),
     ],
 )
