@@ -1,8 +1,8 @@
 """Training steps on a GPU: ``python -m benchmarks.real --device cuda [STEP ...]``.
 
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
-around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again under
-``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity and its reserve.
+around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again with expandable
+segments under ``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity.
 All steps are planned, in parallel, before they run one at a time. Writes ``docs/measured/real-cuda.md`` and
 ``found/real-cuda.json``.
 """
@@ -69,6 +69,8 @@ class Row:
     """``torch.cuda.max_memory_reserved``."""
     milliseconds: float = 0.0
     """Median time of a step."""
+    limited: int = 0
+    """Reserved bytes of the run within the capacity."""
     equal: str = ""
     """Whether gradients and buffers are those of the compiled step without moves."""
     error: str = ""
@@ -134,14 +136,16 @@ class Runner:
                 if row.capacity and row.answer == "fits":
                     gc.collect()
                     torch.cuda.empty_cache()
+                    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
                     torch.cuda.set_per_process_memory_fraction(row.capacity / torch.cuda.mem_get_info()[1])
-                    self._measured(row, step, 1)
+                    row = replace(row, limited=self._measured(row, step, 1).reserved)
                 return row
             except RuntimeError as error:  # also out of memory
                 traceback.print_exc()
                 return replace(row, error=str(error).partition(". ")[0])
             finally:
                 torch.cuda.set_per_process_memory_fraction(1.0)
+                torch.cuda.memory._set_allocator_settings("expandable_segments:False")
                 torch.cuda.empty_cache()
 
     def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
@@ -309,14 +313,13 @@ def measure_all(names: Sequence[str], device: str) -> None:
     with context.Manager() as manager, ProcessPoolExecutor(len(parts), mp_context=context) as pool:
         alone, planned = manager.Lock(), manager.Barrier(len(parts))
         waiting = {pool.submit(_rows, name, device, alone, planned, part): name for name, part in parts}
-        for done in as_completed(waiting):
-            rows = found.setdefault(waiting[done], {})
+        for done in as_completed(list(waiting)):
+            name = waiting.pop(done)
+            rows = found.setdefault(name, {})
             rows.update(done.result())
-            record(
-                waiting[done],
-                torch.cuda.get_device_name(device),
-                [row for _, each in sorted(rows.items()) for row in each],
-            )
+            if name not in waiting.values():
+                in_order = [row for _, each in sorted(rows.items()) for row in each]
+                record(name, torch.cuda.get_device_name(device), in_order)
 
 
 def record(name: str, device: str, rows: Sequence[Row]) -> None:
