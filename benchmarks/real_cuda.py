@@ -136,7 +136,7 @@ class Runner:
                 if row.capacity and row.answer == "fits":
                     gc.collect()
                     torch.cuda.empty_cache()
-                    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+                    torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
                     torch.cuda.set_per_process_memory_fraction(row.capacity / torch.cuda.mem_get_info()[1])
                     row = replace(row, limited=self._measured(row, step, 1).reserved)
                 return row
@@ -145,7 +145,7 @@ class Runner:
                 return replace(row, error=str(error).partition(". ")[0])
             finally:
                 torch.cuda.set_per_process_memory_fraction(1.0)
-                torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+                torch._C._accelerator_setAllocatorSettings("expandable_segments:False")
                 torch.cuda.empty_cache()
 
     def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
