@@ -3,8 +3,8 @@
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
 around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again with expandable
 segments under ``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity.
-All steps are planned, in parallel, before they run one at a time. Writes ``docs/measured/real-cuda.md`` and
-``found/real-cuda.json``.
+The steps are planned in parallel and run one at a time; two processors plan nothing, so that planning does not slow
+down what runs. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
 """
 
 import gc
@@ -278,8 +278,8 @@ def _peak_bytes(fit: TorchFit) -> int:
     return next(int(each.peak_live_bytes) for each in fit.fitted.best.plan.arenas if each.name == ONE_MEMORY)
 
 
-def _rows(name: str, device: str, alone: AbstractContextManager[Any], planned: Any, part: int) -> dict[int, list[Row]]:
-    """Return one part of the rows of a step, by their place on the page. ``planned``: a barrier before they run."""
+def _rows(name: str, device: str, alone: AbstractContextManager[Any], part: int) -> dict[int, list[Row]]:
+    """Return one part of the rows of a step, by their place on the page."""
     ways: dict[int, list[Prepared]] = {}
     try:
         found = Ways(name, device, alone)
@@ -290,8 +290,6 @@ def _rows(name: str, device: str, alone: AbstractContextManager[Any], planned: A
         traceback.print_exc()
         line = next(iter(str(error).strip().splitlines()), "")
         ways[len(ways)] = [Prepared(Row(name, "", error=f"{type(error).__name__}: {line}"))]
-    print(name, part, "is planned", file=sys.stderr, flush=True)
-    planned.wait()
     rows = {}
     for place, each in ways.items():
         rows[place] = [found.run.measured(way) if way.step is not None else way.row for way in each]
@@ -310,9 +308,10 @@ def measure_all(names: Sequence[str], device: str) -> None:
     context = get_context("spawn")
     found: dict[str, dict[int, list[Row]]] = {}
     parts = [(name, part) for name in names or (*MODELS, *STEPS) for part in range(_parts(name))]
-    with context.Manager() as manager, ProcessPoolExecutor(len(parts), mp_context=context) as pool:
-        alone, planned = manager.Lock(), manager.Barrier(len(parts))
-        waiting = {pool.submit(_rows, name, device, alone, planned, part): name for name, part in parts}
+    workers = max(1, (os.cpu_count() or 1) - 2)
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        alone = manager.Lock()
+        waiting = {pool.submit(_rows, name, device, alone, part): name for name, part in parts}
         for done in as_completed(list(waiting)):
             name = waiting.pop(done)
             rows = found.setdefault(name, {})
@@ -358,10 +357,11 @@ def page(found: dict[str, Found]) -> str:
         "",
         "Written by `python -m benchmarks.real --device cuda`. Small steps are in float32 without an optimizer;",
         "GPT-2 medium, Llama 1B, ViT-L and the large U-Net are in bf16 with AdamW. Bytes are those of the allocator.",
-        "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
-        "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
-        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Plans of commits",
-        "a423c5d8 and 870e5be6 do not contain the scratch memory of kernels, such as cuDNN's convolutions.",
+        "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run with expandable",
+        "segments (commits a423c5d8, 870e5be6, 247c40d9: without). Its reserve is 5 %, 22 MiB and the workspaces:",
+        "what is allocated after a step beside parameters, buffers, inputs and states. The difference to the plan",
+        "leaves workspaces out; the model of the allocator includes them. Plans of commits a423c5d8 and 870e5be6 lack",
+        "the scratch memory of kernels, such as cuDNN's convolutions.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",
