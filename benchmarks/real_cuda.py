@@ -1,8 +1,8 @@
 """Training steps on a GPU: ``python -m benchmarks.real --device cuda [STEP ...]``.
 
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
-around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again with expandable
-segments under ``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity.
+around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again under
+``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity.
 The steps are planned in parallel and run one at a time; two processors plan nothing, so that planning does not slow
 down what runs. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
 """
@@ -69,8 +69,6 @@ class Row:
     """``torch.cuda.max_memory_reserved``."""
     milliseconds: float = 0.0
     """Median time of a step."""
-    limited: int = 0
-    """Reserved bytes of the run within the capacity."""
     equal: str = ""
     """Whether gradients and buffers are those of the compiled step without moves."""
     error: str = ""
@@ -136,16 +134,14 @@ class Runner:
                 if row.capacity and row.answer == "fits":
                     gc.collect()
                     torch.cuda.empty_cache()
-                    torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
                     torch.cuda.set_per_process_memory_fraction(row.capacity / torch.cuda.mem_get_info()[1])
-                    row = replace(row, limited=self._measured(row, step, 1).reserved)
+                    self._measured(row, step, 1)
                 return row
             except RuntimeError as error:  # also out of memory
                 traceback.print_exc()
                 return replace(row, error=str(error).partition(". ")[0])
             finally:
                 torch.cuda.set_per_process_memory_fraction(1.0)
-                torch._C._accelerator_setAllocatorSettings("expandable_segments:False")
                 torch.cuda.empty_cache()
 
     def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
@@ -357,11 +353,11 @@ def page(found: dict[str, Found]) -> str:
         "",
         "Written by `python -m benchmarks.real --device cuda`. Small steps are in float32 without an optimizer;",
         "GPT-2 medium, Llama 1B, ViT-L and the large U-Net are in bf16 with AdamW. Bytes are those of the allocator.",
-        "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run with expandable",
-        "segments (commits a423c5d8, 870e5be6, 247c40d9: without). Its reserve is 5 %, 22 MiB and the workspaces:",
-        "what is allocated after a step beside parameters, buffers, inputs and states. The difference to the plan",
-        "leaves workspaces out; the model of the allocator includes them. Plans of commits a423c5d8 and 870e5be6 lack",
-        "the scratch memory of kernels, such as cuDNN's convolutions.",
+        "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
+        "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
+        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Plans of commits",
+        "a423c5d8 and 870e5be6 lack the scratch memory of kernels, such as cuDNN's convolutions. Since the measurements,",
+        "a plan fits a GPU only if the model of the allocator can run it within the capacity less the reserve.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",

@@ -19,7 +19,7 @@ from torch.nn import functional
 import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
 from benchmarks.real_steps import Loss, Recurrent
-from tmmu_core.fitting.pytorch import fx_eager, fx_executed
+from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_step
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
@@ -437,12 +437,17 @@ def test_scratch_memory_of_kernels_on_a_gpu_is_planned_with_each_run(monkeypatch
     assert larger.answer != "fits"
 
 
-def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:
+def test_reserved_bytes_are_segments_of_the_caching_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(64, 8))
     large = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(2**17, 8))
     assert small.reserved_bytes == 2 * 2**20
     assert large.plan.peak_live_bytes == 3 * 2**22 + 2 * (8 * 8 + 8) * 4  # input, result, gradient
     assert large.reserved_bytes == 20 * 2**20 + 2 * 2**20
+    monkeypatch.setattr(fx_step.TorchStep, "device", "cuda")
+    for capacity, answer in (("22MiB", "fits"), ("21MiB", "open")):
+        assert tmmu.fit(nn.Linear(8, 8).train(), capacity, example_inputs=torch.randn(2**17, 8)).answer == answer
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    assert tmmu.fit(nn.Linear(8, 8).train(), "21MiB", example_inputs=torch.randn(2**17, 8)).answer == "fits"
 
 
 def test_reserved_bytes_leave_out_what_is_offloaded() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +23,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.sized_graph import sized_graph
-from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
+from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes, ratio
 from tmmu_core.library.fit_result import Fit
@@ -40,6 +42,8 @@ ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
 NODES = 20_000
 """Nodes of the search for a packing. With 1,000, plans whose live bytes fit the capacity are packed above it, and a
 plan with up to twice the extra FLOPs is selected."""
+LOWER = 96
+"""If the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -121,6 +125,8 @@ class TorchFit(Fit[Plan]):
         if self.answer == "fits":
             return ()
         steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
+        if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
+            steps[0] = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
         others = [kind for kind in KINDS if kind not in self.limits[1].kinds]
         steps += [f"allow {', '.join(others)}"] * bool(others)
         steps += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] * (self.step.batch > 1)
@@ -135,7 +141,7 @@ class TorchFit(Fit[Plan]):
     def least_bytes(self) -> int:
         """The smallest extent that the search finds at any cost. For less, use a smaller batch."""
         allowed = self.limits[1]
-        if self.answer != "fits" and allowed.max_cost is None:
+        if self.fitted.over_bytes and allowed.max_cost is None:
             return self.extent_bytes
         return _fitted(
             self.step.graph, Capacity(0), replace(allowed, max_cost=None), None, self.step.device
@@ -145,13 +151,11 @@ class TorchFit(Fit[Plan]):
     def reserved_bytes(self) -> int:
         """Bytes that PyTorch's caching allocator reserves on a GPU for the storages, by a model of the allocator.
 
-        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Memory that libraries allocate for
-        themselves comes in addition. Measured on a GPU: ``docs/measured/real-cuda.md``.
+        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB, without a limit: with one, the allocator
+        releases free segments before it fails. Memory that libraries allocate for themselves comes in addition.
+        Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
-        storages = storages_of(self.plan)
-        on_device = np.array([each.name == ONE_MEMORY for each in self.fitted.best.plan.arenas])
-        made = (storages.size > 0) & on_device[storages.arena]
-        return reserved_peak(storages.birth[made], storages.death[made], storages.size[made])
+        return _reserved_peak(self.fitted.best.plan)
 
     def peak(self) -> dict[str, Any]:
         """Return the node and module at the peak, the live tensors, their bytes by module, and a suggestion."""
@@ -370,10 +374,33 @@ def _peak_bytes(plan: Any) -> int:
     return int(next(arena.peak_live_bytes for arena in plan.arenas if arena.name == ONE_MEMORY))
 
 
+def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
+    """Return the reserved bytes of the allocator for the storages in ``memory``. Raises ``OutOfMemory``."""
+    storages = storages_of(plan)
+    on_device = np.array([each.name == ONE_MEMORY for each in plan.arenas])
+    made = (storages.size > 0) & on_device[storages.arena]
+    return reserved_peak(storages.birth[made], storages.death[made], storages.size[made], limit)
+
+
+def _runs_on_gpu(plan: Any, limit: int) -> bool:
+    """Whether PyTorch's caching allocator can run the plan within ``limit`` bytes, by the model of it.
+
+    With expandable segments, free memory is never too fragmented.
+    """
+    settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
+    try:
+        return "expandable_segments:True" in settings or _reserved_peak(plan, limit) <= limit
+    except OutOfMemory:
+        return False
+
+
 def _fitted(
     graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str, *, smallest: bool = True
 ) -> Fitted:
-    """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan."""
+    """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan.
+
+    On a GPU, a plan fits if the caching allocator can run it within the capacity; if not, lower peaks are searched.
+    """
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
@@ -381,4 +408,9 @@ def _fitted(
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-    return (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
+    found = lower = (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
+    while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
+        lower = fit(start, Capacity(lower.best.extent_bytes * LOWER // 100), allowed, progress)
+    if lower.answer == "fits":
+        return replace(lower, capacity=capacity)
+    return replace(found, answer="open") if found.answer == "fits" else found

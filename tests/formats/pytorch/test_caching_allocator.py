@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tmmu_core.formats.pytorch.caching_allocator import CachingAllocator, reserved_peak
+from tmmu_core.formats.pytorch.caching_allocator import CachingAllocator, OutOfMemory, reserved_peak
 
 MIB = 1 << 20
 
@@ -55,3 +55,9 @@ def test_blocks_never_overlap_and_everything_can_be_released() -> None:
 def test_reserved_peak_of_lifetimes() -> None:
     assert reserved_peak([0, 1], [1, 2], [30 * MIB, 30 * MIB]) == 30 * MIB
     assert reserved_peak([0, 0], [2, 2], [30 * MIB, 30 * MIB]) == 60 * MIB
+
+
+def test_allocator_with_a_limit_releases_free_segments_before_it_fails() -> None:
+    assert reserved_peak([0, 1], [1, 2], [30 * MIB, 40 * MIB], 69 * MIB) == 40 * MIB
+    with pytest.raises(OutOfMemory):
+        reserved_peak([0, 0], [2, 2], [30 * MIB, 40 * MIB], 69 * MIB)

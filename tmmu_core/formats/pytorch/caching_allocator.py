@@ -4,6 +4,7 @@
 
     alloc(size) ─► round up to 512 B ─► best fit among the free blocks of (lane, small | large);
                                         if none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
+                                        if the limit is reached: release free segments, and try again
 
 Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, ``should_split``, ``free_block``,
 ``release_blocks``) with the default settings.
@@ -11,6 +12,7 @@ Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, `
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -58,17 +60,27 @@ Recorder = Callable[[str, int, int], None]
 """``(action, address, bytes)`` of each segment that is reserved or released, with PyTorch's name of the action."""
 
 
-class CachingAllocator:
-    """The allocator of one device. ``reserved``, its maximum ``reserved_peak``, and ``allocated`` are bytes."""
+class OutOfMemory(Exception):
+    """The allocator needs more memory than its limit."""
 
-    def __init__(self, record: Recorder = lambda action, addr, size: None) -> None:
-        self.record = record
+
+class CachingAllocator:
+    """The allocator of one device. ``reserved``, its maximum ``reserved_peak``, and ``allocated`` are bytes.
+
+    ``limit``: maximum of ``reserved``, as of ``torch.cuda.set_per_process_memory_fraction``.
+    """
+
+    def __init__(self, record: Recorder = lambda action, addr, size: None, limit: int = sys.maxsize) -> None:
+        self.record, self.limit = record, limit
         self.reserved = self.reserved_peak = self.allocated = 0
         self._pools: dict[Hashable, Pool] = {}
         self._next_address = BASE_ADDRESS
 
     def alloc(self, size: int, lane: Hashable = 0) -> Block:
-        """Return a block of at least ``size`` bytes; blocks of two lanes (stream and pool) share no segment."""
+        """Return a block of at least ``size`` bytes; blocks of two lanes (stream and pool) share no segment.
+
+        Raises :class:`OutOfMemory`.
+        """
         size = max(GRAIN, -(-size // GRAIN) * GRAIN)
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])
@@ -110,6 +122,10 @@ class CachingAllocator:
         segment = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
         if size >= LARGE_SIZE:
             segment = -(-size // ROUND_LARGE) * ROUND_LARGE
+        if self.reserved + segment > self.limit:
+            self.empty_cache()
+        if self.reserved + segment > self.limit:
+            raise OutOfMemory
         block = Block(self._next_address, segment, pool)
         self._next_address += segment + ROUND_LARGE  # a gap, so that readers do not join segments
         self.reserved += segment
@@ -129,14 +145,14 @@ def _remove(block: Block) -> None:
     del block.pool[bisect_left(block.pool, (block.size, block.addr))]
 
 
-def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike) -> int:
+def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike, limit: int = sys.maxsize) -> int:
     """Return the peak of the reserved bytes for buffers with live ranges ``[birth, death)``, shape (n,) each.
 
-    At one step, frees come before allocations; both are in the order of the rows.
+    At one step, frees come before allocations; both are in the order of the rows. Raises :class:`OutOfMemory`.
     """
     births, deaths, sizes = (np.asarray(column, np.int64).tolist() for column in (birth, death, size))
     rows = range(len(sizes))
-    allocator, blocks = CachingAllocator(), dict[int, Block]()
+    allocator, blocks = CachingAllocator(limit=limit), dict[int, Block]()
     for _, is_alloc, row in sorted([*zip(births, repeat(True), rows), *zip(deaths, repeat(False), rows)]):
         if is_alloc:
             blocks[row] = allocator.alloc(sizes[row])
