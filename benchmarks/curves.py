@@ -41,7 +41,7 @@ class Curve:
 
 def subjects() -> list[tuple[str, Problem]]:
     """Return the six MiniMalloc instances, one of them with reversed time, and a perfect packing."""
-    six = [(name.split(".")[0], read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem) for name in HARD]
+    six = [(name.split(".")[0], read_csv((DATA / f"{name}.csv").read_bytes()).problem) for name in HARD]
     backwards = problem_of(mirrored(read(HARD[3])))
     return [*six, ("D mirrored in time", backwards), ("perfect packing", problem_of(perfect(200, 101)))]
 

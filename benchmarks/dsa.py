@@ -47,7 +47,7 @@ def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, 
     """Return the rows of the real instances with every planner."""
     _warm_up()
     for name in instances:
-        problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
+        problem = read_csv((DATA / f"{name}.csv").read_bytes()).problem
         for planner in NAMES:
             yield measure(name, problem, planner)
 

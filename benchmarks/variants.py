@@ -35,7 +35,7 @@ def problem_of(rows: list[Row]) -> Problem:
 
 def read(name: str) -> list[Row]:
     """Return one of the real instances."""
-    problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
+    problem = read_csv((DATA / f"{name}.csv").read_bytes()).problem
     return list(zip(problem.birth.tolist(), problem.death.tolist(), problem.size.tolist(), strict=True))
 
 

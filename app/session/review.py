@@ -21,7 +21,7 @@ from app.session import history, state
 from app.session.opening import MOVES, card_of, content_of, shelf
 from app.session.planning import Shown, keep_reviewed
 from app.session.view_state import from_query, to_query
-from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.native import document, unpacking
 
@@ -232,8 +232,9 @@ def open_file(data: bytes, name: str) -> None:
     """Restore the graph, the plan, the view and the review of a file. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
     text = embedded[1] if embedded else data
-    document.check_version(document.text_field(text, "schema", name), SCHEMA, name, "$.schema")
-    file = document.decode(text, ReviewFile, name, "review")
+    with source_of_errors(name):
+        document.check_version(document.text_field(text, "schema"), SCHEMA)
+        file = document.decode(text, ReviewFile, "review")
     try:
         graph, plan, moves = (_decoded(text, name) for text in (file.graph, file.plan, file.moves))
     except ValueError as error:

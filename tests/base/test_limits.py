@@ -188,7 +188,7 @@ def test_number_of_arenas_is_limited() -> None:
 
 def test_limit_of_a_packed_file_depends_on_its_packed_size(monkeypatch: pytest.MonkeyPatch) -> None:
     packed_sizes: list[int] = []
-    monkeypatch.setattr(document, "refuse_many_values", lambda data, source, packed: packed_sizes.append(packed))
+    monkeypatch.setattr(document, "refuse_many_values", lambda data, packed: packed_sizes.append(packed))
     plain = native_file.encode_json(chain(2))
     packed = gzip.compress(plain)
     for data in (plain, packed):

@@ -111,4 +111,4 @@ def test_values_that_are_nested_too_deeply_for_their_reader_are_rejected() -> No
         nested = [nested]
     reader = Reader("notes", "notes", "plan", (), "formats.planfile.plan_builder:check_plain")
     with pytest.raises(UnreadableInput, match="nested too deeply"):
-        reader.read(nested, "$", {})
+        reader.read(nested, "$")

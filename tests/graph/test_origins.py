@@ -105,5 +105,5 @@ def test_saved_program_keeps_modules_and_lines() -> None:
         nodes[1]["metadata"] = {"stack_trace": ["no", "text"], "nn_module_stack": 7}
         nodes[2]["metadata"] = "nothing"
 
-    read = as_saved(read_program(changed("two_layers", change), "x"), "x")
+    read = as_saved(read_program(changed("two_layers", change)), "x")
     assert list(read.origins.values()) == [Origin(("up",), "nets/model.py:12")]

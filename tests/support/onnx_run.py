@@ -118,7 +118,7 @@ def plain_run(data: bytes, name: str = "") -> Oracle:
             hint="Plan and verify it; its bodies are not executed here.",
         )
     model = onnx.ModelProto.FromString(data)
-    model = inlined(model, name)
+    model = inlined(model)
     shapes = {t.id: (tuple(d for d in t.shape if isinstance(d, int)), t.dtype) for t in graph.tensors}
     feeds = {tensor: _varied(tensor, *shapes[tensor]) for tensor in graph.inputs}
     values = {w.name: numpy_helper.to_array(w) for w in model.graph.initializer if w.name in shapes}

@@ -13,6 +13,8 @@
 A verdict (lint, verify, compare) is a value, not an error.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 Scalar = str | int | float | bool | None
@@ -89,6 +91,20 @@ class UnreadableInput(TmmuError):
         """Return the error as a JSON-ready mapping; ``tried`` is a list of objects with ``reader`` and ``reason``."""
         tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
         return super().record() | {"tried": escaped_surrogates(tried)}
+
+
+@contextmanager
+def source_of_errors(source: str) -> Iterator[None]:
+    """Context manager: an ``UnreadableInput`` or ``InvalidIrShapes`` without a source gets this one."""
+    try:
+        yield
+    except UnreadableInput as error:
+        error.source = error.source or source
+        raise
+    except InvalidIrShapes as error:
+        if source:
+            error.fill(source=source)
+        raise
 
 
 def unopened(

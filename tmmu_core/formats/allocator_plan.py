@@ -30,10 +30,6 @@ class LiveRange:
     alignment: int = 1
     arena: str = "arena"
 
-    def key(self) -> tuple[int, int, bytes]:
-        """Return the normative sort key: birth, −bytes, id bytes."""
-        return self.birth, -self.size, self.id.encode("utf-8", "surrogatepass")
-
 
 def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
     """Return the live ranges after giving repeated ids a number (``x``, ``x #2``, …), in place."""
@@ -78,7 +74,11 @@ def instance_of(
 
     Raises the error of :func:`refuse_beyond_last_byte`.
     """
-    rows = sorted(lives, key=lambda life: (life.arena.encode(), life.key()))
+
+    def normative(life: LiveRange) -> tuple[bytes, int, int, bytes]:
+        return life.arena.encode(), life.birth, -life.size, life.id.encode("utf-8", "surrogatepass")
+
+    rows = sorted(lives, key=normative)
     refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
     arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
     first, *others = [

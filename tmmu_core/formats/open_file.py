@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, unopened
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors, unopened
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
@@ -52,12 +52,13 @@ class Reader:
         return str(_load(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
-        """Return the content of unpacked bytes. Raises ``TmmuError``."""
-        try:
-            return _load(self.module)(data, name, *dims)
-        except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
-            hint = "Check the program that wrote it."
-            raise UnreadableInput("the file is nested too deeply.", source=name, hint=hint) from error
+        """Return the content of unpacked bytes. Raises ``TmmuError``; its source is ``name``."""
+        with source_of_errors(name):
+            try:
+                return _load(self.module)(data, name, *dims)
+            except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
+                hint = "Check the program that wrote it."
+                raise UnreadableInput("the file is nested too deeply.", hint=hint) from error
 
 
 def _load(address: str) -> Callable[..., Any]:
@@ -115,17 +116,18 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     Raises ``UnreadableInput`` with each reader and its reason to reject the bytes, and the errors of the reader that
     accepts the bytes (``InvalidIrShapes`` and others).
     """
-    plain = unpacking.unpack(data, name)
-    if not plain:
-        raise UnreadableInput("the file is empty.", source=name, hint="Write the file again.")
-    foreign = unplannable.by_magic(plain)
-    if foreign is not None:
-        raise foreign.refusal(name)
-    if plain.startswith(b"PAR1"):
-        hint = 'Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".'
-        raise UnreadableInput("Parquet files are written for notebooks and cannot be opened.", source=name, hint=hint)
-    if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
-        document.refuse_many_values(plain, name, 0 if plain is data else len(data))
+    with source_of_errors(name):
+        plain = unpacking.unpack(data)
+        if not plain:
+            raise UnreadableInput("the file is empty.", hint="Write the file again.")
+        foreign = unplannable.by_magic(plain)
+        if foreign is not None:
+            raise foreign.refusal(name)
+        if plain.startswith(b"PAR1"):
+            hint = 'Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".'
+            raise UnreadableInput("Parquet files are written for notebooks and cannot be opened.", hint=hint)
+        if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
+            document.refuse_many_values(plain, 0 if plain is data else len(data))
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)
@@ -138,7 +140,6 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             _refuse_later(plain, name)
             if isinstance(error, InvalidIrShapes):
                 raise
-            error.source = error.source or name
             later = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
@@ -146,7 +147,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     foreign = unplannable.recognised(plain, name)
     if foreign is not None:
         raise foreign.refusal(name, tuple(tried))
-    is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain, name)).keys()
+    is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain)).keys()
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
 
@@ -156,8 +157,9 @@ def _refuse_later(data: bytes, name: str) -> None:
     first = data.partition(b"\n")[0] if b"allocation_header" in data[:1024] else data
     found: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
-        found = document.fields(first, name) if document.kind(first) else {}
-    document.refuse_later(found, name)
+        found = document.fields(first) if document.kind(first) else {}
+    with source_of_errors(name):
+        document.refuse_later(found)
 
 
 def refuse_unplannable(path: Path) -> None:

@@ -73,45 +73,40 @@ def branch(
     _place(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """Body and inputs of a loop or scan."""
+def repeat(
+    host: Host,
+    site: Site,
+    body: Flatten,
+    initial: Sequence[str],
+    extra: Sequence[str] = (),
+    condition: Flatten | None = None,
+    scanned: Sequence[str] = (),
+) -> None:
+    """Append the nodes of a loop, which has a ``condition``, or of a scan.
 
-    body: Flatten
-    """Arguments: state, a row of each scanned tensor, ``extra``. Results: next state, a row of each stacked output."""
-    initial: tuple[str, ...]
-    """The initial state."""
-    extra: tuple[str, ...] = ()
-    condition: Flatten | None = None
-    """Arguments: the state and ``extra``. Result: whether there is one more iteration."""
-    scanned: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """The first part of the operators that open and close the scope."""
-        return "Loop" if self.condition else "Scan"
-
-
-def repeat(host: Host, site: Site, repeated: Repeated) -> None:
-    """Append the nodes of a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
-    states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(repeated.initial)])
+    The results of ``site`` are the final state, then the stacked outputs. Arguments of the body: the state (first
+    ``initial``), a row of each scanned tensor, ``extra``; its results: the next state, a row of each stacked output.
+    Arguments of the condition: the state and ``extra``; its result: whether there is one more iteration.
+    """
+    kind = "Loop" if condition else "Scan"
+    states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(initial)])
     stacked = site.outputs[len(states) :]
     places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(stacked)))
     if places:
-        _place(host, site.scope, Node("", f"{repeated.kind}.open", repeated.initial, places, inplace="none"))
+        _place(host, site.scope, Node("", f"{kind}.open", tuple(initial), places, inplace="none"))
     start = len(host.nodes)
-    conditions = repeated.condition([*states, *repeated.extra], f"{site.scope}/cond") if repeated.condition else []
-    rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(repeated.scanned)])
+    conditions = condition([*states, *extra], f"{site.scope}/cond") if condition else []
+    rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(scanned)])
     if rows:
-        _place(host, site.scope, Node("", "Scan.next", repeated.scanned, rows, inplace="none"))
-    body_results = repeated.body([*states, *rows, *repeated.extra], f"{site.scope}/body")
+        _place(host, site.scope, Node("", "Scan.next", tuple(scanned), rows, inplace="none"))
+    body_results = body([*states, *rows, *extra], f"{site.scope}/body")
     results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, places, strict=True)]
     written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
     captures = [name for name in reads_inside if name not in written and host.root(name) not in written]
     reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
     overwrites = [(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)]
-    closing = Node("", f"{repeated.kind}.close", reads, (*site.outputs, *site.views), inplace="none")
+    closing = Node("", f"{kind}.close", reads, (*site.outputs, *site.views), inplace="none")
     _place(host, site.scope, msgspec.structs.replace(closing, in_place_write=tuple(overwrites)))
 
 

@@ -22,119 +22,102 @@ from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseT
 
 LARGEST = 2**61
 """Maximum size, offset and step: the sum of two is below 2^64."""
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 
-class Pair(msgspec.Struct, forbid_unknown_fields=True):
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Pair(_Strict):
     """Two buffers, by id."""
 
     first: int
     second: int
 
 
-class Separation(Pair):
+class _Separation(_Pair):
     """Two buffers without a common byte, also if they are live at different steps."""
 
     reasons: Any = None
 
 
-class Penalty(Pair):
-    """A reuse penalty."""
-
-    cost: Count
+class _Penalty(_Pair):
+    cost: _Count
     reason: Any = None
 
 
-class Interval(msgspec.Struct, forbid_unknown_fields=True):
-    """A live range ``[lower, upper)``."""
-
-    lower: Count
-    upper: Count
+class _Interval(_Strict):
+    lower: _Count
+    upper: _Count
 
 
-class AddressRange(msgspec.Struct, forbid_unknown_fields=True):
-    """Bytes ``[begin, end)``."""
-
-    begin: Count
-    end: Count
+class _AddressRange(_Strict):
+    begin: _Count
+    end: _Count
 
 
-class Pool(msgspec.Struct, forbid_unknown_fields=True):
-    """A pool, which is read as an arena."""
-
+class _Pool(_Strict):
     id: int
     name: str
     capacity: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    reserved_ranges: list[AddressRange] = []
+    reserved_ranges: list[_AddressRange] = []
     bank_geometry: Any = None
 
 
-class Buffer(msgspec.Struct, forbid_unknown_fields=True):
-    """A buffer, which is read as a tensor."""
-
+class _Buffer(_Strict):
     id: int
     name: str
-    size: Count
-    live_intervals: Annotated[list[Interval], msgspec.Meta(min_length=1)]
+    size: _Count
+    live_intervals: Annotated[list[_Interval], msgspec.Meta(min_length=1)]
     allowed_pools: list[int]
-    alignment: Count = 1
+    alignment: _Count = 1
 
 
-class Pin(msgspec.Struct, forbid_unknown_fields=True):
-    """A fixed offset; ``exclusive_for_all_time``: no other buffer of the pool uses these bytes at any step."""
-
+class _Pin(_Strict):
     buffer: int
     pool: int
-    offset: Count
+    offset: _Count
     exclusive_for_all_time: bool = False
+    """Whether no other buffer of the pool uses these bytes at any step."""
 
 
-class ConstraintLists(msgspec.Struct, forbid_unknown_fields=True):
-    """The constraints of a problem."""
-
-    colocations: list[Pair] = []
-    separations: list[Separation] = []
-    temporal_exclusions: list[Pair] = []
-    pinned_allocations: list[Pin] = []
+class _Constraints(_Strict):
+    colocations: list[_Pair] = []
+    separations: list[_Separation] = []
+    temporal_exclusions: list[_Pair] = []
+    pinned_allocations: list[_Pin] = []
 
 
-class CostModel(msgspec.Struct, forbid_unknown_fields=True):
-    """The costs of a problem."""
-
-    reuse_penalties: list[Penalty] = []
+class _CostModel(_Strict):
+    reuse_penalties: list[_Penalty] = []
 
 
-class Objective(msgspec.Struct, forbid_unknown_fields=True):
-    """The objective of the file, of which only the bank costs are examined."""
-
+class _Objective(_Strict):
     terms: list[str] = []
     aggregation: Any = None
 
 
-class ProblemDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The problem of the document."""
-
-    pools: Annotated[list[Pool], msgspec.Meta(min_length=1)]
-    buffers: list[Buffer]
-    constraints: ConstraintLists = msgspec.field(default_factory=ConstraintLists)
-    cost_model: CostModel = msgspec.field(default_factory=CostModel)
-    objective: Objective = msgspec.field(default_factory=Objective)
+class _Problem(_Strict):
+    pools: Annotated[list[_Pool], msgspec.Meta(min_length=1)]
+    buffers: list[_Buffer]
+    constraints: _Constraints = msgspec.field(default_factory=_Constraints)
+    cost_model: _CostModel = msgspec.field(default_factory=_CostModel)
+    objective: _Objective = msgspec.field(default_factory=_Objective)
     pypto_structure: Any = None
 
 
-class StructuredProblem(msgspec.Struct, forbid_unknown_fields=True):
-    """The whole document."""
-
+class _Document(_Strict):
     schema_version: Literal[1]
     profile: str
     instance: str
-    problem: ProblemDocument
+    problem: _Problem
     metadata: Any = None
     relaxed_from: Any = None
     relaxed_features: Any = None
 
 
-register_types(StructuredProblem)
+register_types(_Document)
 
 
 def refuses(data: bytes) -> str:
@@ -149,116 +132,110 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the instance, one problem per pool that has buffers. Raises ``UnreadableInput`` with the place."""
     try:
-        whole = document.decode(data, StructuredProblem, name, noun="structured problem")
+        whole = document.decode(data, _Document, noun="structured problem")
     except InvalidIrShapes as error:
-        raise UnreadableInput(
-            error.message,
-            source=name,
-            place=str(error.diagnostics.get("path", "")),
-            hint=error.hint or "The format is version 1 of the dsa-solver project's structured problem.",
-        ) from error
-    return _Reading(whole.problem, name).instance(whole.instance or file_name(name).removesuffix(".json"))
+        hint = error.hint or "The format is version 1 of the dsa-solver project's structured problem."
+        raise UnreadableInput(error.message, place=str(error.diagnostics.get("path", "")), hint=hint) from error
+    return _Reading(whole.problem).instance(whole.instance or file_name(name).removesuffix(".json"))
+
+
+def _fault(message: str, place: str, hint: str) -> UnreadableInput:
+    return UnreadableInput(message, place=f"$.problem.{place}", hint=hint)
+
+
+def _index_of_id(what: str, rows: Sequence[_Pool | _Buffer]) -> dict[int, int]:
+    index: dict[int, int] = {}
+    for k, row in enumerate(rows):
+        if index.setdefault(row.id, k) != k:
+            raise _fault(f"the id {row.id} is given twice.", f"{what}[{k}].id", "Give each one its own id.")
+    return index
 
 
 class _Reading:
     """One document, checked, and converted pool by pool."""
 
-    def __init__(self, problem: ProblemDocument, source: str) -> None:
-        self.problem, self.source = problem, source
-        self.pool = self._numbered("pools", problem.pools)
-        self.buffer = self._numbered("buffers", problem.buffers)
+    def __init__(self, problem: _Problem) -> None:
+        self.problem = problem
+        self.pool, self.buffer = _index_of_id("pools", problem.pools), _index_of_id("buffers", problem.buffers)
         repeated = Counter(buffer.name for buffer in problem.buffers)
         self.ids = [f"{b.name}#{b.id}" if repeated[b.name] > 1 else b.name for b in problem.buffers]
         for what, names in (("pools", [pool.name for pool in problem.pools]), ("buffers", self.ids)):
             again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
-                raise self._fault(f"two {what} have the name {again!r}.", f"$.problem.{what}", "Rename one of them.")
+                raise _fault(f"two {what} have the name {again!r}.", what, "Rename one of them.")
         for k, pool in enumerate(problem.pools):
             for r, reserved in enumerate(pool.reserved_ranges):
                 if reserved.begin > reserved.end:
-                    place = f"$.problem.pools[{k}].reserved_ranges[{r}]"
-                    raise self._fault("the reserved range ends before it begins.", place, "Swap begin and end.")
+                    place = f"pools[{k}].reserved_ranges[{r}]"
+                    raise _fault("the reserved range ends before it begins.", place, "Swap begin and end.")
         self.lives = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
         self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]
         """Index of the pool of each buffer."""
 
-    def _fault(self, message: str, place: str, hint: str) -> UnreadableInput:
-        return UnreadableInput(message, source=self.source, place=place, hint=hint)
-
-    def _numbered(self, what: str, rows: Sequence[Pool | Buffer]) -> dict[int, int]:
-        number: dict[int, int] = {}
-        for k, row in enumerate(rows):
-            if number.setdefault(row.id, k) != k:
-                place = f"$.problem.{what}[{k}].id"
-                raise self._fault(f"the id {row.id} is given twice.", place, "Give each one its own id.")
-        return number
-
-    def _home(self, k: int, buffer: Buffer) -> int:
+    def _home(self, k: int, buffer: _Buffer) -> int:
         """Return the index of the buffer's pool, after checks of its fields."""
-        place = f"$.problem.buffers[{k}]"
+        place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]
         if len(buffer.allowed_pools) != 1:
-            message = f"buffer {buffer.name!r} may lie in {len(buffer.allowed_pools)} pools."
-            raise self._fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
+            message = f"{subject} may lie in {len(buffer.allowed_pools)} pools."
+            raise _fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
         if buffer.allowed_pools[0] not in self.pool:
-            message = f"buffer {buffer.name!r} is in the pool {buffer.allowed_pools[0]}, which does not exist."
-            raise self._fault(message, f"{place}.allowed_pools", "Name the id of a pool.")
+            message = f"{subject} is in the pool {buffer.allowed_pools[0]}, which does not exist."
+            raise _fault(message, f"{place}.allowed_pools", "Name the id of a pool.")
         if buffer.alignment < 1 or buffer.alignment & (buffer.alignment - 1):
-            message = f"buffer {buffer.name!r} has the alignment {buffer.alignment}, which is not a power of two."
-            raise self._fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
-        lives = self.lives[k]
+            message = f"{subject} has the alignment {buffer.alignment}, which is not a power of two."
+            raise _fault(message, f"{place}.alignment", "Use 1, 2, 4, 8, ….")
         if any(begin >= end for begin, end in lives) or any(a[1] > b[0] for a, b in pairwise(lives)):
-            message = f"the live intervals of buffer {buffer.name!r} are empty or overlap."
-            raise self._fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
+            message = f"the live intervals of {subject} are empty or overlap."
+            raise _fault(message, f"{place}.live_intervals", "Intervals are half-open, lower < upper.")
         return self.pool[buffer.allowed_pools[0]]
 
     def _index(self, number: int, place: str) -> int:
         if number not in self.buffer:
-            raise self._fault(f"there is no buffer {number}.", place, "Name the id of a buffer.")
+            raise _fault(f"there is no buffer {number}.", place, "Name the id of a buffer.")
         return self.buffer[number]
 
-    def _pairs(self, rows: Sequence[Pair], place: str) -> Iterator[tuple[int, int, int]]:
+    def _pairs(self, rows: Sequence[_Pair], place: str) -> Iterator[tuple[int, int, int]]:
         """Yield (row, index of first buffer, index of second) for pairs within one pool."""
         for k, row in enumerate(rows):
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:
-                raise self._fault(f"buffer {row.first} is paired with itself.", f"{place}[{k}]", "Name two buffers.")
+                raise _fault(f"buffer {row.first} is paired with itself.", f"{place}[{k}]", "Name two buffers.")
             if self.home[one] == self.home[two]:
                 yield k, one, two
             elif place.endswith("colocations"):
                 message = f"buffers {row.first} and {row.second} are colocated in different pools."
-                raise self._fault(message, f"{place}[{k}]", "Give both the same pool.")
+                raise _fault(message, f"{place}[{k}]", "Give both the same pool.")
 
     def instance(self, name: str) -> PlainInstance:
         """Return the instance."""
-        limits, lists = "$.problem.constraints", self.problem.constraints
+        lists = self.problem.constraints
         apart, together, excluded = (
-            [(a, b) for _, a, b in self._pairs(getattr(lists, name), f"{limits}.{name}")]
+            [(a, b) for _, a, b in self._pairs(getattr(lists, name), f"constraints.{name}")]
             for name in ("separations", "colocations", "temporal_exclusions")
         )
         paid = self.problem.cost_model.reuse_penalties
-        penalties = [(a, b, paid[k].cost) for k, a, b in self._pairs(paid, "$.problem.cost_model.reuse_penalties")]
+        penalties = [(a, b, paid[k].cost) for k, a, b in self._pairs(paid, "cost_model.reuse_penalties")]
         fixed = [-1] * len(self.ids)
         for k, pin in enumerate(lists.pinned_allocations):
-            place = f"{limits}.pinned_allocations[{k}]"
+            place = f"constraints.pinned_allocations[{k}]"
             at = self._index(pin.buffer, f"{place}.buffer")
             if self.pool.get(pin.pool) != self.home[at]:
                 message = f"buffer {pin.buffer} is pinned in the pool {pin.pool}, which is not its own."
-                raise self._fault(message, f"{place}.pool", "Pin it in its allowed pool.")
+                raise _fault(message, f"{place}.pool", "Pin it in its allowed pool.")
             if fixed[at] not in (-1, pin.offset):
                 message = f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}."
-                raise self._fault(message, place, "Keep one of the two.")
+                raise _fault(message, place, "Keep one of the two.")
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
                 apart += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]
-        problems = [
-            self._problem(k, apart, fixed, ReuseTerms(tuple(together), tuple(excluded), tuple(penalties)))
-            for k in sorted(set(self.home), key=lambda k: self.problem.pools[k].name.encode())
-        ]
-        if not problems:
-            raise self._fault("the problem has no buffers.", "$.problem.buffers", "Add at least one buffer.")
+        terms = ReuseTerms(tuple(together), tuple(excluded), tuple(penalties))
+        pools = sorted(set(self.home), key=lambda k: self.problem.pools[k].name.encode())
+        if not pools:
+            raise _fault("the problem has no buffers.", "buffers", "Add at least one buffer.")
+        first, *others = [self._problem(pool, apart, fixed, terms) for pool in pools]
         has_banks = "bank_cost" in self.problem.objective.terms
         notes = ("the objective's bank costs are ignored.",) if has_banks else ()
-        return PlainInstance(name, problems[0], notes=notes, others=tuple(problems[1:]))
+        return PlainInstance(name, first, notes=notes, others=tuple(others))
 
     def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
         buffers, arena, lives = self.problem.buffers, self.problem.pools[pool], self.lives

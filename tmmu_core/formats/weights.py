@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.base.errors import unopened
+from tmmu_core.base.errors import source_of_errors, unopened
 from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import tflite
 from tmmu_core.graph.constants import Constants
@@ -50,5 +50,6 @@ def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constan
         return Constants({})
     else:
         module = "onnx.onnx_weights"
-    found: Constants = import_module(f"tmmu_core.formats.{module}").constants(data, graph, path, name)
+    with source_of_errors(name):
+        found: Constants = import_module(f"tmmu_core.formats.{module}").constants(data, graph, path, name)
     return found

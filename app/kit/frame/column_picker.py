@@ -24,7 +24,7 @@ ABOUT = {
 
 def offer(name: str, data: bytes) -> None:
     """Keep a rejected table file, so that the next run of the page shows the form."""
-    if csv_table.columns_of(data, name):
+    if csv_table.columns_of(data):
         state.put(_TABLE, (name, data, state.choice().source))
 
 
@@ -34,7 +34,7 @@ def draw() -> None:
     if source != state.choice().source:
         state.put(_TABLE, None)
         return
-    columns = csv_table.columns_of(data, name)
+    columns = csv_table.columns_of(data)
     guess = csv_table.likely(columns)
     with st.container(key="columns", border=True):
         st.html(markup.heading(f"Assign the columns of {name}", "only the size is required"))

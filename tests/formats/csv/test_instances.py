@@ -15,7 +15,7 @@ from tmmu_core.planners.problem import Problem, live_parts
 
 def refusal(text: str) -> UnreadableInput:
     with pytest.raises(UnreadableInput) as caught:
-        read_csv(text.encode(), source="x.csv")
+        read(text.encode(), "x.csv")
     return caught.value
 
 

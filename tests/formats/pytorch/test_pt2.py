@@ -39,7 +39,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def saved(name: str) -> Graph:
-    return as_saved(pt2_archive.read_program((DATA / f"{name}.pt2").read_bytes(), name), name)
+    return as_saved(pt2_archive.read_program((DATA / f"{name}.pt2").read_bytes()), name)
 
 
 def tensor(graph: Graph, name: str) -> Tensor:
@@ -438,4 +438,4 @@ def test_archive_without_exactly_one_program_is_rejected(models: tuple[str, ...]
         members.update({f"archive/models/{name}.json": program for name in models})
 
     with pytest.raises(UnreadableInput, match=f"holds {words} under models/"):
-        pt2_archive.read_program(rewritten("two_layers", change), "given")
+        pt2_archive.read_program(rewritten("two_layers", change))

@@ -77,9 +77,6 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
 
 
-# --- templates -----------------------------------------------------------------------------------------------------
-
-
 STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
 """Return values of the C functions, from 0."""
 
@@ -165,9 +162,6 @@ def _linker_names(memories: Iterable[str]) -> list[str]:
     return names
 
 
-# --- the constants' bytes ------------------------------------------------------------------------------------------
-
-
 class _InlineBlobs:
     """The file ``<prefix>_blobs.c``, written in parts because it is several times as long as the blobs."""
 
@@ -194,22 +188,20 @@ def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames,
         yield render.all_arenas[region], render.region_names[region], blob
 
 
-_BYTE = [b"0x%02x," % value for value in range(256)]
-
-
 def _hex_lines(blob: RenderConstantBlob) -> Iterator[bytes]:
     """Yield the bytes of a blob as lines of a C array, 16 bytes per line."""
     rest = b""
     for chunk in blob.chunks():
         rest += chunk
         end = len(rest) - len(rest) % 16
-        yield b"".join(b"    " + b"".join([_BYTE[b] for b in rest[k : k + 16]]) + b"\n" for k in range(0, end, 16))
+        yield b"".join([_hex_line(rest[k : k + 16]) for k in range(0, end, 16)])
         rest = rest[end:]
     if rest:
-        yield b"    " + b"".join([_BYTE[b] for b in rest]) + b"\n"
+        yield _hex_line(rest)
 
 
-# --- writing -------------------------------------------------------------------------------------------------------
+def _hex_line(data: bytes) -> bytes:
+    return f"    0x{data.hex(',').replace(',', ',0x')},\n".encode()
 
 
 def zipped(files: Mapping[str, Piece]) -> bytes:

@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.escaping import csv_text
+from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.formats.allocator_plan import stem_of
 from tmmu_core.formats.csv import instance_csv
 from tmmu_core.graph.native import document
@@ -54,13 +54,13 @@ _LIKELY: dict[str, tuple[str, ...]] = {
 """Field → words in common names of its column, the most likely first."""
 
 
-def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
+def columns_of(data: bytes) -> tuple[str, ...]:
     """Return the columns of a table; none for bytes that are not a table with at least two columns, all named."""
     try:
         text = data.decode("utf-8-sig").lstrip()
         if text[:1] == "{" and _NOT_TABLE & set(msgspec.json.decode(text)):
             return ()
-        first = next(iter(_rows(data, name)), (0, {}))[1]
+        first = next(_rows(data), (0, {}))[1]
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError, UnreadableInput):
         return ()
     named = tuple(column for column in first if column and column.isprintable())
@@ -85,53 +85,54 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
 
     Raises ``UnreadableInput``, also if only one of ``lower`` and ``upper`` has a column.
     """
+    with source_of_errors(name):
+        instance = _instance(data, columns)
+    return replace(instance, name=stem_of(name) or "table")
+
+
+def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     unknown = next((field for field in columns if field not in FIELDS), None)
     if unknown is not None:
-        raise UnreadableInput(f'there is no field "{unknown}".', source=name, hint=strict.closest_hint(unknown, FIELDS))
-    document.refuse_many_values(data, name)
-    numbered = list(_rows(data, name))
+        raise UnreadableInput(f'there is no field "{unknown}".', hint=strict.closest_hint(unknown, FIELDS))
+    document.refuse_many_values(data)
+    numbered = list(_rows(data))
     if not numbered:
-        raise UnreadableInput("the table has no rows.", source=name, hint=HINT)
-    lines, rows = zip(*numbered, strict=True)
+        raise UnreadableInput("the table has no rows.", hint=HINT)
+    first = numbered[0][1]
     named = {field: columns.get(field, field) for field in FIELDS}
-    assigned = {field: column for field, column in named.items() if column in rows[0]}
+    assigned = {field: column for field, column in named.items() if column in first}
     has_ranges = not assigned.keys().isdisjoint(RANGE)
     required = {"size", *columns, *(RANGE if has_ranges else ())}
     missing = next((named[field] for field in FIELDS if field in required and field not in assigned), None)
     if missing is not None:
-        present = sorted(rows[0])
+        present = sorted(first)
         near = strict.closest_hint(missing, present) if missing in columns.values() else ""
         what = f'the table has no column "{missing}": it has {", ".join(present)[:400]}.'
-        raise UnreadableInput(what, source=name, hint=f"{near} {HINT}".strip())
+        raise UnreadableInput(what, hint=f"{near} {HINT}".strip())
     units = {field: _unit_of(column) for field, column in assigned.items() if field in BYTES}
-    buffers = _merged([_fields(row, assigned, units, k) for k, row in enumerate(rows)], name)
+    rows = [_fields(row, assigned, units, k) | {"line": str(line)} for k, (line, row) in enumerate(numbered, 1)]
+    buffers = _merged(rows)
     written = [field for field in FIELDS[:-1] if field in ("id", *RANGE, "size") or field in assigned]
-    table = [written]
-    for buffer in buffers:
-        table += [[]] * (lines[int(buffer["row"])] - len(table) - 1)  # errors name the line in the file
-        table.append([buffer[field] for field in written])
-    instance = instance_csv.read_csv(csv_text(table), source=name)
+    cells = ((int(buffer["line"]), [buffer[field] for field in written]) for buffer in buffers)
+    instance = instance_csv.from_cells(chain([(1, written)], cells))
     from_name = {assigned[field]: f"{unit.upper()}iB" for field, unit in units.items() if unit}
     notes = [f'"{column}" is read as {unit} because of its name' for column, unit in from_name.items()]
     if len(buffers) < len(rows):
         notes.append(f"{len(rows) - len(buffers):,} rows share the bytes of another row (same alias)")
     if not has_ranges:
         notes.append("the table has no live ranges: all rows are live at once")
-    return replace(instance, name=stem_of(name) or "table", notes=(*instance.notes, *notes))
+    return replace(instance, notes=(*instance.notes, *notes))
 
 
-def _rows(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2.
-
-    Raises ``UnreadableInput``.
-    """
+def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
-        raise UnreadableInput("the table is not UTF-8.", source=name, place=place, hint="Save it as UTF-8.") from error
+        raise UnreadableInput("the table is not UTF-8.", place=place, hint="Save it as UTF-8.") from error
     if text.lstrip()[:1] in ("[", "{"):
-        yield from enumerate(_objects(text, name), start=2)
+        yield from enumerate(_objects(text), start=2)
         return
     first = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t|", key=first.count)
@@ -139,30 +140,28 @@ def _rows(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         for k, row in enumerate(reader):
             if k >= MOST_ROWS:
-                raise UnreadableInput(
-                    f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Split the table."
-                )
+                raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", hint="Split the table.")
             yield reader.line_num, {str(key).strip(): value for key, value in row.items() if key is not None}
     except csv.Error as error:
-        raise UnreadableInput(f"the table is not valid CSV: {error}.", source=name, hint="Close the quotes.") from error
+        raise UnreadableInput(f"the table is not valid CSV: {error}.", hint="Close the quotes.") from error
 
 
-def _objects(text: str, name: str) -> list[dict[str, Any]]:
+def _objects(text: str) -> list[dict[str, Any]]:
     hint = "Write a list of objects."
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableInput(f"the table is not JSON: {error}.", source=name, hint=hint) from error
+        raise UnreadableInput(f"the table is not JSON: {error}.", hint=hint) from error
     if isinstance(found, dict):
         found = next((value for value in found.values() if isinstance(value, list)), None)
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise UnreadableInput("the JSON contains no list of objects.", source=name, hint=hint)
+        raise UnreadableInput("the JSON contains no list of objects.", hint=hint)
     return found
 
 
 def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[str, str], k: int) -> dict[str, str]:
-    """Return the fields of row ``k`` as text, with defaults for fields without a column."""
-    fields = {"row": str(k), "id": f"row {k + 1}", "lower": "0", "upper": "1"}
+    """Return the fields of row ``k``, from 1, as text, with defaults for fields without a column."""
+    fields = {"id": f"row {k}", "lower": "0", "upper": "1"}
     fields |= dict.fromkeys(("size", *FIELDS[4:]), "")
     for field, column in assigned.items():
         text = "" if row.get(column) is None else str(row[column]).strip()
@@ -189,7 +188,7 @@ def _digits(text: str, unit: str) -> str:
     return str(exact.numerator) if exact.denominator == 1 else text
 
 
-def _merged(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
+def _merged(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """Return the rows with one row per alias; it has the hull of their live ranges and the largest size."""
     first_of: dict[str, dict[str, str]] = {}
     merged = []
@@ -203,5 +202,5 @@ def _merged(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
                 first[field] = str(choose(strict.whole_number(first[field]), strict.whole_number(row[field])))
         except ValueError as error:
             what = f'the rows of the alias "{row["alias"][:80]}" contain a value that is not a whole number.'
-            raise UnreadableInput(what, source=name, hint="Write digits only.") from error
+            raise UnreadableInput(what, hint="Write digits only.") from error
     return merged

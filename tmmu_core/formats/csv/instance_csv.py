@@ -29,7 +29,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.escaping import csv_text
 from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
-from tmmu_core.planners.problem import U64, UNLIMITED, Packing, PlainInstance, Problem
+from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
 OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}
 """Column → its other names."""
@@ -85,7 +85,7 @@ def _columns_in(line: str, mark: str) -> list[str]:
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the instance in a CSV, with its packing if it has offsets. Raises ``UnreadableInput``."""
     found = _plain(data) if len(data) >= LARGE else None
-    return replace(found or read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
+    return replace(found or read_csv(data), name=file_name(name).removesuffix(".csv"))
 
 
 _NUMBER = rb"[0-9]{1,%d}+" % SHORT
@@ -114,26 +114,25 @@ def _plain(data: bytes) -> PlainInstance | None:
         death=upper[order],
         size=size[order].astype(np.uint64),
         alignment=np.ones(len(ids), np.uint64),
-        capacity=UNLIMITED,
-        arena_alignment=1,
     )
     return PlainInstance("", problem)
 
 
-def read_csv(
-    data: str | bytes, *, source: str = "", arena: str = "arena", capacity: int = UNLIMITED, alignment: int = 1
-) -> PlainInstance:
-    """Read one instance. ``alignment`` is the minimum for every buffer.
+def read_csv(data: str | bytes) -> PlainInstance:
+    """Read one instance. A gap with a window of bytes is ignored, which ``notes`` reports.
 
-    A gap with a window of bytes is ignored, which ``notes`` reports. Raises ``UnreadableInput`` with the line and the
-    column of the first error.
+    Raises ``UnreadableInput`` with the line and the column of the first error.
     """
-    lines = _lines(data, source)
-    header = next(lines, None)
+    return from_cells(_lines(data))
+
+
+def from_cells(lines: Iterator[tuple[int, list[str]]]) -> PlainInstance:
+    """Return the instance of :func:`read_csv` in the line number and the cells of the header and of each row."""
+    line, header = next(lines, (1, None))
     if header is None:
-        raise UnreadableInput("the file is empty", source=source, place="line 1", hint=_HEADER_HINT)
-    where, inclusive = _header([cell.strip() for cell in header[1]], source, header[0])
-    rows = _rows(lines, where, inclusive, source)
+        raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
+    where, inclusive = _header([cell.strip() for cell in header], line)
+    rows = _rows(lines, where, inclusive)
     ids = [row.id for row in rows]
     lower, size = np.array([row.lower for row in rows], np.int64), np.array([row.size for row in rows], np.uint64)
     rows = [rows[k] for k in normative_order(ids, lower, size).tolist()]
@@ -141,14 +140,12 @@ def read_csv(
     is_fixed = 0 < len(offsets) < len(rows)
     fixed = np.array([-1 if row.offset is None else row.offset for row in rows], np.int64) if is_fixed else None
     problem = Problem(
-        arena=arena,
+        arena="arena",
         ids=tuple([row.id for row in rows]),
         birth=np.array([row.lower for row in rows], np.int64),
         death=np.array([row.upper for row in rows], np.int64),
         size=np.array([row.size for row in rows], np.uint64),
-        alignment=np.array([max(row.alignment, alignment) for row in rows], np.uint64),
-        capacity=capacity,
-        arena_alignment=alignment,
+        alignment=np.array([row.alignment for row in rows], np.uint64),
         gaps=tuple([row.gaps for row in rows]) if any(row.gaps for row in rows) else None,
         fixed=fixed,
     )
@@ -158,25 +155,22 @@ def read_csv(
     return PlainInstance("", problem, packing, (text.format(len(windowed), windowed[0]),) if windowed else ())
 
 
-def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], inclusive: bool, source: str) -> list[_Row]:
+def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], inclusive: bool) -> list[_Row]:
     """Return the checked rows of a file."""
     rows: list[_Row] = []
     line_of: dict[str, int] = {}
     for line, cells in lines:
-        try:
-            row = _row(cells, where, inclusive)
-            if row.id in line_of:
-                what = f"{row.id!r} is on line {line_of[row.id]} already"
-                raise _Fault("id", what, "Give each buffer its own id.")
-        except _Fault as fault:
-            raise _refusal(source, line, *fault.args) from None
+        row = _row(line, cells, where, inclusive)
+        if row.id in line_of:
+            what = f"{row.id!r} is on line {line_of[row.id]} already"
+            raise _fault(line, "id", what, "Give each buffer its own id.")
         line_of[row.id] = line
         rows.append(row)
     if any(row.offset is None for row in rows):
         for row in rows:
             if row.offset is not None and row.offset > LAST_FIXED:
                 what = f"the fixed offset {row.offset} is over {LAST_FIXED}"
-                raise _refusal(source, line_of[row.id], "offset", what, "Lower it.")
+                raise _fault(line_of[row.id], "offset", what, "Lower it.")
     return rows
 
 
@@ -215,61 +209,56 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     return csv_text([columns, *zip(*columns.values(), strict=True)])
 
 
-def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
+def _lines(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of every line that is not blank."""
     if isinstance(data, bytes):
         try:
             data = data.decode("utf-8-sig")
         except UnicodeDecodeError as fault:
             place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
-            raise UnreadableInput("not UTF-8 text", source=source, place=place, hint=hint) from None
+            raise UnreadableInput("not UTF-8 text", place=place, hint=hint) from None
     reader = csv.reader(io.StringIO(data.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as fault:
-        raise _refusal(
-            source, reader.line_num, "", f"invalid CSV: {fault}", "Close the quotes, or shorten the cell."
-        ) from None
+        hint = "Close the quotes, or shorten the cell."
+        raise _fault(reader.line_num, "", f"invalid CSV: {fault}", hint) from None
 
 
-class _Fault(Exception):
-    """An error of a row: column, message and hint."""
-
-
-def _refusal(source: str, line: int, column: str, what: str, hint: str) -> UnreadableInput:
+def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
     place = f"line {line}, column {column}" if column else f"line {line}"
-    return UnreadableInput(what, source=source, place=place, hint=hint)
+    return UnreadableInput(what, place=place, hint=hint)
 
 
-def _header(cells: list[str], source: str, line: int) -> tuple[dict[str, int], bool]:
+def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
     """Return column → position, and whether the upper column has the last steps of live ranges (``end``)."""
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = NAMES.get(cell.lower())
         if name is None and cell == "tensor_id":
             hint = "Open the plan as .json or .cbor, or export it as an instance."
-            raise _refusal(source, line, cell, "the table of a plan, without its arenas and hashes", hint)
+            raise _fault(line, cell, "the table of a plan, without its arenas and hashes", hint)
         if name is None:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
-            raise _refusal(source, line, cell or str(k + 1), f"unknown column {cell!r}", hint)
+            raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
             what = f"it is read as {name!r}, and so is {cells[where[name]]!r}"
-            raise _refusal(source, line, cell, what, "Keep one of the two.")
+            raise _fault(line, cell, what, "Keep one of the two.")
         where[name] = k
     for name in NEEDED:
         if name not in where:
             called = f" {name} may be called {' or '.join(OTHERS[name])}." if name in OTHERS else ""
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
-            raise _refusal(source, line, name, f"missing column {name!r}", hint)
+            raise _fault(line, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
 
 
-def _row(cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
+def _row(line: int, cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
     if len(cells) != len(where):
         hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
-        raise _Fault("", f"{len(cells)} fields, but the header names {len(where)}", hint)
+        raise _fault(line, "", f"{len(cells)} fields, but the header names {len(where)}", hint)
     cell = dict.fromkeys(COLUMNS, "") | {name: cells[k].strip() for name, k in where.items()}
 
     def whole(name: str, most: int) -> int:
@@ -279,18 +268,18 @@ def _row(cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
         try:
             return strict.whole_number(text, most)
         except ValueError as error:
-            raise _Fault(name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
+            raise _fault(line, name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
 
     lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive
     if not cell["id"]:
-        raise _Fault("id", "the id is empty", "Give each buffer an id.")
+        raise _fault(line, "id", "the id is empty", "Give each buffer an id.")
     if upper <= lower:
         hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
-        raise _Fault("upper", f"the live range [{lower}, {upper}) is empty", hint)
+        raise _fault(line, "upper", f"the live range [{lower}, {upper}) is empty", hint)
     alignment = whole("alignment", 2**63) if cell["alignment"] else 1
     if alignment < 1 or alignment & (alignment - 1):
-        raise _Fault("alignment", f"{alignment} is not a power of two", "Use 1, 2, 4, 8, …")
-    gaps, windowed = _gaps(cell["gaps"], inclusive, lower, upper)
+        raise _fault(line, "alignment", f"{alignment} is not a power of two", "Use 1, 2, 4, 8, …")
+    gaps, windowed = _gaps(line, cell["gaps"], inclusive, lower, upper)
     size, offset = whole("size", U64_MAX), whole("offset", U64_MAX) if cell["offset"] else None
     return _Row(cell["id"], lower, upper, size, alignment, gaps, offset, windowed)
 
@@ -298,7 +287,7 @@ def _row(cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
 _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
-def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
+def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
     """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether gaps with windows were ignored.
 
     Gaps must be inside of the live range ``[lower, upper)``. ``inclusive``: ``stop`` is part of a gap.
@@ -309,18 +298,18 @@ def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tup
         found = _GAP.fullmatch(word)
         if found is None:
             hint = "Write gaps as begin-stop with blanks between, such as 7-9 12-14."
-            raise _Fault("gaps", f"{word!r} is not a gap", hint)
+            raise _fault(line, "gaps", f"{word!r} is not a gap", hint)
         begin, end = int(found[1]), int(found[2]) + inclusive
         if not lower <= begin < end <= upper:
             hint = "Gaps are inside of the live range and not empty."
-            raise _Fault("gaps", f"the gap [{begin}, {end}) is not in [{lower}, {upper})", hint)
+            raise _fault(line, "gaps", f"the gap [{begin}, {end}) is not in [{lower}, {upper})", hint)
         windowed = windowed or bool(found[3])
         gaps += [] if found[3] else [(begin, end)]
     gaps.sort()
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:
-            raise _Fault("gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
+            raise _fault(line, "gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
     if sum(stop - begin for begin, stop in gaps) == upper - lower:
         hint = "Omit a buffer that is never live."
-        raise _Fault("gaps", f"the gaps are the whole live range [{lower}, {upper})", hint)
+        raise _fault(line, "gaps", f"the gaps are the whole live range [{lower}, {upper})", hint)
     return tuple(gaps), windowed

@@ -60,14 +60,13 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the method with the highest peak. Raises ``UnreadableInput``."""
     try:
         root = _Table(data, struct.unpack_from("<I", data)[0], [len(data)])
-        methods = [_Method(table, name) for table in root.tables(1)]
+        methods = [_Method(table) for table in root.tables(1)]
     except (struct.error, TypeError, ValueError) as error:
         why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
-        raise UnreadableInput(f"the program is cut off or damaged{why}", source=name, hint=HINT) from error
+        raise UnreadableInput(f"the program is cut off or damaged{why}", hint=HINT) from error
     if not any(method.lives for method in methods):
         what = "no value of the program has a place: its memory was not planned."
-        hint = "Export it with memory planning, the default of to_executorch()."
-        raise UnreadableInput(what, source=name, hint=hint)
+        raise UnreadableInput(what, hint="Export it with memory planning, the default of to_executorch().")
     chosen = max(methods, key=lambda method: peak_of(method.lives)[1])
     notes = list(chosen.notes())
     if len(methods) > 1:
@@ -163,8 +162,7 @@ class _Value:
 class _Method:
     """The live ranges and notes of one method."""
 
-    def __init__(self, table: _Table, source: str) -> None:
-        self.source = source
+    def __init__(self, table: _Table) -> None:
         self.name = table.text(0)
         self.memory_bytes = table.vector(8, "q")
         self.unplaced = self.delegate_calls = self.list_elements = 0
@@ -211,8 +209,6 @@ class _Method:
         label = extra_info.text(1) if extra_info is not None else ""
         self.values[number] = _Value(number, place.number(0, "I"), offset, size, label)
 
-    # --- instructions ---
-
     def _run(self, kind: int, table: _Table | None) -> None:
         step, self.steps = self.steps, self.steps + 1
         if table is None:
@@ -247,7 +243,7 @@ class _Method:
         """Read a call's operands and write its last ``result_count`` arguments, which are not read as operands."""
         self.list_elements += sum(len(self.lists.get(argument, ())) for argument in arguments)
         if self.list_elements > limits.ceiling(limits.VALUES):
-            raise limits.limit_error(limits.VALUES, "the program, with its lists counted once per use,", self.source)
+            raise limits.limit_error(limits.VALUES, "the program, with its lists counted once per use,")
         operand_count = len(arguments) - result_count
         operands, results = (
             [number for argument in part for number in self.lists.get(argument, (argument,)) if number in self.values]
@@ -292,13 +288,11 @@ class _Method:
     def _extend_over_loops(self) -> None:
         """Extend the live ranges that begin before a loop and are not over when it begins to its last step."""
         if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
-            raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,", self.source)
+            raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,")
         for first, last in self.loops:
             for value in self.values.values():
                 if value.birth < first <= value.last:
                     value.last = max(value.last, last)
-
-    # --- live ranges ---
 
     def _lives(self) -> Iterable[LiveRange]:
         arenas = arena_names(value.memory for value in self.values.values())
@@ -320,9 +314,6 @@ class _Method:
             yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
         if self.delegate_calls:
             yield f"the file does not contain the memory that {self.delegate_calls} delegate calls allocate"
-
-
-# --- traces ------------------------------------------------------------------------------------------------------
 
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=LAST_BYTE)]
@@ -349,10 +340,10 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     try:
         events = msgspec.json.decode(data, type=_Trace).events
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=TRACE_HINT) from error
+        raise UnreadableInput(f"the trace is damaged: {error}.", hint=TRACE_HINT) from error
     events = [event for event in events if event.cat == MEMORY_EVENTS]
     if not events:
-        raise UnreadableInput("the trace contains no allocation.", source=name, hint=TRACE_HINT)
+        raise UnreadableInput("the trace contains no allocation.", hint=TRACE_HINT)
     bytes_at_step: Counter[int] = Counter()
     has_offsets = False
     for event in events:

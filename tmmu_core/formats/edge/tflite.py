@@ -89,15 +89,15 @@ def built(data: Any, name: str) -> tuple[Graph, Reading]:
     import tflite  # slow to import
 
     try:
-        file = ModelFile(tflite, data, name)
+        file = ModelFile(tflite, data)
         if not file.model.SubgraphsLength():
-            raise UnreadableInput("the model has no subgraph.", source=name, hint="Convert the model again.")
-        reading = Reading(file)
+            raise UnreadableInput("the model has no subgraph.", hint="Convert the model again.")
+        reading = Reading(file, name)
         return reading.graph(), reading
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         # The parser raises these for offsets outside of the file.
         what = f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes)."
-        raise UnreadableInput(what, source=name, hint="Copy the file again.") from error
+        raise UnreadableInput(what, hint="Copy the file again.") from error
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
@@ -129,8 +129,8 @@ class Use:
 class Reading:
     """The graph of a model while it is read; a ``scopes.Host``."""
 
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
+    def __init__(self, file: ModelFile, name: str) -> None:
+        self.file, self.name = file, name
         self.nodes: list[Node] = []
         self.tensors: dict[str, Tensor] = {}
         self.constants: dict[str, Any] = {}
@@ -171,7 +171,7 @@ class Reading:
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         return Graph(
             ir_schema=GRAPH_SCHEMA,
-            name=PurePath(self.file.name).name.removesuffix(".tflite") + note,
+            name=PurePath(self.name).name.removesuffix(".tflite") + note,
             tensors=(*[self.tensors[name] for name in ids], *self.variables.values()),
             nodes=tuple(self.nodes),
             inputs=inputs,
@@ -207,8 +207,6 @@ class Reading:
 
     def _change(self, tensor: str, **fields: Any) -> None:
         self.tensors[tensor] = structs.replace(self.tensors[tensor], **fields)
-
-    # --- operators ---------------------------------------------------------------------------------------------------
 
     def _run(self, use: Use) -> None:
         """Append the nodes of a subgraph."""
@@ -257,7 +255,7 @@ class Reading:
         kind = "Loop" if is_loop else "If" if found[1:] else "Call"
         bodies = [self._flattener(use, body, operands, kind) for body in found]
         if is_loop:
-            scopes.repeat(self, site, scopes.Repeated(bodies[1], arguments, condition=bodies[0]))
+            scopes.repeat(self, site, bodies[1], arguments, condition=bodies[0])
         else:
             condition = [self._id(use, i) for i in operator.inputs[:1]] if operator.instr == "IF" else []
             scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], bodies, strict=True)), arguments)
@@ -290,8 +288,6 @@ class Reading:
             return [self._id(use, i) for i in body.outputs]
 
         return flatten
-
-    # --- tensors -----------------------------------------------------------------------------------------------------
 
     def _id(self, use: Use, i: int) -> str:
         """Return the id of a tensor; declare the tensor at its first use."""

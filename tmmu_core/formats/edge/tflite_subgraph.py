@@ -114,8 +114,8 @@ class Subgraph:
 class ModelFile:
     """The tables of a model."""
 
-    def __init__(self, tflite: Any, data: Any, name: str) -> None:
-        self.tflite, self.name = tflite, name
+    def __init__(self, tflite: Any, data: Any) -> None:
+        self.tflite = tflite
         self.model = tflite.Model.GetRootAs(data, 0)
         named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
         self.dtypes = LATER_TYPES | named
@@ -194,7 +194,7 @@ class ModelFile:
 
     def damaged(self, what: str, number: int) -> UnreadableInput:
         """Return the error of an inconsistent subgraph."""
-        return UnreadableInput(what, source=self.name, place=f"subgraph {number}", hint=DAMAGED)
+        return UnreadableInput(what, place=f"subgraph {number}", hint=DAMAGED)
 
     def _operator(self, operator: Any) -> Operator:
         code = self.model.OperatorCodes(operator.OpcodeIndex())

@@ -53,8 +53,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         elif found := _PLAN.search(line) or _OLD_PLAN.search(line):
             buffer, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
             if first > last or max(offset + size, last) > LAST_BYTE:
-                what = f"invalid buffer: {line.strip()[:80]!r}."
-                raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
+                raise UnreadableInput(f"invalid buffer: {line.strip()[:80]!r}.", place=f"line {number}", hint=HINT)
             if buffer == 0:  # another plan begins
                 buffers.clear()
             buffers[buffer] = first, last + 1, size, offset
@@ -71,7 +70,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             lives.append(LiveRange(kind, 0, end, size, offset, "buffer"))
             offset += size
     if not lives:
-        raise UnreadableInput("the log has no buffer and no arena.", source=name, hint=HINT)
+        raise UnreadableInput("the log has no buffer and no arena.", hint=HINT)
     if arena:
         areas = ", ".join(f"{part} {size:,}" for part, size in arena.items())
         notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")

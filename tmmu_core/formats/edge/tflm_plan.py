@@ -25,7 +25,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tmmu_core.base.errors import Misuse
+from tmmu_core.base.errors import Misuse, source_of_errors
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflite_subgraph import ABSENT, OFFLINE_PLAN, nbytes, permission
 from tmmu_core.graph.model import GRAPH_SCHEMA, PERSISTENT_ROLES, Graph, Node, Tensor
@@ -73,14 +73,15 @@ class MicroModel:
         Raises ``Misuse`` for a model that Vela compiled or with a part that is not planned, and the errors of
         :func:`.tflite.read`.
         """
-        self.graph, reading = tflite.built(data, name)
-        self.file = reading.file
+        with source_of_errors(name):
+            self.graph, reading = tflite.built(data, name)
+            self.file = reading.file
+            subgraphs = range(self.file.model.SubgraphsLength())
+            self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]
+            """Tensors of each subgraph."""
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
         """Per use of a subgraph: the subgraph's number, and the ids of its tensors by number."""
         self.name = name or "the model"
-        subgraphs = range(self.file.model.SubgraphsLength())
-        self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]
-        """Tensors of each subgraph."""
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
             what = f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan."
             raise Misuse(what, "Run it as is.")

@@ -17,15 +17,8 @@ import re
 from collections.abc import Iterator
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import (
-    LAST_BYTE,
-    LiveRange,
-    instance_of,
-    is_log,
-    peak_of,
-    stem_of,
-    with_unique_ids,
-)
+from tmmu_core.formats import allocator_plan
+from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write it with vela --verbose-allocation MODEL > FILE."
@@ -41,16 +34,16 @@ _Buffers = dict[tuple[int, int, int, int], list[str]]
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not an allocation log of Vela; ``""`` if they are."""
-    is_known = is_log(data) and b"Start Time" in data and b"Tensor Size" in data
+    is_known = allocator_plan.is_log(data) and b"Start Time" in data and b"Tensor Size" in data
     return "" if is_known else "it has no table of Vela with Start Time and Tensor Size"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the memory with the highest peak. Raises ``UnreadableInput``."""
-    tables = [(title, rows, _lives(rows)) for title, rows in _tables(data.decode("utf-8", "replace"), name) if rows]
+    tables = [(title, rows, _lives(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
     if not tables:
-        raise UnreadableInput("the allocation tables of the log are empty.", source=name, hint=HINT)
-    peaks = [peak_of(lives)[1] for _, _, lives in tables]
+        raise UnreadableInput("the allocation tables of the log are empty.", hint=HINT)
+    peaks = [allocator_plan.peak_of(lives)[1] for _, _, lives in tables]
     is_writable = [not ("read-only" in title or "Permanent" in title) for title, _, _ in tables]
     chosen = max(range(len(tables)), key=lambda k: (is_writable[k], peaks[k]))
     title, buffers, lives = tables[chosen]
@@ -64,18 +57,18 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if shared:
         notes.append(f"{shared} tensors share a buffer with another tensor")
     notes.append("the log has no alignments: buffers are planned at any byte")
-    return instance_of(stem_of(name) or "vela", lives, notes)
+    return allocator_plan.instance_of(allocator_plan.stem_of(name) or "vela", lives, notes)
 
 
 def _lives(buffers: _Buffers) -> list[LiveRange]:
-    return with_unique_ids(
+    return allocator_plan.with_unique_ids(
         LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
         for (first, last, address, size), names in buffers.items()
         if size
     )
 
 
-def _tables(text: str, name: str) -> Iterator[tuple[str, _Buffers]]:
+def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
     """Yield ``(title, buffers)`` of each table."""
     title, columns = "", 0
     buffers: _Buffers | None = None
@@ -95,7 +88,7 @@ def _tables(text: str, name: str) -> Iterator[tuple[str, _Buffers]]:
         start, end = (int(row[k], 16) for k in (3, 4)) if row is not None else (0, 0)
         if row is None or first > last or start + size != end or max(last, end) > LAST_BYTE:
             what = f"invalid row of an allocation table: {line.strip()[:80]!r}."
-            raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
+            raise UnreadableInput(what, place=f"line {number}", hint=HINT)
         label = row[6].split(":", columns)[-1].strip() or f"line {number}"
         buffers.setdefault((first, last, start, size), []).append(label)
     if buffers is not None:

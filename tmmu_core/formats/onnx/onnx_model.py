@@ -138,14 +138,13 @@ def external_files(data: bytes) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check_places(model: onnx.ModelProto, name: str) -> None:
+def check_places(model: onnx.ModelProto) -> None:
     """Raise ``UnreadableInput`` for a weight whose path is absolute, or contains ``..`` as a folder or a zero byte."""
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
                 what = f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".'
-                hint = "Save the weights in the folder of the model, with a relative path."
-                raise UnreadableInput(what, source=name, hint=hint)
+                raise UnreadableInput(what, hint="Save the weights in the folder of the model, with a relative path.")
 
 
 def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -156,16 +155,13 @@ def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-# --- local functions ---------------------------------------------------------------------------------------------
-
-
 Key = tuple[str, str, str]
 """(domain, name, overload) of a function."""
 DEFAULT_SET = "ai.onnx"
 """Second name of ONNX's default operator set, whose first name is empty. Both are valid."""
 
 
-def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its functions inlined, and ``""`` as the name of the default operator set.
 
     Changes ``model``. Raises ``UnreadableInput`` for functions that call themselves, inline to too many nodes, or
@@ -182,21 +178,21 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
                 named.domain = ""
     if not model.functions:
         return model
-    _check_functions(model, name)
+    _check_functions(model)
     try:
         flat = inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own
         what = f"the model's local functions cannot be inlined: {first_line(error)}"
-        raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
+        raise UnreadableInput(what, hint="Export the model without functions.") from error
     called = {_key(node) for node in _nodes(flat.graph)}
     uninlined = next((function for function in flat.functions if _key(function) in called), None)
     if uninlined is not None:  # planned as one node, it would hide the memory of its body
         what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
-        raise UnreadableInput(what, source=name, hint="Export the model with one version of each operator set.")
+        raise UnreadableInput(what, hint="Export the model with one version of each operator set.")
     return flat
 
 
-def _check_functions(model: onnx.ModelProto, name: str) -> None:
+def _check_functions(model: onnx.ModelProto) -> None:
     """Raise ``UnreadableInput`` if functions are recursive, or the model has too many nodes after inlining."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
@@ -212,9 +208,9 @@ def _check_functions(model: onnx.ModelProto, name: str) -> None:
     except CycleError as error:
         domain, function, _ = error.args[1][0]
         what = f'the local function "{domain}::{function}" calls itself.'
-        raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
+        raise UnreadableInput(what, hint="Export the model without functions.") from error
     if inlined_size(model.graph) > ceiling:
-        raise limits.limit_error(limits.INLINED_NODES, "the model with its local functions inlined", name)
+        raise limits.limit_error(limits.INLINED_NODES, "the model with its local functions inlined")
 
 
 def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
@@ -225,9 +221,6 @@ def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
 def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
     """Yield the nodes of a graph or function and of all its subgraphs."""
     return (node for _, inner in graphs(part) for node in inner.node)
-
-
-# --- order -------------------------------------------------------------------------------------------------------
 
 
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:

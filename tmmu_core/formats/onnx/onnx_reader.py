@@ -36,23 +36,9 @@ from onnx import defs
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.onnx import onnx_shape_run
+from tmmu_core.formats.onnx import onnx_model, onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
-from tmmu_core.formats.onnx.onnx_model import (
-    ELEMENTWISE_IN_FIRST,
-    MEASURES,
-    SUM_IN_CONVOLUTION,
-    VIEWS,
-    attribute_of,
-    check_places,
-    first_line,
-    graphs,
-    inlined,
-    operator_name,
-    tensors_of,
-    without_places,
-    write_defaults,
-)
+from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
@@ -74,33 +60,32 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     Raises ``UnreadableInput`` for damaged and refused models, ``InvalidIrShapes`` for an unknown shape (reason
     ``unknown_shape``) or an operand that nothing defines (``unknown_tensor``).
     """
-    model = _parse(data, name)
+    model = _parse(data)
     try:
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         try:
-            model = without_places(onnx.ModelProto.FromString(data))  # the checker would open external files
+            model = onnx_model.without_places(onnx.ModelProto.FromString(data))  # the checker would open external files
             onnx.checker.check_model(model)
         except Exception as fault:  # ValidationError, or any error of damaged bytes
             hint = "Check the model with onnx.checker.check_model(model), and export it again."
-            what = f"the ONNX model is not valid: {first_line(fault)}"
-            raise UnreadableInput(what, source=name, hint=hint) from fault
+            raise UnreadableInput(f"the ONNX model is not valid: {onnx_model.first_line(fault)}", hint=hint) from fault
         raise AssertionError("the ONNX importer failed on a valid model") from error
 
 
 def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, Dim]) -> Graph:
-    flat = flattened(model, name)
-    write_defaults(flat.model)
+    flat = flattened(model)
+    onnx_model.write_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
-    facts = infer(flat.model, sizes, name)
+    facts = infer(flat.model, sizes)
     try:
         try:
             return _build(flat, facts, sizes, name)
         except InvalidIrShapes as error:
             if error.diagnostics.get("reason") != "unknown_shape":
                 raise
-            return _build_with_runtime_shapes(data, flat, facts, sizes, error)
+            return _build_with_runtime_shapes(data, flat, facts, sizes, name, error)
     except InvalidIrShapes as error:
         if sizes.assumed and "--dims" not in error.hint:
             error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
@@ -109,7 +94,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
     """Return the graph. ``fix``: fix the assumed dimensions, because the shapes are known at these sizes only."""
-    if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
+    if not check_scopes(flat, facts.shape, facts.dtype, sizes.point()):
         sizes.fix(sizes.dims)  # the scopes are checked at the assumed sizes only
     graph = Builder(flat, facts, sizes, name).build()
     if fix:
@@ -117,13 +102,14 @@ def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = Fal
     return msgspec.structs.replace(graph, dims=sizes.dims)
 
 
-def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
+def _build_with_runtime_shapes(
+    data: bytes, flat: Flat, facts: Facts, sizes: Sizes, name: str, error: InvalidIrShapes
+) -> Graph:
     """Return the graph with shapes from onnxruntime: from symbolic inference if possible, else from a run.
 
     If shapes are still unknown, branches that no run took are assumed impossible at these sizes and omitted; the
     graph's name states it. Raises ``error``, or the error that is left, with the reason in its hint.
     """
-    name = str(error.diagnostics.get("source", ""))
     option = onnx_shape_run.missing_option()
     if option:
         error.hint += f" Or measure the shape in a run of the model: {option}"
@@ -141,7 +127,7 @@ def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Siz
     run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
     if not run.failed and run.point != sizes.point():
         sizes.assume(run.point)
-        facts = infer(flat.model, sizes, name)
+        facts = infer(flat.model, sizes)
     onnx_shape_run.complete(flat, facts, run.known, "measured")
     try:
         return _build(flat, facts, sizes, name, fix=True)
@@ -151,49 +137,49 @@ def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Siz
         if not run.taken:
             raise
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
-    facts = infer(flat.model, sizes, name)
+    facts = infer(flat.model, sizes)
     onnx_shape_run.complete(flat, facts, run.known, "measured")
     graph = _build(flat, facts, sizes, name, fix=True)
     note = f"{len(run.taken)} branches as one run took them" if len(run.taken) > 1 else "1 branch as one run took it"
     return msgspec.structs.replace(graph, name=f"{graph.name} ({note})")
 
 
-def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
+def flattened(model: onnx.ModelProto) -> Flat:
     """Return the model without data of large weights, functions, subgraphs and dead branches. Changes ``model``.
 
     Raises ``UnreadableInput`` for unsupported parts.
     """
-    for weight in tensors_of(model):
+    for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 weight.ClearField(data_field)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
-    model = inlined(model, name)
-    _refuse_unsupported(model, name)
-    flat = flatten(model, name)
-    return without_dead_branches(flat, decided(flat.model, name))
+    model = onnx_model.inlined(model)
+    _refuse_unsupported(model)
+    flat = flatten(model)
+    return without_dead_branches(flat, decided(flat.model))
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
 
 
-def _parse(data: bytes, name: str) -> onnx.ModelProto:
+def _parse(data: bytes) -> onnx.ModelProto:
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         what = f"the ONNX model is cut off or damaged (it has {len(data)} bytes)."
-        raise UnreadableInput(what, source=name, hint="Copy the file again.") from error
+        raise UnreadableInput(what, hint="Copy the file again.") from error
     fault = ""
     if not model.graph.node:
         fault = "has no nodes"
-    elif not all(isinstance(text, str) for _, graph in graphs(model.graph) for text in _texts(graph)):
+    elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
         fault = "is damaged: a name in it is not UTF-8"
     else:
-        check_places(model, name)
+        onnx_model.check_places(model)
         if not model.opset_import:
             fault = "names no operator set (opset_import)"
     if fault:
-        raise UnreadableInput(f"the ONNX model {fault}.", source=name, hint="Export the model again.")
+        raise UnreadableInput(f"the ONNX model {fault}.", hint="Export the model again.")
     return model
 
 
@@ -207,26 +193,24 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
     yield from (value.name for value in values)
 
 
-def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
+def _refuse_unsupported(model: onnx.ModelProto) -> None:
     """Raise ``UnreadableInput`` for unsupported elements of the model."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
-    for place, graph in graphs(model.graph):
+    for place, graph in onnx_model.graphs(model.graph):
         if graph.sparse_initializer:
             what, where = f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.', "sparse_initializer[0]"
-            hint = "Export the model with dense weights."
-            raise UnreadableInput(what, source=name, place=f"{place}.{where}", hint=hint)
+            raise UnreadableInput(what, place=f"{place}.{where}", hint="Export the model with dense weights.")
         for k, node in enumerate(graph.node):
             if _lacks_input(node, versions):
                 what = f"the operator {node.op_type} lacks a required input."
-                raise UnreadableInput(what, source=name, place=f"{place}.node[{k}]", hint="Export the model again.")
+                raise UnreadableInput(what, place=f"{place}.node[{k}]", hint="Export the model again.")
             if node.domain == SCOPE:
                 what = f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.'
-                hint = "Give the operator set another name."
-                raise UnreadableInput(what, source=name, place=f"{place}.node[{k}]", hint=hint)
+                raise UnreadableInput(what, place=f"{place}.node[{k}]", hint="Give the operator set another name.")
         for value_info in (*graph.input, *graph.value_info, *graph.output):
-            refuse_type(value_info, name)
+            refuse_type(value_info)
     if not model.graph.output:
-        raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
+        raise UnreadableInput("the ONNX graph has no outputs.", hint="Export the model again.")
 
 
 def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
@@ -378,9 +362,9 @@ class Builder:
             candidates = list(dict.fromkeys(operands[1:]))  # the results of the branches, of which one exists
         elif operator_of(operator).is_elementwise:
             candidates = list(dict.fromkeys(operands))
-        elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):
+        elif operator in onnx_model.ELEMENTWISE_IN_FIRST and not onnx_model.attribute_of(node, "training_mode"):
             candidates = operands[:1]
-        elif (position := SUM_IN_CONVOLUTION.get((node.domain, node.op_type))) is not None:
+        elif (position := onnx_model.SUM_IN_CONVOLUTION.get((node.domain, node.op_type))) is not None:
             candidates = [name for name in node.input[position:] if name]
         else:
             return ()
@@ -442,7 +426,7 @@ class Builder:
 
     def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
         node_id = node_id or "none"
-        return InvalidIrShapes(what, hint=hint, reason=reason, tensor=tensor, node_id=node_id, source=self.source)
+        return InvalidIrShapes(what, hint=hint, reason=reason, tensor=tensor, node_id=node_id)
 
 
 def _instr(node: onnx.NodeProto) -> str:

@@ -153,9 +153,6 @@ def _number(node: onnx.NodeProto, name: str) -> int:
     return int(attribute_of(node, name) or 0)
 
 
-# --- constant conditions ---------------------------------------------------------------------------------
-
-
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
     """Return the model without the branches that the constant conditions in ``values`` exclude."""
     selected = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
@@ -177,12 +174,7 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
     return Flat(with_nodes(flat.model, [node for node, _ in kept]), tuple([origin for _, origin in kept]))
 
 
-# --- shapes that must agree ---------------------------------------------------------------------------------------
-
-
-def check_scopes(
-    flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int], source: str
-) -> bool:
+def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int]) -> bool:
     """Raise ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or branches have different sizes.
 
     Results of two branches may have different shapes if they have the same number of elements at ``point``. Unknown
@@ -204,8 +196,8 @@ def check_scopes(
             operator = node.op_type.partition(".")[0]
             what = f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
             what += f'"{second}" is {texts[1]}); both have one buffer.'
-            hint, scope = "Give both one shape, with padding, or simplify the model.", origin.scope
-            raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=scope, source=source)
+            hint = "Give both one shape, with padding, or simplify the model."
+            raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=origin.scope)
     return everywhere
 
 

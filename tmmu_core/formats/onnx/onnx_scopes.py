@@ -71,14 +71,14 @@ class Flat:
         return unique_ids(rows)
 
 
-def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
+def flatten(model: onnx.ModelProto) -> Flat:
     """Return the model with its bodies flattened; a model without bodies is not copied.
 
     Raises ``UnreadableInput`` with the node whose body cannot be flattened.
     """
     if not any(bodies_of(node) or operator_name(node) in _BODIES for node in model.graph.node):
         return Flat(model, tuple(Origin("", k) for k in range(len(model.graph.node))))
-    flattening = _Flattening(model, source)
+    flattening = _Flattening(model)
     flattening.emit_graph(model.graph, "", ChainMap(), "graph")
     flat = with_nodes(model, flattening.nodes)
     flat.graph.initializer.extend(flattening.weights)
@@ -94,8 +94,7 @@ Names = ChainMap[str, str]
 class _Flattening:
     """The nodes, weights and declarations that one call of :func:`flatten` has emitted."""
 
-    def __init__(self, model: onnx.ModelProto, source: str) -> None:
-        self.source = source
+    def __init__(self, model: onnx.ModelProto) -> None:
         self.supports_scan = any(entry.version >= _SCAN_FROM for entry in model.opset_import if not entry.domain)
         graph = model.graph
         self.used_names = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
@@ -167,7 +166,7 @@ class _Flattening:
         body = attribute_of(node, "body")
         if not self.supports_scan:
             hint = "Convert the model to operator set 9 or later."
-            _refuse(node, at.scope, self.source, "is of operator set 8", hint)
+            _refuse(node, at.scope, "is of operator set 8", hint)
         scan_inputs = int(attribute_of(node, "num_scan_inputs") or 0)
         states = len(reads) - scan_inputs
         scan_outputs = len(node.output) - states
@@ -269,17 +268,17 @@ class _Flattening:
         if operator not in _BODIES:
             what = "contains a subgraph, which is not supported"
             hint = "Simplify the model first, so that it has no subgraphs except those of If, Loop and Scan."
-            _refuse(node, place, self.source, what, hint)
+            _refuse(node, place, what, hint)
         if sorted(name for name, _ in bodies) != sorted(_BODIES[operator]):
             what = f"must have the bodies {' and '.join(_BODIES[operator])}"
-            _refuse(node, place, self.source, what, "Export the model again.")
+            _refuse(node, place, what, "Export the model again.")
         is_wrong = any(_inputs(body) or len(body.output) != len(node.output) for _, body in bodies)
         if operator == "If" and (is_wrong or not node.input):
             self._miscounted(node, place)
 
     def _miscounted(self, node: onnx.NodeProto, place: str) -> NoReturn:
         what = "and its body differ in their numbers of inputs or outputs"
-        _refuse(node, place, self.source, what, "Check the model with onnx.checker.check_model(model).")
+        _refuse(node, place, what, "Check the model with onnx.checker.check_model(model).")
 
 
 @dataclass(frozen=True)
@@ -348,7 +347,6 @@ def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [value for value in body.input if value.name not in weights]
 
 
-def _refuse(node: onnx.NodeProto, place: str, source: str, what: str, hint: str) -> NoReturn:
-    raise UnreadableInput(
-        f'the operator {node.op_type} ("{node.name or node.op_type}") {what}.', source=source, place=place, hint=hint
-    )
+def _refuse(node: onnx.NodeProto, place: str, what: str, hint: str) -> NoReturn:
+    what = f'the operator {node.op_type} ("{node.name or node.op_type}") {what}.'
+    raise UnreadableInput(what, place=place, hint=hint)

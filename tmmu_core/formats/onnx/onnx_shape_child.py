@@ -103,14 +103,11 @@ def symbols(model: bytes) -> dict[str, Any]:
     import onnx
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
+    from tmmu_core.formats.onnx.onnx_shapes import declared_by
+
     inferred = SymbolicShapeInference.infer_shapes(onnx.ModelProto.FromString(model), auto_merge=True)
-    found: dict[str, Any] = {}
-    for value in (*inferred.graph.value_info, *inferred.graph.output):
-        tensor = value.type.tensor_type
-        is_fixed = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
-        if tensor.elem_type and tensor.HasField("shape") and is_fixed:
-            found[value.name] = [tensor.elem_type, [dim.dim_value for dim in tensor.shape.dim]]
-    return {"symbols": found}
+    found = declared_by(inferred).items()
+    return {"symbols": {name: shape for name, shape in found if all(isinstance(n, int) and n >= 0 for n in shape[1])}}
 
 
 def main(arguments: list[str]) -> None:

@@ -59,9 +59,6 @@ def for_the_runtime(model: bytes) -> bytes:
     return model + bytes((0x08, RUNTIMES_IR)) if later else model
 
 
-# --- symbols -----------------------------------------------------------------------------------------------------
-
-
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
     """Return the shapes of onnxruntime's symbolic inference at ``point``.
 
@@ -71,9 +68,6 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
         return {}
     response = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
     return {name: (element, list(shape)) for name, (element, shape) in response.get("symbols", {}).items()}
-
-
-# --- measured shapes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     model = onnx.ModelProto.FromString(data)
     if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model)):
         return Run(failed="its weights are in other files")
-    model = inlined(model, "")
+    model = inlined(model)
     names = dict(_name_nodes(model.graph, flat))
     weights = {weight.name for weight in flat.model.graph.initializer}
     inputs = []
@@ -192,9 +186,6 @@ def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measure
             if element is not None and (name not in largest or prod(shape) > prod(largest[name][1])):
                 largest[name] = element, list(shape)
     return largest
-
-
-# --- completion -----------------------------------------------------------------------------------------------
 
 
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:

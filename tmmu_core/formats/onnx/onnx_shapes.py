@@ -121,13 +121,13 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
     return next((size for size in sizes if size and size not in dims), "")
 
 
-def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
+def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
     """Return the shapes. A size that is neither a number nor a name is derived from its values at several points.
 
     A size that is no product of names and a number has its value at the assumed sizes; the dimensions that it depends
     on are fixed there, which changes ``sizes``.
     """
-    named = _infer_with_declared(model, name)[0]
+    named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     is_open = any(
         value not in named or any(not isinstance(dim, int) and dim not in sizes.dims for dim in named[value][1])
@@ -137,7 +137,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     at_points: list[TypedShapes] = []
     for point in points:
         try:
-            at_points.append(_infer_with_declared(bind(model, point), name)[0])
+            at_points.append(_infer_with_declared(bind(model, point))[0])
         except InvalidIrShapes:
             if not at_points:
                 raise
@@ -170,7 +170,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             facts.shape[value] = tuple(resolved)
     sizes.fix(fixed)
     for weight in model.graph.initializer:
-        _refuse_element(f'the weight "{weight.name}"', weight.data_type, name)
+        _refuse_element(f'the weight "{weight.name}"', weight.data_type)
         facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
     return facts
 
@@ -229,16 +229,16 @@ LONG_VECTOR = 1 << 20
 """Maximum elements of a vector for data propagation, which computes each element."""
 
 
-def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
+def decided(model: onnx.ModelProto) -> dict[str, Array]:
     """Return the values of branch conditions that are constant for all sizes of the dimensions."""
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}
-    values = written_values(_infer_with_declared(model, name)[1])
+    values = written_values(_infer_with_declared(model)[1])
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
-def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onnx.ModelProto]:
+def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
     """Return the shapes of a model, and the model with folded values among its weights.
 
     Declared shapes of node outputs are used only for sizes that inference leaves open. They may be out of date: users
@@ -249,13 +249,13 @@ def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[TypedShapes
     for value in (*bare.graph.value_info, *bare.graph.output):
         if value.name in written:
             value.type.tensor_type.ClearField("shape")
-    known, folded = _infer_and_fold(bare, name)
+    known, folded = _infer_and_fold(bare)
     used = {
         value: _with_declared(known.get(value), found)
         for value, found in declared.items()
         if value in written and (value not in known or None in known[value][1])
     }
-    return _infer_and_fold(with_shapes(bare, used), name) if used else (known, folded)
+    return _infer_and_fold(with_shapes(bare, used)) if used else (known, folded)
 
 
 def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedShape:
@@ -266,9 +266,9 @@ def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedSh
     return inferred[0], [size if size is not None else written for size, written in pairs]
 
 
-def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onnx.ModelProto]:
+def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
     """Infer shapes and fold the values that they give, until nothing new is found."""
-    known = _infer_once(model, name)
+    known = _infer_once(model)
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)
     for _ in range(ROUNDS + 2 * scopes):
@@ -283,12 +283,12 @@ def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onn
         model = with_shapes(within, inner)
         lengths = [shape[0] for _, shape in known.values() if len(shape) == 1]
         is_long = any(isinstance(size, int) and size > LONG_VECTOR for size in lengths)
-        known |= _infer_once(model, name, propagate=not (has_range or is_long))
+        known |= _infer_once(model, propagate=not (has_range or is_long))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> TypedShapes:
+def _infer_once(model: onnx.ModelProto, *, propagate: bool = False) -> TypedShapes:
     """Run the shape inference of the onnx package, with or without data propagation."""
     try:
         inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
@@ -297,10 +297,9 @@ def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -
             f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
             hint="Check the model with onnx.checker.check_model(model, full_check=True).",
             reason="shape_inference",
-            source=name,
         ) from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
-        refuse_type(value_info, name)
+        refuse_type(value_info)
     known = declared_by(inferred)
     if any(isinstance(dim, str) for _, shape in known.values() for dim in shape):
         own = {dim for _, shape in declared_by(model).values() for dim in shape}
@@ -320,19 +319,19 @@ def declared_by(model: onnx.ModelProto) -> TypedShapes:
     return known
 
 
-def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
+def refuse_type(value_info: onnx.ValueInfoProto) -> None:
     """Raise ``UnreadableInput`` for a value that is not a tensor, or has elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         what = f'"{value_info.name}" has the type {kind}, which has no size: only tensors are planned.'
-        raise UnreadableInput(what, source=name, hint="Export the model with tensors only.")
+        raise UnreadableInput(what, hint="Export the model with tensors only.")
     if value_info.type.tensor_type.elem_type:
-        _refuse_element(f'"{value_info.name}"', value_info.type.tensor_type.elem_type, name)
+        _refuse_element(f'"{value_info.name}"', value_info.type.tensor_type.elem_type)
 
 
-def _refuse_element(value: str, element: int, name: str) -> None:
+def _refuse_element(value: str, element: int) -> None:
     if element not in DTYPES:
         known = element in TensorProto.DataType.values()
         kind = TensorProto.DataType.Name(element) if known else f"number {element}"
         what = f"{value} has elements of the type {kind}, which have no fixed size."
-        raise UnreadableInput(what, source=name, hint="Cut the text processing off the model.")
+        raise UnreadableInput(what, hint="Cut the text processing off the model.")

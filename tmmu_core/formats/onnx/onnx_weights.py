@@ -38,12 +38,12 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
         model = onnx.ModelProto.FromString(bytes(data))
     except DecodeError as error:
         raise _damaged(name) from error
-    check_places(model, name)
+    check_places(model)
     stored: list[TensorProto] = []
     for proto in tensors_of(model):
         stored.append(deepcopy(proto))
         proto.doc_string = f"{TAG}{len(stored) - 1}"
-    reading = _Reading(flattened(model, name).model, stored, graph, where, name)
+    reading = _Reading(flattened(model).model, stored, graph, where, name)
     wanted = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
     return Constants({key: reading.piece(key) for key in wanted})
 

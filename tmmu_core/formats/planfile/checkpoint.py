@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base.cbor import H, cbor_canonical
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document, schema_refusal
@@ -123,19 +123,28 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     Raises ``UnreadableInput`` if the file is not a checkpoint, has another token, or was edited: the hashes in the file
     must equal those of its content.
     """
-    data = unpacking.unpack(data, source)
-    whole = document.fields(data, source) if document.kind(data) == "cbor" else {}
-    schema = whole.get("schema")
-    document.refuse_later(whole, source)
-    if schema != CHECKPOINT_SCHEMA:
+    with source_of_errors(source):
+        plan = _verified_plan(unpacking.unpack(data))
+        if token is not None and token != plan.replay_token:
+            what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
+            hint = "Restore it with its token, or plan again."
+            raise UnreadableInput(what, place="$.body.head.replay_token", hint=hint)
+        return plan
+
+
+def _verified_plan(data: bytes) -> Plan:
+    """Return the plan of a checkpoint, whose hashes must be those of its content."""
+    whole = document.fields(data) if document.kind(data) == "cbor" else {}
+    document.refuse_later(whole)
+    if whole.get("schema") != CHECKPOINT_SCHEMA:
         hint = f'Write one with "tmmu checkpoint"; this version reads "{CHECKPOINT_SCHEMA}".'
-        raise UnreadableInput("this is not a checkpoint.", source=source, place="$.schema", hint=hint)
+        raise UnreadableInput("this is not a checkpoint.", place="$.schema", hint=hint)
     try:
-        plan = _build(whole["body"], source)
+        plan = _build(whole["body"])
         digest = H(whole["body"])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         what = f"this checkpoint is damaged: {type(error).__name__} {error}."
-        raise UnreadableInput(what, source=source, hint="Write it again.") from error
+        raise UnreadableInput(what, hint="Write it again.") from error
     plan_hash, layout_hash = plan_digests(plan)
     for place, stored, computed in (
         ("body.head.execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
@@ -146,16 +155,11 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
         if stored != computed:
             name, shown = place.rpartition(".")[2], stored.hex() if isinstance(stored, bytes) else repr(stored)
             what = f"the checkpoint was edited: its {name} is {shown}, but its content has {computed.hex()}."
-            hint = "Use another copy, or plan again."
-            raise UnreadableInput(what, source=source, place=f"$.{place}", hint=hint)
-    if token is not None and token != plan.replay_token:
-        what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
-        hint = "Restore it with its token, or plan again."
-        raise UnreadableInput(what, source=source, place="$.body.head.replay_token", hint=hint)
+            raise UnreadableInput(what, place=f"$.{place}", hint="Use another copy, or plan again.")
     return plan
 
 
-def _build(value: Any, source: str) -> Plan:
+def _build(value: Any) -> Plan:
     body = msgspec.convert(value, _Body)
     head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
     arenas, words = sorted(head.arenas), body.words
@@ -168,4 +172,4 @@ def _build(value: Any, source: str) -> Plan:
         values |= {"arena": arenas[row.arena], "role": words[row.role], "dtype": words[row.dtype]}
         values["offset_bytes"] = start[arenas[row.arena], row.logical_slot] + row.offset_in_slot
         rows.append(TensorRow(**values))
-    return from_head(head, rows, source)
+    return from_head(head, rows)

@@ -24,23 +24,11 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_document import OMITTED, ArenaDocument, HeadDocument, head_document
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
+from tmmu_core.plans import model
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
-from tmmu_core.plans.model import (
-    CHANGED,
-    COLUMN_OF,
-    NO_CONTENT_HASH,
-    PLACES,
-    PLACES_DERIVED,
-    PLAN_SCHEMA,
-    REMARKS,
-    ArenaSummary,
-    Places,
-    Plan,
-    TensorRow,
-    group_numbers,
-)
+from tmmu_core.plans.model import ArenaSummary, Places, Plan, TensorRow
 
 I64_MAX = 2**63 - 1
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
@@ -103,52 +91,52 @@ TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignmen
 register_types(_Metrics, _Arena, _Addressing)
 
 
-def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
+def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     """Return a plan from the head and the rows of a document; rows in any order.
 
     Raises ``UnreadableInput`` for an unknown schema, an invalid digest, an undeclared arena, a duplicate tensor, an
     invalid number, metric or note.
     """
-    document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
+    document.check_version(head.schema or "none", model.PLAN_SCHEMA)
     names = sorted(head.arenas)
     if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
-        raise limits.limit_error(limits.ARENAS, "the plan", source)
-    columns = _columns(rows, {name: k for k, name in enumerate(names)}, source)
-    places, own_arenas, reason = _placed(head, columns, source)
-    arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
+        raise limits.limit_error(limits.ARENAS, "the plan")
+    columns = _columns(rows, {name: k for k, name in enumerate(names)})
+    places, own_arenas, reason = _placed(head, columns)
+    arenas = tuple([_arena(name, head.arenas[name]) for name in names])
     for field in ("metrics", "notes", "planner_options"):
-        check_plain(getattr(head, field), f"$.{field}", source)
-    check_metrics(head.metrics, source)
-    check_sums(arenas, source)
-    check_notes(head.notes, names, source)
+        check_plain(getattr(head, field), f"$.{field}")
+    check_metrics(head.metrics)
+    check_sums(arenas)
+    check_notes(head.notes, names)
     plan = Plan(
-        **_head_fields(head, source),
+        **_head_fields(head),
         places=places,
         own_arenas=own_arenas,
         arenas=arenas,
         **columns,
-        storage=group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
+        storage=model.group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
         notes=head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     if any(arena.storages is None for arena in head.arenas.values()):
         counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
         plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
-    return _with_current_figures(with_note(plan, PLACES_DERIVED, reason) if reason else plan)
+    return _with_current_figures(with_note(plan, model.PLACES_DERIVED, reason) if reason else plan)
 
 
-def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source: str) -> dict[str, Any]:
+def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
     """Return the rows, sorted by id, as columns of :class:`Plan` by name. Raises ``UnreadableInput``."""
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
-    _check_rows(rows, by_id, arena_numbers, source)
+    _check_rows(rows, by_id, arena_numbers)
     columns: dict[str, Any] = {}
-    for field, name in COLUMN_OF.items():
+    for field, name in model.COLUMN_OF.items():
         values = [getattr(rows[i], field) for i in by_id]
         if field in NUMBERS:
             least, most = int(field == "alignment"), int(np.iinfo(NUMBERS[field]).max)
             if values and (min(values) < least or max(values) > most):
                 for k, value in zip(by_id, values, strict=True):
-                    _within(value, f"tensors[{k}].{field}", source, most, least)
+                    _within(value, f"tensors[{k}].{field}", most, least)
             columns[name] = np.array(values, NUMBERS[field])
         else:
             columns[name] = tuple(values)
@@ -158,37 +146,37 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source
     return columns
 
 
-def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
+def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
     """Raise ``UnreadableInput`` for a tensor with two rows, an invalid shape, or an arena that is not in the plan."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
             what = f'the tensor "{rows[i].tensor_id}" has two rows.'
-            raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].tensor_id")
+            raise UnreadableInput(what, place=f"$.tensors[{i}].tensor_id")
     for i in by_id:
         for dim in rows[i].shape:
-            _within(dim, f"tensors[{i}].shape", source)
+            _within(dim, f"tensors[{i}].shape")
         if rows[i].arena not in arenas:
             what = f'the tensor "{rows[i].tensor_id}" is in the arena "{rows[i].arena}", which is not in the plan.'
             hint = f"Its arenas are: {', '.join(arenas) or 'none'}."
-            raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].arena", hint=hint)
+            raise UnreadableInput(what, place=f"$.tensors[{i}].arena", hint=hint)
 
 
-def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
+def _head_fields(head: HeadDocument) -> dict[str, Any]:
     """Return the fields of a plan that depend on the head alone."""
     digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
-    steps = [_within(h.step, f"handoffs[{k}].step", source, I64_MAX) for k, h in enumerate(head.handoffs)]
+    steps = [_within(h.step, f"handoffs[{k}].step", I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
         **{
             name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
         },
-        **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
+        **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash") for name in digests},
         # The verifier checks which plan may have a token of the superseded draft.
-        "replay_token": _digest(head.replay_token, "replay_token", source, is_valid=is_token),
-        "rank": _within(head.rank, "rank", source),
-        "world_size": _within(head.world_size, "world_size", source),
-        "steps": _within(head.steps, "steps", source, I64_MAX),
+        "replay_token": _digest(head.replay_token, "replay_token", is_valid=is_token),
+        "rank": _within(head.rank, "rank"),
+        "world_size": _within(head.world_size, "world_size"),
+        "steps": _within(head.steps, "steps", I64_MAX),
         "has_inputs_step": has_inputs_step if head.has_inputs_step is None else head.has_inputs_step,
         "execution_order": head.execution_order,
         "handoffs": tuple([(step, h.source, h.to) for step, h in zip(steps, head.handoffs, strict=True)]),
@@ -196,20 +184,22 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     }
 
 
-def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
+def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
 
     The hash is computed from the plan that was read, because a file may omit values that follow from other values.
     """
-    plan = build(head, rows, source)
+    plan = build(head, rows)
     return with_hash_checked(plan, head.content_hash, head_document(plan).content_hash)
 
 
 def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> Plan:
     """Return ``plan`` with a note if the content hash in its file is missing or differs from the computed one."""
     if stored is None:
-        return with_note(plan, NO_CONTENT_HASH, "it has no content hash")
-    return plan if stored == computed != "" else with_note(plan, CHANGED, "its content hash does not match its content")
+        return with_note(plan, model.NO_CONTENT_HASH, "it has no content hash")
+    if stored == computed != "":
+        return plan
+    return with_note(plan, model.CHANGED, "its content hash does not match its content")
 
 
 def with_note(plan: Plan, key: str, text: str) -> Plan:
@@ -217,7 +207,7 @@ def with_note(plan: Plan, key: str, text: str) -> Plan:
     return replace(plan, notes={**plan.notes, key: text})
 
 
-def _placed(head: HeadDocument, columns: Mapping[str, Any], source: str) -> tuple[Places, bool, str]:
+def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
     """Return ``(places, own_arenas, reason)``; the reason is empty if the file contains ``places``."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
@@ -232,9 +222,9 @@ def _placed(head: HeadDocument, columns: Mapping[str, Any], source: str) -> tupl
         places, reason = "slots", "its storages are not numbered by offset, birth and id"
     if head.places is not None:
         places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
-    if places not in PLACES:
-        hint = f"It is one of: {', '.join(PLACES)}."
-        raise UnreadableInput(f'unknown value of "places": "{places}".', source=source, place="$.places", hint=hint)
+    if places not in model.PLACES:
+        hint = f"It is one of: {', '.join(model.PLACES)}."
+        raise UnreadableInput(f'unknown value of "places": "{places}".', place="$.places", hint=hint)
     return places, own_arenas, reason
 
 
@@ -242,7 +232,7 @@ def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
     """Return whether no slot is reused and slot numbers rise with the offset in each arena (contract §9)."""
     if (columns["generation"] > 0).any():
         return False
-    slot, count = group_numbers(columns["arena"], columns["logical_slot"])
+    slot, count = model.group_numbers(columns["arena"], columns["logical_slot"])
     start, arena = np.full(count, U64_MAX, np.uint64), np.zeros(count, np.int64)
     np.minimum.at(start, slot, columns["offset"])
     arena[slot] = columns["arena"]
@@ -271,73 +261,69 @@ def _with_current_figures(plan: Plan) -> Plan:
     return replace(renewed, metrics=renewed_metrics(plan, renewed))
 
 
-def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
+def _arena(name: str, record: ArenaDocument) -> ArenaSummary:
     values = msgspec.structs.asdict(record)
     for field, value in values.items():
         if isinstance(value, int) and field != "witness_step":  # −1: no step
-            _within(value, f"arenas.{name}.{field}", source)
+            _within(value, f"arenas.{name}.{field}")
     unset = {field: None for field in OMITTED if values[field] is msgspec.UNSET}
     return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
 
 
-def _within(value: int, field: str, source: str, most: int = U64_MAX, least: int = 0) -> int:
+def _within(value: int, field: str, most: int = U64_MAX, least: int = 0) -> int:
     if not least <= value <= most:
-        what = f"{value} is not between {least} and {strict.limit_text(most)}."
-        raise UnreadableInput(what, source=source, place=f"$.{field}")
+        raise UnreadableInput(f"{value} is not between {least} and {strict.limit_text(most)}.", place=f"$.{field}")
     return value
 
 
-def _digest(text: str, field: str, source: str, *, is_valid: Callable[[bytes], bool] = lambda _: False) -> bytes:
+def _digest(text: str, field: str, *, is_valid: Callable[[bytes], bool] = lambda _: False) -> bytes:
     """Return the bytes of hexadecimal digits; they must be 32, or satisfy ``is_valid``."""
     with contextlib.suppress(ValueError):
         found = bytes.fromhex(text)
         if len(found) == DIGEST_BYTES or is_valid(found):
             return found
-    raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", source=source, place=f"$.{field}")
+    raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", place=f"$.{field}")
 
 
-# --- metrics and notes -------------------------------------------------------------------------------------------
-
-
-def check_metrics(metrics: dict[str, Any], source: str) -> None:
+def check_metrics(metrics: dict[str, Any]) -> None:
     """Raise ``UnreadableInput`` for a metric of another type, or out of range."""
     try:
         msgspec.convert(metrics, _Metrics)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
         place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
-        raise UnreadableInput(f"invalid metric: {what}.", source=source, place=place, hint="Plan again.") from error
+        raise UnreadableInput(f"invalid metric: {what}.", place=place, hint="Plan again.") from error
 
 
-def check_plain(value: Any, place: str, source: str) -> None:
+def check_plain(value: Any, place: str) -> None:
     """Raise ``UnreadableInput`` for keys and values that CBOR can have and JSON cannot."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise UnreadableInput(f"the key {key!r:.80} is not text.", source=source, place=place)
-            check_plain(inner, f"{place}.{key}", source)
+                raise UnreadableInput(f"the key {key!r:.80} is not text.", place=place)
+            check_plain(inner, f"{place}.{key}")
     elif isinstance(value, list):
         for k, inner in enumerate(value):
-            check_plain(inner, f"{place}[{k}]", source)
+            check_plain(inner, f"{place}[{k}]")
     elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
-        raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", source=source, place=place)
+        raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", place=place)
 
 
-def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:
+def check_sums(arenas: Iterable[ArenaSummary]) -> None:
     """Raise ``UnreadableInput`` if the sum of a figure over all arenas exceeds 64 bits."""
     arenas = tuple(arenas)
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
-            what = f"all {field} together exceed 64 bits."
-            raise UnreadableInput(what, source=source, place="$.arenas", hint="Plan again.")
+            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint="Plan again.")
 
 
-def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) -> None:
+def check_notes(notes: Mapping[str, Any], arenas: Iterable[str]) -> None:
     """Raise ``UnreadableInput`` for a malformed remark, or note on an arena or on addresses."""
-    kinds: dict[str, Any] = {**dict.fromkeys(REMARKS, str), "addressing": _Addressing, **dict.fromkeys(arenas, _Arena)}
+    kinds: dict[str, Any] = dict.fromkeys(model.REMARKS, str)
+    kinds |= {"addressing": _Addressing, **dict.fromkeys(arenas, _Arena)}
     for name, kind in kinds.items():
         note: Any = notes.get(name, msgspec.UNSET)
-        if note is msgspec.UNSET or (isinstance(note, str) and name in REMARKS):
+        if note is msgspec.UNSET or (isinstance(note, str) and name in model.REMARKS):
             continue
         try:
             msgspec.convert(note, kind)
@@ -345,4 +331,4 @@ def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) ->
             if kind is _Arena and missing:
                 raise msgspec.ValidationError(f"{missing[0]} is missing")
         except msgspec.ValidationError as error:
-            raise UnreadableInput(f"invalid note: {error}.", source=source, place=f"$.notes.{name}") from error
+            raise UnreadableInput(f"invalid note: {error}.", place=f"$.notes.{name}") from error

@@ -23,17 +23,9 @@ from tmmu_core.base.cbor import H, NotCanonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.native import document
+from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import (
-    COLUMN_OF,
-    NO_CONTENT_HASH,
-    PLACES_DERIVED,
-    PLAN_SCHEMA,
-    ArenaSummary,
-    Constraints,
-    Plan,
-    TensorRow,
-)
+from tmmu_core.plans.model import ArenaSummary, Constraints, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that are not hashed with the head: ``tensors_hash`` and ``execution_order_hash`` cover their values."""
@@ -144,9 +136,9 @@ def head_document(plan: Plan) -> HeadDocument:
     values["arenas"] = {arena.name: arena_document(arena) for arena in plan.arenas}
     values |= {"handoffs": handoff_documents(plan), "metrics": written_metrics(plan.metrics)}
     values["constraints"] = plan.constraints or msgspec.UNSET
-    head = HeadDocument(schema=PLAN_SCHEMA, **values)
+    head = HeadDocument(schema=model.PLAN_SCHEMA, **values)
     written = msgspec.to_builtins(head)
-    for key in (PLACES_DERIVED, NO_CONTENT_HASH):
+    for key in (model.PLACES_DERIVED, model.NO_CONTENT_HASH):
         if isinstance(head.notes.get(key), str):  # a reader's remark, not the notes on an arena of this name
             del written["notes"][key]
     head.content_hash = content_hash(written, tensors_hash(plan))
@@ -185,4 +177,4 @@ def arena_document(arena: ArenaSummary) -> ArenaDocument:
 
 def row_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's rows as they are written, by tensor id bytes."""
-    return [dict(zip(COLUMN_OF, values, strict=False)) for values in plan.row_values()]
+    return [dict(zip(model.COLUMN_OF, values, strict=False)) for values in plan.row_values()]

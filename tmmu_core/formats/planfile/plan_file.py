@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.base.escaping import csv_text, for_cell, visible
 from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
@@ -156,12 +156,12 @@ def from_document(data: bytes, source: str = "") -> Plan:
 
     Raises ``UnreadableInput`` with the place of the error (``$.tensors[4].birth``).
     """
-    data = unpacking.unpack(data, source)
-    document.check_version(document.text_field(data, "schema", source), PLAN_SCHEMA, source, "$.schema")
-    try:
-        whole = document.decode(data, PlanDocument, source, noun="plan")
-    except InvalidIrShapes as error:
-        what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
-        hint = 'Write plans with "tmmu plan … -o plan.json".'
-        raise UnreadableInput(what, source=source, place=place, hint=hint) from error
-    return from_head(whole, whole.tensors, source)
+    with source_of_errors(source):
+        data = unpacking.unpack(data)
+        document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)
+        try:
+            whole = document.decode(data, PlanDocument, noun="plan")
+        except InvalidIrShapes as error:
+            what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
+            raise UnreadableInput(what, place=place, hint='Write plans with "tmmu plan … -o plan.json".') from error
+        return from_head(whole, whole.tensors)

@@ -24,16 +24,9 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
+from tmmu_core.formats.planfile import plan_document
 from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_checked, with_note
-from tmmu_core.formats.planfile.plan_document import (
-    HandoffDocument,
-    HeadDocument,
-    arena_document,
-    content_hash,
-    handoff_documents,
-    row_documents,
-    tensors_hash,
-)
+from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.figures.metrics import written_metrics
@@ -75,9 +68,6 @@ _IDENTITY = (
 """Fields of a plan in the header, in its order; bytes are written as hexadecimal digits."""
 
 
-# --- writing -----------------------------------------------------------------------------------------------------
-
-
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
     """Yield a plan's trace, record by record."""
     replans = tuple(replans)
@@ -106,14 +96,15 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     if plan.constraints is not None:
         header["constraints"] = msgspec.to_builtins(plan.constraints)
     header |= {name: value.hex() for name, value in header.items() if isinstance(value, bytes)}
-    tensors = tensors_hash(plan)
+    tensors = plan_document.tensors_hash(plan)
     if digest:
         header["tensors_hash"] = tensors
-    header["content_hash"] = content_hash(_head(header, summary, replans), tensors)
+    header["content_hash"] = plan_document.content_hash(_head(header, summary, replans), tensors)
     yield header
     if not digest:
         yield from _tensor_records(plan)
-        yield from ({"record": "handoff", **msgspec.to_builtins(handoff)} for handoff in handoff_documents(plan))
+        for handoff in plan_document.handoff_documents(plan):
+            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
     yield from replans
     yield summary
 
@@ -125,14 +116,14 @@ def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
 
 def _arena(arena: ArenaSummary) -> Record:
     """Return an arena's configuration and figures, without the witness of its extent: it may have thousands of ids."""
-    record: Record = msgspec.to_builtins(arena_document(arena))
+    record: Record = msgspec.to_builtins(plan_document.arena_document(arena))
     del record["witness"], record["witness_step"]
     return record
 
 
 def _tensor_records(plan: Plan) -> Iterator[Record]:
     backing = storages_of(plan).backing[plan.storage].tolist()
-    for row, storage_bytes in zip(row_documents(plan), backing, strict=True):
+    for row, storage_bytes in zip(plan_document.row_documents(plan), backing, strict=True):
         record: Record = {
             "record": "tensor",
             **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
@@ -155,9 +146,6 @@ def to_json_lines(plan: Plan, *, digest: bool = False, replans: Iterable[Record]
 def to_cbor_sequence(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
     """Return the trace as a CBOR sequence (RFC 8742)."""
     return b"".join([cbor2.dumps(record) for record in records(plan, digest=digest, replans=replans)])
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
 
 
 class _Header(HeadDocument, kw_only=True, tag_field="record", tag="allocation_header"):
@@ -218,7 +206,7 @@ def refuses(data: bytes) -> str:
     if b"allocation_header" not in begins:
         return no_header
     try:
-        first = next(_raw_records(data, ""), (None, ""))[0]
+        first = next(_raw_records(data), (None, ""))[0]
     except UnreadableInput:  # damaged; the first record still identifies a trace
         return "" if b"allocation_header" in data[:256] else no_header
     return "" if isinstance(first, dict) and first.get("record") == "allocation_header" else no_header
@@ -232,22 +220,22 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     records: list[_Record] = []
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""
-    for record, place in _raw_records(unpacking.unpack(data, source), source):
+    for record, place in _raw_records(unpacking.unpack(data)):
         try:
             records.append(_decoded(record, records))
         except (msgspec.ValidationError, UnreadableInput) as error:
             if records or isinstance(error, msgspec.ValidationError):
                 first = hashed[0] if hashed else record
                 found = first.get("trace_schema") if isinstance(first, dict) else None
-                document.check_version(found, TRACE_SCHEMA, source, place)
+                document.check_version(found, TRACE_SCHEMA, place)
             message, hint = (error.message, error.hint) if isinstance(error, UnreadableInput) else (f"{error}.", "")
-            raise UnreadableInput(message, source=source, place=place, hint=hint) from error
+            raise UnreadableInput(message, place=place, hint=hint) from error
         hashed += [] if isinstance(records[-1], _Tensor | _Handoff) else [record]
     if not records:
-        raise UnreadableInput("the trace is empty.", source=source, hint=WRITE_AGAIN)
+        raise UnreadableInput("the trace is empty.", hint=WRITE_AGAIN)
     header, summary = records[0], records[-1]
     if not isinstance(summary, _Summary):
-        raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=WRITE_AGAIN)
+        raise UnreadableInput("the trace is cut off: it has no summary.", place=place, hint=WRITE_AGAIN)
     assert isinstance(header, _Header)
     tensors = [record for record in records if isinstance(record, _Tensor)]
     replans = tuple([record for record in hashed if record["record"] == "replan"])
@@ -255,14 +243,15 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
     if complete and header.tensor_count != len(tensors):
         what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
-        raise UnreadableInput(what, source=source, place=place)
+        raise UnreadableInput(what, place=place)
     if not complete and (tensors or header.handoffs):  # its hashes do not cover them
         what = "the trace is a digest, but it has records of tensors or hand-offs."
-        raise UnreadableInput(what, source=source, place=place, hint=WRITE_AGAIN)
+        raise UnreadableInput(what, place=place, hint=WRITE_AGAIN)
     header.metrics, header.notes = summary.metrics, summary.notes
-    plan = build(header, [tensor.row() for tensor in tensors], source)
-    rows_hash = tensors_hash(plan) if complete else header.tensors_hash
-    plan = with_hash_checked(plan, header.content_hash, content_hash(_head(hashed[0], hashed[-1], replans), rows_hash))
+    plan = build(header, [tensor.row() for tensor in tensors])
+    rows_hash = plan_document.tensors_hash(plan) if complete else header.tensors_hash
+    computed = plan_document.content_hash(_head(hashed[0], hashed[-1], replans), rows_hash)
+    plan = with_hash_checked(plan, header.content_hash, computed)
     wrong = _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors})
     if wrong and not plan.remark(CHANGED):
         plan = with_note(plan, CHANGED, wrong)
@@ -300,22 +289,21 @@ def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
     return ""
 
 
-def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
+def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:
     """Yield records with their place: ``line 3`` or ``byte 1204``."""
     if document.kind(data) != "cbor":
         for number, line in enumerate(data.removeprefix(document.BYTE_ORDER_MARK).split(b"\n"), 1):
             if line.strip():
                 try:
-                    document.refuse_long_numbers(line, source)
+                    document.refuse_long_numbers(line)
                     record = msgspec.json.decode(line)
-                    document.refuse_repeated_keys(line, source)
+                    document.refuse_repeated_keys(line)
                     yield record, f"line {number}"
                 except UnreadableInput as error:
                     error.place = f"line {number}, {error.place}".removesuffix(", ")
                     raise
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    what = f"this line is not JSON: {error}."
-                    raise UnreadableInput(what, source=source, place=f"line {number}") from error
+                    raise UnreadableInput(f"this line is not JSON: {error}.", place=f"line {number}") from error
         return
     stream = io.BytesIO(data)
     while (at := stream.tell()) < len(data):
@@ -323,4 +311,4 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
             what = f"this record is not CBOR: {document.fault_text(error)}."
-            raise UnreadableInput(what, source=source, place=f"byte {at}") from error
+            raise UnreadableInput(what, place=f"byte {at}") from error

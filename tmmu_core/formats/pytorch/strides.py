@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from tmmu_core.graph.model import Tensor, View
 
 
@@ -48,26 +51,11 @@ class StridedLayout:
         """Return whether a reshape to ``shape`` is a view, without a copy."""
         if self.contiguous:
             return True
-        # Adjacent axes without a gap form a run; each new axis must lie within one run.
-        runs: list[int] = []
-        previous_stride: int | None = None
-        for dim, stride in zip(self.shape, self.strides, strict=True):
-            if dim == 1:
-                continue
-            if previous_stride == dim * stride:
-                runs[-1] *= dim
-            else:
-                runs.append(dim)
-            previous_stride = stride
-        axis = 0
-        for run in runs:
-            size = 1
-            while axis < len(shape) and size < run:
-                size *= shape[axis]
-                axis += 1
-            if size != run:
-                return False
-        return all(dim == 1 for dim in shape[axis:])
+        try:  # no element is read
+            as_strided(np.empty(1, np.uint8), self.shape, self.strides).reshape(shape, copy=False)
+        except ValueError:
+            return False
+        return True
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:

@@ -110,7 +110,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     the names of :func:`open_dims`, else the values of the example.
     """
     envelopes = envelopes or {}
-    program = read_program(data, name)
+    program = read_program(data)
     point = chosen_sizes(program, envelopes)
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"

@@ -119,7 +119,7 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the finished plan of a dump as an instance with its packing. Raises ``UnreadableInput``."""
-    dump = read_dump(data, name)
+    dump = read_dump(data)
     row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
     columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in dump.buffers]
     birth, death, size, offset, taken_over = np.array(columns, np.int64).T
@@ -138,17 +138,17 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.origins)
 
 
-def read_dump(data: bytes, name: str = "") -> Dump:
+def read_dump(data: bytes) -> Dump:
     """Return the plan in concatenated files. Raises ``UnreadableInput`` if a file is missing or a line is damaged."""
     lines = data.decode("utf-8", "replace").splitlines()
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
-            raise UnreadableInput(f"the dump has no {what}.", source=name, hint=HINT)
-    allocations, ranges, program = _sections(lines, name)
+            raise UnreadableInput(f"the dump has no {what}.", hint=HINT)
+    allocations, ranges, program = _sections(lines)
     twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
     if twice:
         what = f"the value {twice[0]!r} is assigned to two places."
-        raise UnreadableInput(what, source=name, hint="Give the files of one module only.")
+        raise UnreadableInput(what, hint="Give the files of one module only.")
     steps = 1 + max([0, *(end for _, end in ranges.values())])
     births = Counter(ranges[name][0] for a in allocations for name, size, _ in a.values if size and name in ranges)
     rows: list[Buffer] = []
@@ -159,11 +159,11 @@ def read_dump(data: bytes, name: str = "") -> Dump:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
-            raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
+            raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}")
         rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis), births), allocation.phis)
         base += allocation.size
     if not rows:
-        raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
+        raise UnreadableInput("no value of the dump's buffer assignment has a live range.", hint=HINT)
     notes = ["the dump has no alignments: a buffer can start at any byte, an allocation where the previous one ends"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
@@ -181,7 +181,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     return Dump(tuple(ordered), tuple(notes), origin_of)
 
 
-def _sections(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
+def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
     """Return the allocations, value → (first step, last step), and the lines of the program."""
     allocations: list[_Allocation] = []
     ranges: dict[str, tuple[int, int]] = {}
@@ -224,8 +224,7 @@ def _sections(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[
                 else:
                     section = ""  # peak and stack traces follow
     except ValueError as error:
-        hint = "Dump the module again."
-        raise UnreadableInput(str(error), source=name, place=f"line {number}", hint=hint) from error
+        raise UnreadableInput(str(error), place=f"line {number}", hint="Dump the module again.") from error
     return allocations, ranges, program
 
 

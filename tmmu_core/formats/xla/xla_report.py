@@ -53,13 +53,13 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             start = base + int(row[3]) if row is not None else 0
             if row is None or not allocation or start + size > LAST_BYTE:
                 what = f"invalid line of a memory usage report: {line.strip()[:80]!r}."
-                raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
+                raise UnreadableInput(what, place=f"line {number}", hint=HINT)
             rounded_count += not is_exact
             end = max(end, start + size)
             if size:
                 lives.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
     if not lives:
-        raise UnreadableInput("the report contains no buffer.", source=name, hint=HINT)
+        raise UnreadableInput("the report contains no buffer.", hint=HINT)
     notes = ["the report has no live ranges: all buffers are read as live at once. " + HINT]
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
     if rounded_count:

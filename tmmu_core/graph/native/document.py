@@ -72,7 +72,7 @@ _CONTAINERS = bytes(range(0x80, 0xC0))
 """Bytes that can begin a list or a map in CBOR."""
 
 
-def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
+def refuse_many_values(data: bytes, packed: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
     ``packed`` is the size of the compressed file, 0 for a file that is not compressed. One byte, such as an empty list
@@ -90,33 +90,33 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     else:
         count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
     if count > ceiling:
-        raise limits.limit_error(limits.VALUES, "the file", source, ceiling)
+        raise limits.limit_error(limits.VALUES, "the file", allowed=ceiling)
 
 
-def fields(data: bytes, source: str = "") -> dict[str, Any]:
+def fields(data: bytes) -> dict[str, Any]:
     """Return the top-level fields of a document; values of JSON are not decoded. Raises ``UnreadableInput``."""
     if kind(data) == "json":
-        return _decode_json(data, dict[str, msgspec.Raw], source)
-    value = _load_cbor(data, source)
+        return _decode_json(data, dict[str, msgspec.Raw])
+    value = _cbor_value(data)
     return {key: inner for key, inner in value.items() if isinstance(key, str)} if isinstance(value, dict) else {}
 
 
-def check_version(found: Any, known: str, source: str, place: str) -> None:
+def check_version(found: Any, known: str, place: str = "$.schema") -> None:
     """Raise ``UnreadableInput`` unless the schema ``found`` is missing or ``known``, such as ``tmmu_plan/1``.
 
     Call this before the fields are decoded, because another version may rename them.
     """
     if found in (None, "", known):
         return
-    refuse_later({place.removeprefix("$."): found}, source)
+    refuse_later({place.removeprefix("$."): found})
     hint = f'This version reads "{known}".'
-    raise UnreadableInput(f'the schema "{found!s:.80}" is not known.', source=source, place=place, hint=hint)
+    raise UnreadableInput(f'the schema "{found!s:.80}" is not known.', place=place, hint=hint)
 
 
 _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
 
 
-def refuse_later(fields: Mapping[str, Any], source: str) -> None:
+def refuse_later(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
     All fields with the word ``schema`` or ``version`` in their name are searched, because a later version may rename
@@ -134,19 +134,19 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
         if version and [int(part) for part in version.split(".")] > [1, 0, 0]:
             hint = "This program reads schema version 1. Install a newer TMMU Plan Explorer."
             message = f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}."
-            raise UnreadableInput(message, source=source, place=f"$.{key}", hint=hint)
+            raise UnreadableInput(message, place=f"$.{key}", hint=hint)
 
 
-def text_field(data: bytes, key: str, source: str = "") -> str | None:
+def text_field(data: bytes, key: str) -> str | None:
     """Return a top-level text of a document, or ``None`` if there is none. Other values of JSON are not decoded."""
-    value = fields(data, source).get(key)
+    value = fields(data).get(key)
     if isinstance(value, msgspec.Raw):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = msgspec.json.decode(value)
     return value if isinstance(value, str) else None
 
 
-def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -> T:
+def decode(data: bytes, shape: type[T], noun: str = "graph") -> T:
     """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
 
     Raises ``UnreadableInput`` for invalid JSON or CBOR or a duplicate key, ``InvalidIrShapes`` for
@@ -156,32 +156,32 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
     try:
         with paused_gc():
             if kind(data) == "cbor":
-                value = _load_cbor(data, source)
+                value = _cbor_value(data)
                 _cbor_value.cache_clear()
                 return msgspec.convert(value, shape)
-            value = _decode_json(data, shape, source)
-            refuse_repeated_keys(data, source)
+            value = _decode_json(data, shape)
+            refuse_repeated_keys(data)
             return value
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, data, source, (noun, strict.field_hint(error, shape))) from error
+        raise _wrong_field(error, data, (noun, strict.field_hint(error, shape))) from error
 
 
-def _damaged(what: str, source: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
+def _damaged(what: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
     """Return the error for a damaged document."""
-    return UnreadableInput(f"{what}.", source=source, place=place, hint=hint)
+    return UnreadableInput(f"{what}.", place=place, hint=hint)
 
 
-def _decode_json(data: bytes, shape: Any, source: str) -> Any:
+def _decode_json(data: bytes, shape: Any) -> Any:
     text = data.removeprefix(BYTE_ORDER_MARK)
     if text.startswith(UTF16_MARKS):
-        raise _damaged("this text is UTF-16", source)
-    refuse_long_numbers(text, source)
+        raise _damaged("this text is UTF-16")
+    refuse_long_numbers(text)
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
         if " - at `" not in str(error):
             # The top level has the wrong type. Decode it untyped, because a syntax error has priority.
-            _decode_json(data, Any, source)
+            _decode_json(data, Any)
         raise
     except msgspec.DecodeError as error:
         message = str(error)
@@ -190,20 +190,20 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
         at = _place(data, int(place.group(1)) if place else len(text))
-        raise _damaged(f"this is not JSON: {what}", source, at, "Correct the text at that place.") from error
+        raise _damaged(f"this is not JSON: {what}", at, "Correct the text at that place.") from error
     except UnicodeDecodeError as error:
         at = _place(data, max(0, text.find(error.object) + error.start))
-        raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
+        raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
     except RecursionError as error:
         raise _damaged(
-            "this JSON is nested too deeply to be a graph", source, "", "Check the program that wrote it."
+            "this JSON is nested too deeply to be a graph", hint="Check the program that wrote it."
         ) from error
 
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
-def refuse_long_numbers(text: bytes, source: str) -> None:
+def refuse_long_numbers(text: bytes) -> None:
     """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
 
     Values are checked only if the text has nineteen consecutive digits. Invalid JSON is left to the reader.
@@ -219,7 +219,7 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
         return
     if found is not None:
         hint = "Whole numbers lie between −2^63 and 2^64 − 1, other numbers between −1.8e308 and 1.8e308."
-        raise _damaged(f"{found[1]} takes more than 64 bits", source, found[0], hint)
+        raise _damaged(f"{found[1]} takes more than 64 bits", found[0], hint)
 
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -234,21 +234,18 @@ def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
             yield from _long_numbers(inner, f"{path}[{k}]")
 
 
-def refuse_repeated_keys(data: bytes, source: str) -> None:
+def refuse_repeated_keys(data: bytes) -> None:
     """Raise ``UnreadableInput`` for JSON text with an object that contains a key twice.
 
     JSON readers differ in which of the two values they use.
     """
     try:
         json.loads(data.removeprefix(BYTE_ORDER_MARK), object_pairs_hook=_require_unique_keys)
-    except UnreadableInput as error:
-        error.source = source
-        raise
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
         at = _place(data, error.start)
-        raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
+        raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
     except (RecursionError, ValueError) as error:
-        raise _damaged(f"this is not JSON: {error}", source, "", "Check the program that wrote it.") from error
+        raise _damaged(f"this is not JSON: {error}", hint="Check the program that wrote it.") from error
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -299,14 +296,6 @@ def fault_text(error: BaseException) -> str:
     return str(error.__cause__ or error)
 
 
-def _load_cbor(data: bytes, source: str) -> Any:
-    try:
-        return _cbor_value(data)
-    except UnreadableInput as error:
-        error.source = source
-        raise
-
-
 @lru_cache(maxsize=1)
 def _cbor_value(data: bytes) -> Any:
     """Return the value of a CBOR document. It is cached, because a file is first recognised, then read."""
@@ -317,13 +306,13 @@ def _cbor_value(data: bytes) -> Any:
             value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
         at, hint = f"byte {len(data)}", "Copy the file again."
-        raise _damaged("this is not CBOR: the data ends in the middle of a value", "", at, hint) from error
+        raise _damaged("this is not CBOR: the data ends in the middle of a value", at, hint) from error
     except CBOR_FAULTS as error:
         at, hint = f"byte {stream.tell()}", "Write the file again."
-        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", "", at, hint) from error
+        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", at, hint) from error
     if more := len(data) - stream.tell():
         at, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
-        raise _damaged(f"the file contains {more:,} B after the CBOR value", "", at, hint)
+        raise _damaged(f"the file contains {more:,} B after the CBOR value", at, hint)
     return value
 
 
@@ -339,7 +328,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}
 
 
-def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, about: tuple[str, str]) -> InvalidIrShapes:
+def _wrong_field(error: msgspec.ValidationError, data: bytes, about: tuple[str, str]) -> InvalidIrShapes:
     """Return the error of a wrong field; ``about``: the kind of document, and a hint or ""."""
     what, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
@@ -348,13 +337,11 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, about
     words = next((words for field, words in _WORDS.items() if path.endswith(field)), ())
     if reason == "unknown_value" and words:
         hint = f"Use one of {', '.join(words)}."
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=about[1] or hint, reason=reason, path=path)
-    refusal.fill(document=about[0])
-    if source:
-        refusal.fill(source=source)
+    hint = about[1] or hint
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path, document=about[0])
     if element := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
         try:
-            whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
+            whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
         except msgspec.ValidationError:
             return refusal  # without a name: the rest of the document is damaged
         noun, key = ("tensor", "id") if element[1] == "tensors" else ("node", "node_id")

@@ -12,7 +12,7 @@ from typing import Any
 import cbor2
 import msgspec
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Graph, Tensor
@@ -85,16 +85,17 @@ def decode(data: bytes, name: str = "") -> Graph:
     note. Raises ``UnreadableInput`` for invalid JSON or CBOR or another schema, ``InvalidIrShapes`` (``path`` is the
     JSON path) for an invalid, unknown or missing field or an unknown dtype.
     """
-    data = unpacking.unpack(data, name)
-    document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
-    graph = document.decode(data, Graph, name)
+    with source_of_errors(name):
+        data = unpacking.unpack(data)
+        document.check_version(document.text_field(data, "ir_schema"), GRAPH_SCHEMA, "$.ir_schema")
+        graph = document.decode(data, Graph)
     for field in UNWRITTEN:
         if getattr(graph, field):
             hint = "Drop the field: a graph file cannot set it."
             raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The value may be the default of a missing field: decode again to see which fields are missing.
-        notes = _first_version_notes(graph, document.decode(data, _WrittenTensors, name).tensors)
+        notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
         graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Inplace, Node, Phase, Role, Shard, Tensor, View
@@ -98,8 +98,9 @@ def refuses(data: bytes) -> str:
 
 def decode(data: bytes, name: str = "") -> Graph:
     """Read a graph from the bytes of a file (JSON or CBOR). Raises the errors of :func:`.native_file.decode`."""
-    document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
-    read = document.decode(data, PortGraph, name)
+    with source_of_errors(name):
+        document.check_version(document.text_field(data, "ir_schema"), GRAPH_SCHEMA, "$.ir_schema")
+        read = document.decode(data, PortGraph)
     node_ids = [node.node_id for node in read.nodes]
     if len(set(node_ids)) != len(node_ids):
         checks.refuse_duplicate(node_ids, "duplicate_node")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.base.strict import whole_number
 from tmmu_core.graph.arenas import refuse_many
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -106,8 +106,9 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 def read_json(text: str, what: str) -> Any:
     """Return a JSON value with unique keys and numbers of 64 bits. Raises ``UnreadableInput``."""
     data = text.encode("utf-8", "replace")
-    refuse_many_values(data, what)
-    return decode(data, Any, what)
+    with source_of_errors(what):
+        refuse_many_values(data)
+        return decode(data, Any)
 
 
 def read_arenas_text(text: str) -> dict[str, Any]:
@@ -149,9 +150,10 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Example: budget=100.")
         if key in options:
             raise ValueError(f"{key!r} occurs twice.")
-        data, what = value.encode("utf-8", "replace"), f"option {key}"
-        refuse_many_values(data, what)
-        refuse_long_numbers(data, what)
+        data = value.encode("utf-8", "replace")
+        with source_of_errors(f"option {key}"):
+            refuse_many_values(data)
+            refuse_long_numbers(data)
         try:
             options[key] = json.loads(value)
         except (ValueError, RecursionError):

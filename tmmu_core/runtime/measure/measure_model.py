@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.base.extras import need
 from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import executorch, tflite
@@ -126,11 +126,12 @@ def measure(
         raise UnreadableInput(f"--in-order has no effect in {detected}.", source=name, hint="Omit --in-order.")
     if dims and detected not in (ONNXRUNTIME, EAGER):
         raise UnreadableInput(f"--dims has no effect in {detected}.", source=name, hint="Omit --dims.")
-    if runtime:
-        return _micro(data, name, with_own_plan)
-    if detected in (LITERT, EXECUTORCH):
-        return (_litert if detected == LITERT else _executorch)(data, name)
-    return _eager(data, name, dims or {}) if detected == EAGER else _onnxruntime(data, name, dims, in_order)
+    with source_of_errors(name):
+        if runtime:
+            return _micro(data, name, with_own_plan)
+        if detected in (LITERT, EXECUTORCH):
+            return (_litert if detected == LITERT else _executorch)(data, name)
+        return _eager(data, name, dims or {}) if detected == EAGER else _onnxruntime(data, name, dims, in_order)
 
 
 def runtime_of(data: bytes) -> str:
@@ -203,7 +204,7 @@ def _executorch(data: bytes, name: str) -> Measured:
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     _require_module("torch", "'tmmu-plan-explorer[torch]'", name)
-    program, fixed = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
+    program, fixed = read_program(data), {dim: Dim(size, size) for dim, size in dims.items()}
     symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
     graph = torch_module.with_dims(as_saved(program, name), program, fixed)

@@ -307,7 +307,7 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
                 for tensor in freed.get(k, ()):
                     values.pop(tensor, None)
 
-    return Eager(read_program(data, "program.pt2").at(point))
+    return Eager(read_program(data).at(point))
 
 
 def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:

@@ -20,20 +20,7 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.exported_program.pt2_document import (
-    LARGEST,
-    Body,
-    Document,
-    End,
-    Module,
-    Size,
-    SizeUnknown,
-    Weight,
-    Weights,
-    data_dependent_symbols,
-    number,
-    symbol_in,
-)
+from tmmu_core.formats.pytorch.exported_program import pt2_document as schema
 from tmmu_core.graph.constants import CHUNK, cut_short
 from tmmu_core.graph.model import Role
 
@@ -75,16 +62,15 @@ class Incoming:
 class Program:
     """Contents of an archive."""
 
-    graph: Body
+    graph: schema.Body
     inputs: tuple[Incoming, ...]
     """The input tensors of the graph, in order."""
-    outputs: tuple[tuple[str, End], ...]
+    outputs: tuple[tuple[str, schema.End], ...]
     """Kind and value of each output, in order."""
     symbols: Mapping[str, int]
     """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
     ranges: Mapping[str, tuple[int, int]]
     """Open size → its lower and upper bound in the exported program."""
-    source: str
     by_data: tuple[str, ...]
     """Symbols of data-dependent sizes; the example has no value for them."""
     ignore_recorded: bool = False
@@ -95,12 +81,12 @@ class Program:
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or moved)
 
-    def size(self, size: Size, what: str) -> int:
+    def size(self, size: schema.Size, what: str) -> int:
         """Return the value of a size. Raises ``UnreadableInput``; ``what`` is its subject in the message."""
         try:
-            return number(size, self.symbols, self.ignore_recorded)
-        except SizeUnknown as error:
-            waiting = sorted({symbol for symbol in data_dependent_symbols(size) if symbol not in self.symbols})
+            return schema.number(size, self.symbols, self.ignore_recorded)
+        except schema.SizeUnknown as error:
+            waiting = sorted({symbol for symbol in schema.data_dependent_symbols(size) if symbol not in self.symbols})
             hint = "Export the program with example inputs, or with fixed sizes."
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
@@ -108,8 +94,7 @@ class Program:
                     f"It depends on data. Give the largest value: tmmu convert MODEL --dims {most} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
-            what = f'a size of "{what}" is not known: {error}.'
-            raise UnreadableInput(what, source=self.source, hint=hint) from error
+            raise UnreadableInput(f'a size of "{what}" is not known: {error}.', hint=hint) from error
 
 
 def refuses(data: bytes) -> str:
@@ -127,45 +112,45 @@ def refuses(data: bytes) -> str:
     )
 
 
-def read_program(data: bytes | Path, source: str = "") -> Program:
+def read_program(data: bytes | Path) -> Program:
     """Read the program of an archive, given as bytes or a file, without executing code. Raises ``UnreadableInput``."""
     try:
         archive = _opened(data)
     except _DAMAGE as error:
-        raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
+        raise UnreadableInput("the zip archive is cut off or damaged.", hint=COPY) from error
     with archive:
-        return _program(*_parts(archive, source), source)
+        return _program(*_parts(archive))
 
 
-def _parts(archive: zipfile.ZipFile, source: str) -> tuple[Document, dict[str, tuple[str, Weight]]]:
+def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[str, schema.Weight]]]:
     """Return the program's JSON, and the parameters, buffers and constants: name → ``(member, entry)``."""
     names = archive.namelist()
     twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if twice is not None:  # zip readers differ in which member they open
-        raise UnreadableInput(f'the archive contains the member "{twice}" twice.', source=source, hint=COPY)
+        raise UnreadableInput(f'the archive contains the member "{twice}" twice.', hint=COPY)
     models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
     models = [name for name in models if name.endswith(".json")]
     own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
     if len(own) != 1:
         what = f"the archive holds {f'{len(own)} programs' if own else 'no program'} under models/."
-        raise UnreadableInput(what, source=source, hint="Save one program with torch.export.save.")
-    document = _decoded(archive, own[0], Document, source)
-    weights: dict[str, tuple[str, Weight]] = {}
+        raise UnreadableInput(what, hint="Save one program with torch.export.save.")
+    document = _decoded(archive, own[0], schema.Document)
+    weights: dict[str, tuple[str, schema.Weight]] = {}
     for table in reversed(WEIGHT_TABLES):  # an entry of the first table replaces one of the second
         name = next((name for name in names if name.endswith(table)), None)
         if name is not None:
-            folder, config = name.rpartition("/")[0], _decoded(archive, name, Weights, source).config
+            folder, config = name.rpartition("/")[0], _decoded(archive, name, schema.Weights).config
             weights |= {weight: (f"{folder}/{each.path_name}", each) for weight, each in config.items()}
     return document, weights
 
 
-def _program(document: Document, weights: Mapping[str, tuple[str, Weight]], source: str) -> Program:
+def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.Weight]]) -> Program:
     module = document.graph_module
     ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
     tensors = module.graph.tensor_values.values()
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
-    symbols = dict(pair for size in sizes if (pair := symbol_in(size)))
-    waiting = (data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
+    symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
+    waiting = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
     by_data = list(dict.fromkeys(symbol for each in waiting for symbol in each))
     largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
     return Program(
@@ -174,31 +159,30 @@ def _program(document: Document, weights: Mapping[str, tuple[str, Weight]], sour
         outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
         symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
         ranges=ranges,
-        source=source,
         by_data=tuple([symbol for symbol in by_data if symbol not in symbols]),
     )
 
 
-def _inputs(module: Module, weights: Mapping[str, tuple[str, Weight]]) -> Iterator[Incoming]:
+def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[Incoming]:
     """Yield the input tensors of the graph."""
     specs = module.signature.input_specs
     paths = _argument_names(module)
     users = [k for k, spec in enumerate(specs) if "user_input" in spec]
     labels = dict(zip(users, paths, strict=True)) if len(users) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
-        name = End(value).tensor if "as_tensor" in value else ""
+        name = schema.End(value).tensor if "as_tensor" in value else ""
         if not name:
             continue
-        kind, end = next(iter(specs[k].items()), ("", End())) if k < len(specs) else ("", End())
+        kind, end = next(iter(specs[k].items()), ("", schema.End())) if k < len(specs) else ("", schema.End())
         if kind in ROLES:
             target = end.target or name
-            member, entry = weights.get(target, ("", Weight()))
+            member, entry = weights.get(target, ("", schema.Weight()))
             yield Incoming(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
         else:
             yield Incoming(name, name, "input", labels.get(k, name))
 
 
-def _argument_names(module: Module) -> list[str]:
+def _argument_names(module: schema.Module) -> list[str]:
     """Return the names of the program's arguments, flattened; none if the file has no call signature."""
     signature = module.module_call_graph[0].signature if module.module_call_graph else None
     if signature is None:
@@ -234,26 +218,26 @@ def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
 def _range(bounds: Any) -> tuple[int, int]:
     """Return the lower and upper bound of a size; 0 and ``LARGEST`` if the file has none."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
-    return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
+    return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else schema.LARGEST)
 
 
-def _decoded(archive: zipfile.ZipFile, name: str, shape: Any, source: str) -> Any:
+def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
     ceiling = limits.ceiling(limits.UNPACKED_BYTES)
     try:
         with archive.open(name) as member:
             data = member.read(ceiling + 1)
     except _DAMAGE as error:
         what = f'the member "{name}" of the zip archive is cut off or damaged.'
-        raise UnreadableInput(what, source=source, hint=COPY) from error
+        raise UnreadableInput(what, hint=COPY) from error
     if len(data) > ceiling:
-        raise limits.limit_error(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"', source)
+        raise limits.limit_error(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"')
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         what = f"the exported program is not laid out as PyTorch writes it: {why}."
         hint = "Save it again with torch.export.save of PyTorch 2.8 or newer."
-        raise UnreadableInput(what, source=source, place=name, hint=hint) from error
+        raise UnreadableInput(what, place=name, hint=hint) from error
 
 
 @dataclass(frozen=True)

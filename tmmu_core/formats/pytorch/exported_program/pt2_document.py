@@ -167,9 +167,6 @@ class Weights(msgspec.Struct, frozen=True):
 register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, Call, Module, Document, Weights)
 
 
-# --- sizes -------------------------------------------------------------------------------------------------------
-
-
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
     """Return a size: the recorded value of the example, else the value of the formula at ``symbols``.
 

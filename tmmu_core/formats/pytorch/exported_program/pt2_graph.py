@@ -69,7 +69,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     Raises ``UnreadableInput`` if the archive is damaged.
     """
     archive = where or bytes(data)
-    program = read_program(archive, name)
+    program = read_program(archive)
     # Only the inputs: a size of another tensor may be known in ``graph`` alone.
     reading = _Reading(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
     ids = {tensor.id for tensor in graph.tensors}
@@ -217,7 +217,7 @@ class _Reading:
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
-                raise self._broken(f'the value "{name}" is written twice')
+                raise _broken(f'the value "{name}" is written twice')
             ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.spreads else bases)
         # The caller reads an input that the program writes.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
@@ -361,7 +361,7 @@ class _Reading:
         dtype, role = kind
         within = base.within(layout)
         if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.whole - layout.covered_bytes:
-            raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
+            raise _broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
         self.values[name] = self.value_of[tensor_id] = _Value(
@@ -402,21 +402,20 @@ class _Reading:
         """
         meta = self.body.tensor_values.get(name)
         if meta is None:
-            raise self._broken(f'it does not describe the tensor "{name}"')
+            raise _broken(f'it does not describe the tensor "{name}"')
         if meta.dtype not in DTYPES:
-            raise self._broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
+            raise _broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
         if meta.layout != STRIDED:
             what = f'the tensor "{name}" is not dense: the number of its bytes depends on data.'
-            hint = "Use dense tensors, such as torch.nn.Embedding(sparse=False)."
-            raise UnreadableInput(what, source=self.program.source, hint=hint)
+            raise UnreadableInput(what, hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).")
         dtype = DTYPES[meta.dtype]
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
-            raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
+            raise _broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
-            raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
+            raise _broken(f'the tensor "{name}" has 2^63 bytes or more')
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
@@ -440,14 +439,15 @@ class _Reading:
     def _name(self, value: Any) -> str:
         name = value.get("name") if isinstance(value, dict) else None
         if not isinstance(name, str):
-            raise self._broken("it refers to a tensor without a name")
+            raise _broken("it refers to a tensor without a name")
         return name
 
     def _value(self, name: str) -> _Value:
         if name not in self.values:
-            raise self._broken(f'"{name}" is read before a node writes it')
+            raise _broken(f'"{name}" is read before a node writes it')
         return self.values[name]
 
-    def _broken(self, what: str) -> UnreadableInput:
-        what = f"the exported program contradicts itself: {what}."
-        return UnreadableInput(what, source=self.program.source, hint="Save it again with torch.export.save.")
+
+def _broken(what: str) -> UnreadableInput:
+    what = f"the exported program contradicts itself: {what}."
+    return UnreadableInput(what, hint="Save it again with torch.export.save.")

@@ -150,11 +150,11 @@ class Flow:
         if self.kind == "branch":
             scopes.branch(host, site, first, list(zip(("then", "else"), bodies, strict=True)), others[-1])
         elif self.kind == "loop":
-            scopes.repeat(host, site, scopes.Repeated(bodies[1], first, others[0], condition=bodies[0]))
+            scopes.repeat(host, site, bodies[1], first, others[0], condition=bodies[0])
         elif self.kind == "map":
-            scopes.repeat(host, site, scopes.Repeated(bodies[0], (), others[0], scanned=first))
+            scopes.repeat(host, site, bodies[0], (), others[0], scanned=first)
         else:
-            scopes.repeat(host, site, scopes.Repeated(bodies[0], first, others[1], scanned=others[0]))
+            scopes.repeat(host, site, bodies[0], first, others[1], scanned=others[0])
 
 
 FLOWS: dict[str, Flow] = {

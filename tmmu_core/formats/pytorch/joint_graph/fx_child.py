@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
         from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
 
-        program = rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point)))
+        program = rebuilt(read_program(sys.stdin.buffer.read()).at(json.loads(point)))
         call = Call(tuple(program.example), {}, program.input_names)
         graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
         out.write(MARK + native_file.encode_cbor(graph))

@@ -17,17 +17,8 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 
 import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.joint_graph import fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
-    DataIsCopied,
-    StandIns,
-    as_written,
-    mode_of,
-    opened,
-    state_kept,
-    while_traced,
-    without_cudnn,
-)
+from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened, state_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import GeneratorsAreNotSet, random_state_kept
 from tmmu_core.graph.model import Graph
 
@@ -192,7 +183,7 @@ def exported(
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch, such as 2.13.") from error
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     refuse_inputs(module, call, name)
-    mode = mode_of(tensors)
+    mode = fx_fake_tensors.mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(random_state_kept(module))
@@ -200,18 +191,20 @@ def exported(
         wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # PyTorch cuts them to the parts
         stack.callback(wholes.clear)
         stack.enter_context(state_kept(module))  # PyTorch does not restore them if a module has several names
-        stack.enter_context(as_written(module))
+        stack.enter_context(fx_fake_tensors.as_written(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
-        stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
-        stack.enter_context(without_cudnn(module))
+        stack.enter_context(
+            fx_fake_tensors.while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors)))
+        )
+        stack.enter_context(fx_fake_tensors.without_cudnn(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
         if stand_in:
-            stand_ins = StandIns(mode)
+            stand_ins = fx_fake_tensors.StandIns(mode)
             stack.enter_context(stand_ins.inside(module))
             args, kwargs = stand_ins.among((args, kwargs))
         try:
@@ -270,7 +263,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_kept(module) as changed, DataIsCopied(), GeneratorsAreNotSet():
+        with state_kept(module) as changed, fx_fake_tensors.DataIsCopied(), GeneratorsAreNotSet():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:

@@ -11,6 +11,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import I64, Device
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
+from tmmu_core.plans.figures.live_bytes import live_bytes_of
 from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
@@ -82,10 +83,8 @@ class History(Recorded, Device):
         curves = {}
         for name in CATEGORIES:
             rows = categories == name
-            change = np.zeros(end + 1, np.int64)
-            np.add.at(change, self.birth[rows], self.size[rows])
-            np.add.at(change, self.death[rows], -self.size[rows])
-            curves[name] = np.cumsum(change)[steps].tolist()
+            size = self.size[rows].astype(np.uint64)
+            curves[name] = live_bytes_of(self.birth[rows], self.death[rows], size, end)[steps].tolist()
         return steps.tolist(), {name: curve for name, curve in curves.items() if any(curve)}
 
     def origins(self) -> Mapping[str, StorageOrigin]:

@@ -18,15 +18,8 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import stem_of
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
-    Block,
-    Event,
-    Events,
-    Number,
-    Segment,
-    Snapshot,
-    device_of,
-)
+from tmmu_core.formats.pytorch.snapshot import snapshot_events
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import Block, Event, Events
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import history_of, instance_of_history
 from tmmu_core.planners.problem import PlainInstance
@@ -41,11 +34,11 @@ _STACKED = ("cpu_op", "python_function", "user_annotation")
 
 class _Args(msgspec.Struct, gc=False):
     size: Annotated[int, msgspec.Meta(gt=-1 << 62, lt=1 << 62)] = msgspec.field(default=0, name="Bytes")
-    addr: Number = msgspec.field(default=0, name="Addr")
+    addr: snapshot_events.Number = msgspec.field(default=0, name="Addr")
     device_type: int = msgspec.field(default=0, name="Device Type")
     device: int = msgspec.field(default=-1, name="Device Id")
-    allocated: Number = msgspec.field(default=0, name="Total Allocated")
-    reserved: Number = msgspec.field(default=0, name="Total Reserved")
+    allocated: snapshot_events.Number = msgspec.field(default=0, name="Total Allocated")
+    reserved: snapshot_events.Number = msgspec.field(default=0, name="Total Reserved")
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -68,9 +61,9 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         events = msgspec.json.decode(data, type=_Trace).events
         points = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=HINT) from error
+        raise UnreadableInput(f"the trace is damaged: {error}.", hint=HINT) from error
     if not points:
-        raise UnreadableInput("the trace has no memory events.", source=name, hint=HINT)
+        raise UnreadableInput("the trace has no memory events.", hint=HINT)
     points.sort(key=lambda point: point[0].ts)
     peaks: dict[tuple[int, int], int] = {}
     for _, args in points:
@@ -111,11 +104,10 @@ def _instance(points: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
     columns = Events(events, stacks)
     # No event has the address 0, so the buffer from before the trace can have it.
     blocks: list[Block[Any]] = [Block(bytes_before, "active_allocated", 0)] if bytes_before > 0 else []
-    snapshot = Snapshot([Segment(0, reserved, blocks=blocks)], [columns], stacks)
-    device = device_of(columns, snapshot.segments)
+    device = snapshot_events.device_of(columns, [snapshot_events.Segment(0, reserved, blocks=blocks)])
     if not device.size.size:
-        raise UnreadableInput("nothing is allocated in the trace.", source=name, hint=HINT)
-    return instance_of_history(stem_of(name) or "trace", history_of(device, snapshot), notes)
+        raise UnreadableInput("nothing is allocated in the trace.", hint=HINT)
+    return instance_of_history(stem_of(name) or "trace", history_of(device, stacks), notes)
 
 
 def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:

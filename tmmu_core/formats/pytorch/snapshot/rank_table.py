@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
-from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.errors import TmmuError, source_of_errors
 from tmmu_core.formats import signatures
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
@@ -65,7 +65,8 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
 def _summary(rank: int, path: Path) -> RankSummary:
     """Return the summary of a snapshot; with ``error`` if it cannot be read."""
     try:
-        history, _ = read_history(path.read_bytes(), path.name)
+        with source_of_errors(path.name):
+            history, _ = read_history(path.read_bytes())
     except (TmmuError, OSError) as error:
         return RankSummary(rank, path.name, error=str(error).splitlines()[0])
     step, peak = history.peak

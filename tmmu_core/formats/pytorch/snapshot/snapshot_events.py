@@ -9,7 +9,7 @@ An event becomes five numbers, and each distinct stack is examined once::
 import io
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
@@ -29,6 +29,7 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 """Codes of actions: bytes are allocated or freed, a segment is reserved or released, an allocation fails."""
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
+HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
 """Usual memory of a pickle's values, in bytes per byte of the file, and the least limit of this memory in bytes."""
 _LEAST_BYTES = 8
@@ -136,28 +137,37 @@ class Snapshot(msgspec.Struct, gc=False):
     stacks: Stacks
 
 
-def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Snapshot:
-    """Return the snapshot in a file's bytes.
+def read_snapshot(data: bytes) -> Snapshot:
+    """Return the snapshot in a file's bytes. Raises ``UnreadableInput``."""
+    try:
+        with paused_gc():
+            document: _Document[Any] = _unpickled(data) if data.startswith(b"\x80") else _json(data)
+            refuse_many_devices(len(document.device_traces or ()))
+            stacks = Stacks()
+            for segment in document.segments:
+                for block in segment.blocks:
+                    block.stack = stacks.row(block.frames)
+                    block.frames = None
+            traces = [Events(events, stacks) for events in document.device_traces or ()]
+        return Snapshot(document.segments, traces, stacks)
+    except UnreadableInput:
+        raise
+    except MemoryError as error:
+        what = f"the snapshot of {len(data):,} bytes needs more memory than is available."
+        hint = "Record fewer events: torch.cuda.memory._record_memory_history(max_entries=1_000_000)."
+        raise UnreadableInput(what, hint=hint) from error
+    except msgspec.DecodeError as error:
+        what, _, place = str(error).partition(" - at ")
+        raise UnreadableInput(f"the snapshot is damaged: {what}.", place=place, hint=HINT) from error
+    except Exception as error:  # a damaged pickle raises nearly anything
+        what = "the snapshot is damaged: it is cut off, or its values are not those of a snapshot."
+        raise UnreadableInput(what, hint=f"Copy the file again. {HINT}") from error
 
-    Raises ``UnreadableInput`` for too many devices, the error that ``refused`` returns for a pickle with more than
-    plain data, and any error of pickle or msgspec for damaged files.
-    """
-    with paused_gc():
-        document: _Document[Any] = _unpickled(data, refused) if data.startswith(b"\x80") else _json(data)
-        refuse_many_devices(len(document.device_traces or ()))
-        stacks = Stacks()
-        for segment in document.segments:
-            for block in segment.blocks:
-                block.stack = stacks.row(block.frames)
-                block.frames = None
-        traces = [Events(events, stacks) for events in document.device_traces or ()]
-    return Snapshot(document.segments, traces, stacks)
 
-
-def refuse_many_devices(count: int, source: str = "") -> None:
+def refuse_many_devices(count: int) -> None:
     """Raise ``UnreadableInput`` for more devices than the limit: each has columns, even without events."""
     if count > limits.ceiling(limits.DEVICES):
-        raise limits.limit_error(limits.DEVICES, "the snapshot", source)
+        raise limits.limit_error(limits.DEVICES, "the snapshot")
 
 
 def _json(data: bytes) -> _Document[msgspec.Raw]:
@@ -167,9 +177,9 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
     return msgspec.json.decode(data, type=_Document[msgspec.Raw])
 
 
-def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
+def _unpickled(data: bytes) -> _Document[Any]:
     with address_space(max(LEAST_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
-        found = _PlainUnpickler(data, refused).load()
+        found = _PlainUnpickler(io.BytesIO(data)).load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")
@@ -177,7 +187,7 @@ def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Docum
         isinstance(each, list | tuple) and len(each) for each in traces
     )
     if (len(segments) + inner) * _LEAST_BYTES > len(data):
-        raise refused("the pickle contains the same event, segment or block many times.")
+        raise UnreadableInput("the pickle contains the same event, segment or block many times.", hint=HINT)
     return msgspec.convert(found, _Document[Any])
 
 
@@ -190,16 +200,10 @@ def _items(found: Any, key: str) -> Any:
 class _PlainUnpickler(pickle.Unpickler):
     """Unpickler of plain data: no object of a class that a pickle would have to import."""
 
-    def __init__(self, data: bytes, refused: Callable[[str], UnreadableInput]) -> None:
-        super().__init__(io.BytesIO(data))
-        self.refused = refused
-
     def find_class(self, module: str, name: str) -> NoReturn:
         """Raise the error of a pickle that refers to a class or function."""
-        raise self.refused(f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run.")
-
-
-# --- live ranges -------------------------------------------------------------------------------------------------
+        what = f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run."
+        raise UnreadableInput(what, hint=HINT)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -15,7 +15,8 @@ import msgspec
 
 from tmmu_core.base.struct_types import register_types
 
-NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(10)
+COUNT = 10
+NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(COUNT)
 """Phase codes, in order: no frames; no frame that matches a rule; module or function call; autograd engine; optimizer
 step; creation of optimizer state; creation, load or move of parameters; an ``__init__`` of any class; ``zero_grad``;
 buffers of libraries and communication."""

@@ -21,101 +21,55 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import normative_order, refuse_beyond_last_byte, stem_of
+from tmmu_core.formats.pytorch.snapshot import snapshot_events
+from tmmu_core.formats.pytorch.snapshot import snapshot_stacks as codes
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import layout, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
-    I64,
-    OOM,
-    Device,
-    Events,
-    Segment,
-    Snapshot,
-    device_of,
-    read_snapshot,
-    refuse_many_devices,
-)
-from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import (
-    BACKWARD,
-    FORWARD,
-    INIT,
-    NO_PHASE,
-    NO_STACK,
-    OPTIMIZER,
-    PARAMETER,
-    STATE,
-    WORKSPACE,
-    ZERO_GRAD,
-)
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import HINT, I64, OOM, Device, Events, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.model import CATEGORIES
 
-HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
-FEWER_EVENTS = "Record fewer events: torch.cuda.memory._record_memory_history(max_entries=1_000_000)."
-
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
-    return instance_of_history(stem_of(name) or "snapshot", *read_history(data, name))
+    return instance_of_history(stem_of(name) or "snapshot", *read_history(data))
 
 
-def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
+def read_history(data: bytes) -> tuple[History, list[str]]:
     """Return the history of the device with the highest peak, and a note that names the other devices.
 
     Raises ``UnreadableInput``.
     """
-    snapshot = _decode(data, name)
+    snapshot = snapshot_events.read_snapshot(data)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
         of_device.setdefault(segment.device, []).append(segment)
     traces = {device: events for device, events in enumerate(snapshot.traces) if events.is_recorded}
     devices = sorted({*of_device, *traces})
     if not devices:
-        raise UnreadableInput("the snapshot has no segment and no allocation.", source=name, hint=HINT)
-    refuse_many_devices(len(devices), name)
-    found = {device: device_of(traces.get(device) or Events(), of_device.get(device, [])) for device in devices}
+        raise UnreadableInput("the snapshot has no segment and no allocation.", hint=HINT)
+    snapshot_events.refuse_many_devices(len(devices))
+    found = {}
+    for device in devices:
+        found[device] = snapshot_events.device_of(traces.get(device) or Events(), of_device.get(device, []))
     peaks = {device: found[device].peak[1] for device in devices}
     chosen = max(devices, key=lambda device: (peaks[device], -device))
     if not found[chosen].size.size:
-        raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
+        raise UnreadableInput("nothing is allocated in the snapshot.", hint=HINT)
     others = ", ".join(f"{device} (peak {short_bytes(peaks[device])})" for device in devices if device != chosen)
     notes = [f"device {chosen} is shown; the snapshot also has device {others}"] if others else []
-    return history_of(found[chosen], snapshot), notes
+    return history_of(found[chosen], snapshot.stacks), notes
 
 
-# --- decoding ----------------------------------------------------------------------------------------------------
-
-
-def _decode(data: bytes, name: str) -> Snapshot:
-    try:
-        return read_snapshot(data, lambda what: UnreadableInput(what, hint=HINT))
-    except UnreadableInput as error:
-        error.source = error.source or name
-        raise
-    except MemoryError as error:
-        what = f"the snapshot of {len(data):,} bytes needs more memory than is available."
-        raise UnreadableInput(what, source=name, hint=FEWER_EVENTS) from error
-    except msgspec.DecodeError as error:
-        what, _, place = str(error).partition(" - at ")
-        what = f"the snapshot is damaged: {what}."
-        raise UnreadableInput(what, source=name, place=place, hint=HINT) from error
-    except Exception as error:  # a damaged pickle raises nearly anything
-        what = "the snapshot is damaged: it is cut off, or its values are not those of a snapshot."
-        raise UnreadableInput(what, source=name, hint=f"Copy the file again. {HINT}") from error
-
-
-# --- history and instance ----------------------------------------------------------------------------------------
-
-
-def history_of(device: Device, snapshot: Snapshot) -> History:
+def history_of(device: Device, stacks: Stacks) -> History:
     """Return the history of a device, its rows in the normative order."""
-    stacks = snapshot.stacks
     category, phase = categorise(device, stacks.phases)
     reserved = reserved_over_time(device.events, device.segments)
     seen: Counter[str] = Counter()
@@ -181,24 +135,12 @@ def _notes(found: History) -> Iterator[str]:
         )
 
 
-# --- categories --------------------------------------------------------------------------------------------------
-
-
 PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, OTHERS = range(len(CATEGORIES))
-_CATEGORY_OF = {
-    NO_STACK: OTHERS,
-    NO_PHASE: OTHERS,
-    FORWARD: ACTIVATIONS,
-    BACKWARD: GRADIENTS,
-    OPTIMIZER: OTHERS,
-    STATE: STATES,
-    PARAMETER: PARAMETERS,
-    INIT: PARAMETERS,
-    ZERO_GRAD: OTHERS,
-    WORKSPACE: OTHERS,
-}
-"""Code of a stack → category; the codes are 0, 1, …"""
-_PHASES = {FORWARD: FORWARD, BACKWARD: BACKWARD, OPTIMIZER: OPTIMIZER, STATE: OPTIMIZER, PARAMETER: PARAMETER}
+_CATEGORY_OF = {codes.FORWARD: ACTIVATIONS, codes.BACKWARD: GRADIENTS, codes.STATE: STATES}
+_CATEGORY_OF |= dict.fromkeys((codes.PARAMETER, codes.INIT), PARAMETERS)
+"""Code of a stack → category [``OTHERS``]."""
+_PHASES = {code: code for code in (codes.FORWARD, codes.BACKWARD, codes.OPTIMIZER, codes.PARAMETER)}
+_PHASES[codes.STATE] = codes.OPTIMIZER
 
 
 def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
@@ -208,20 +150,21 @@ def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     it is unknown. O(n log n).
     """
     stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (found.stack, found.free_stack))
-    is_threaded = bool((stack[~found.is_before] > NO_PHASE).any())
+    is_threaded = bool((stack[~found.is_before] > codes.NO_PHASE).any())
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
-    by_thread = is_threaded & (stack == NO_STACK) & ~found.is_before
-    stack = np.where(by_thread, BACKWARD, stack)
-    code = np.array([_CATEGORY_OF[k] for k in range(len(_CATEGORY_OF))], np.int64)[stack]
+    by_thread = is_threaded & (stack == codes.NO_STACK) & ~found.is_before
+    stack = np.where(by_thread, codes.BACKWARD, stack)
+    code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.COUNT)], np.int64)[stack]
     lives = _Lives(found, stack, freed_by)
 
-    code[(stack == OPTIMIZER) & lives.outlasts_phase] = STATES
-    code[np.isin(stack, (PARAMETER, INIT)) & ~lives.outlasts_phase] = OTHERS
-    plain = (stack == NO_PHASE) & ~found.is_before
-    code[plain & ((lives.began == FORWARD) | (lives.ends_in_backward & (lives.began != BACKWARD)))] = ACTIVATIONS
-    unknown = found.is_before & (stack == NO_STACK)
+    code[(stack == codes.OPTIMIZER) & lives.outlasts_phase] = STATES
+    code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lives.outlasts_phase] = OTHERS
+    plain = (stack == codes.NO_PHASE) & ~found.is_before
+    read_in_backward = lives.ends_in_backward & (lives.began != codes.BACKWARD)
+    code[plain & ((lives.began == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    unknown = found.is_before & (stack == codes.NO_STACK)
     code[unknown & lives.ends_in_backward] = ACTIVATIONS
-    code[unknown & (freed_by == ZERO_GRAD)] = GRADIENTS
+    code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
     gradients = _most_live_at_once(found, lives.is_gradient & lives.outlasts_allocations)
     if gradients or not lives.is_gradient.any():
         for at in (unknown & lives.never_freed, plain & lives.never_freed & (lives.began == -1)):
@@ -233,16 +176,16 @@ class _Lives:
     """Phases in which allocations begin and end, as columns with a row for each allocation."""
 
     def __init__(self, found: Device, stack: I64, freed_by: I64) -> None:
-        own = np.array([_PHASES.get(code, -1) for code in range(len(_CATEGORY_OF))], np.int64)[stack]
+        own = np.array([_PHASES.get(code, -1) for code in range(codes.COUNT)], np.int64)[stack]
         knows = np.flatnonzero((own >= 0) & ~found.is_before)
         order = knows[np.argsort(found.birth[knows], kind="stable")]
         self._steps, phases = found.birth[order], own[order]
         groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
         self.began = self._at(phases, found.birth)
         self.never_freed = found.death >= found.steps
-        can_end_in_backward = ~self.never_freed & ((found.free_stack == 0) | (freed_by == BACKWARD))
-        self.ends_in_backward = can_end_in_backward & (self._at(phases, found.death) == BACKWARD)
-        self.is_gradient = (own == BACKWARD) & ~found.is_before
+        can_end_in_backward = ~self.never_freed & ((found.free_stack == 0) | (freed_by == codes.BACKWARD))
+        self.ends_in_backward = can_end_in_backward & (self._at(phases, found.death) == codes.BACKWARD)
+        self.is_gradient = (own == codes.BACKWARD) & ~found.is_before
 
         group = self._at(groups, found.birth)
         self.outlasts_phase = self.never_freed | (self._at(groups, found.death - 1) > group)
