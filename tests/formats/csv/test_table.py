@@ -50,8 +50,8 @@ def test_live_ranges_need_two_columns(field: str) -> None:
 
 
 def test_rows_of_one_alias_are_one_life() -> None:
-    found = csv_table.read(b"id,lower,upper,size,alias\na,0,2,8,s\nv,1,5,4,s\nb,0,1,2,\n", {})
-    assert rows(found) == [("a", 0, 5, 8), ("b", 0, 1, 2)]
+    found = csv_table.read(b"id,lower,upper,size,alias\na,0,2,8,0x10\nv,1,5,4,0x10\nb,0,1,2,\n0xb,0,1,1,16\n", {})
+    assert rows(found) == [("a", 0, 5, 8), ("b", 0, 1, 2), ("0xb", 0, 1, 1)]
 
 
 @given(st.binary(max_size=80) | st.text(alphabet='size,id\n0x19;{}[]":', max_size=60).map(str.encode))

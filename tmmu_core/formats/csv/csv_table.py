@@ -165,7 +165,6 @@ def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[
     fields |= dict.fromkeys(("size", *FIELDS[4:]), "")
     for field, column in assigned.items():
         text = "" if row.get(column) is None else str(row[column]).strip()
-        text = str(int(text, 16)) if _HEX.fullmatch(text) else text
         fields[field] = _digits(text, units.get(field, "")) if field in (*RANGE, *BYTES) else text
     return fields
 
@@ -178,6 +177,7 @@ def _unit_of(column: str) -> str:
 
 def _digits(text: str, unit: str) -> str:
     """Return a number as digits, in bytes if it has a unit. Other text is returned as it is, to be refused later."""
+    text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     if text.isdecimal() and not unit:
         return text
     part = _NUMBER.fullmatch(text)
