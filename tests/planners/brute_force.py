@@ -12,10 +12,7 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
-from tmmu_core.planners.exact.time_cut import TimeCutSearch
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, without_empty
 from tmmu_core.plans.making.engine import plan_graph
@@ -53,11 +50,6 @@ def made(seed: int, most: int = 6) -> Problem:
     return p
 
 
-def plain(seed: int) -> Problem:
-    """Return the problem without gaps, in-place reuse, pairs and fixed offsets."""
-    return problem_with(made(seed), gaps=None, handoff_from=None, must_not_alias=None, fixed=None)
-
-
 def differs(seed: int) -> str:
     """Return what is wrong with the packing of one problem; empty if it is right."""
     p = made(seed)
@@ -66,22 +58,6 @@ def differs(seed: int) -> str:
         return f"seed {seed}: {wrong[0]}"
     if (extent(p, packing.offset), packing.lower_bound, packing.optimal) != (least, least, True):
         return f"seed {seed}: {extent(p, packing.offset)} bytes, bound {packing.lower_bound}, the least is {least}"
-    return differs_in_pieces(seed)
-
-
-def differs_in_pieces(seed: int) -> str:
-    """Return what is wrong with the plain problem, packed in two pieces that meet at one of its steps."""
-    p = plain(seed)
-    cols, least = columns(p), smallest_extent(p)
-    if len(cols.births) < 2:
-        return ""
-    search = TimeCutSearch(cols, [1 + seed % (len(cols.births) - 1)])
-    for target in (least, least, least - 1, least - 1):  # both ways through time
-        verdict, _, offset = search.solve(target, 10**5, None)
-        if verdict == FOUND and (target < least or faults(p, offset or ())):
-            return f"seed {seed}: pieces at {search.at} give no packing of {target} bytes, the least is {least}"
-        if verdict == INFEASIBLE and target >= least:
-            return f"seed {seed}: pieces at {search.at} refuse {target} bytes, the least is {least}"
     return ""
 
 

@@ -273,6 +273,7 @@ def test_plain_form_of_the_search_visits_the_same_nodes(monkeypatch: pytest.Monk
 def test_penalties_past_the_range_of_the_search_are_rejected() -> None:
     with pytest.raises(ContractError, match=r"reuse penalties of arena .* over 2\^61"):
         tmmu.pack([0, 4], [4, 8], [4, 4], capacity=7, reuse_penalties=[[0, 1, 2**62], [1, 0, 2**62]])
+    assert tmmu.pack([0, 4], [4, 8], [2**61, 2**61], separations=[[0, 1]]).extent_bytes == 2**62
 
 
 @pytest.mark.parametrize("offset", [2**61, 2**62])

@@ -3,8 +3,8 @@
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
 learn from conflicts (:mod:`.branching`). A packing found lowers the extent; an exhausted search raises the bound above
-its capacity. If the extent equals the bound, the packing is optimal. :mod:`.time_cut` and :mod:`.lns` search in other
-ways, and :mod:`.driver` alternates between them.
+its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between this search and
+the one of :mod:`.lns`.
 
 *Peak first*: plain problems with at least :data:`MIN_STORAGES` storages, of which at most half are live near the peak.
 The storages near the peak are searched first, for an extent equal to the bound (or within the capacity). This search is

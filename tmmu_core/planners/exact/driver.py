@@ -21,15 +21,14 @@ from tmmu_core.planners.exact.lns import (
     run_schedule,
 )
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
-from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component has its whole budget; with twice as many, a quarter of the budget."""
 MAX_TABLE_ENTRIES = 20_000_000
 """``Model.work`` beyond which a component is not searched."""
-AT_BOUND, AT_CAPACITY, BETWEEN, TIME_CUT = KINDS = ("bound", "capacity", "between", "time_cut")
-"""Kinds of target: the lower bound, the capacity, a capacity between bound and extent, the bound by time cuts."""
+AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
+"""Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
 TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths: two steps down after success, one up after failure."""
 MAX_ENUMERATED_HANDOFFS = 5
@@ -82,27 +81,18 @@ class _Variant:
 
     def __init__(self, model: Model, bound: int) -> None:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
-        self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS if kind != TIME_CUT}
+        self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS}
         """Kind of target → its branching order."""
         self.spent = dict.fromkeys(KINDS, 0)
         """Kind of target → search nodes spent on it."""
         self.target_step = 0
         """Index into :data:`TARGET_STEPS`."""
-        self.time_cut: TimeCutSearch | None = None
 
-    def attempt(
-        self, kind: str, target: int, budget: int, watch: Watch | None
-    ) -> tuple[int, int, list[int] | None, bool]:
-        """Run one attempt and learn from it; return the results of ``Searcher.solve``, and whether it was stopped."""
-        if kind == TIME_CUT:
-            assert self.time_cut is not None
-            verdict, nodes, offset = self.time_cut.solve(target, budget, watch)
-            stopped = self.time_cut.stopped
-        else:
-            verdict, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
-            stopped = bool(self.searcher.stop[0])
-        self.spent[kind] += max(nodes, 1)
-        return verdict, max(nodes, 1), offset, stopped
+    def attempt(self, kind: str, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
+        """Run one attempt and learn from it; return the results of ``Searcher.solve``; at least one node is counted."""
+        verdict, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
+        self.spent[kind] += nodes
+        return verdict, nodes, offset
 
     def extent_of(self, offset: list[int]) -> int:
         """Return the extent of a packing of the units."""
@@ -194,8 +184,6 @@ def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, lis
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)
     variants = [_Variant(model, low) for model in models]
-    if at := cut_columns(cols):  # only without in-place reuses, so there is one variant
-        variants[0].time_cut = TimeCutSearch(cols, at)
     relaxed = _Variant(relaxation, low) if relaxation is not None else None
     return ComponentSearch(cols, low, floor, *best, variants, relaxed)
 
@@ -236,10 +224,10 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         component.turn += 1
         target = _next_target(component, variant, goal)
         watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
-        verdict, nodes, offset, stopped = variant.attempt(*target, meter.left(allowed - spent), watch)
+        verdict, nodes, offset = variant.attempt(*target, meter.left(allowed - spent), watch)
         spent += nodes
         meter.spend(nodes)
-        if stopped:
+        if variant.searcher.stop[0]:
             meter.halt()
         if meter.ended():  # the result depends on the moment of the stop
             notes["interrupted"] = True
@@ -331,15 +319,11 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
     ceiling = min(component.relaxed_extent, component.extent) if variant is component.relaxed else component.extent
     targets: dict[str, int] = {}
     if 0 < goal < ceiling:
-        if variant.time_cut is not None:
-            targets[TIME_CUT] = goal // grain * grain
         targets[AT_CAPACITY] = goal // grain * grain
     else:
         targets[AT_BOUND] = variant.bound
         if variant.bound <= capacity < ceiling:
             targets[AT_CAPACITY] = capacity // grain * grain
-        if variant.time_cut is not None:
-            targets[TIME_CUT] = variant.bound
         step = TARGET_STEPS[variant.target_step]
         between = (variant.bound + (ceiling - variant.bound) * step // 8) // grain * grain
         if between > variant.bound:

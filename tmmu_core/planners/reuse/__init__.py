@@ -53,7 +53,10 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     ``max_nodes`` (:mod:`..meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no placement was found
     that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
     """
-    model, meter = reuse_model(problem), metered(progress, options)
+    meter = metered(progress, options)
+    if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
+        return replace(auto(problem, {}, meter), cost_bound=0)
+    model = reuse_model(problem)
     if model.contradiction:
         raise InvalidIrShapes(
             f"arena {problem.arena!r} has no placement: {model.contradiction}.",
@@ -64,8 +67,6 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     is_small = len(model) <= RESTART_UNITS
     rounds *= 1 if is_small else LARGE_FACTOR
-    if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
-        return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
     starts = [first_placement(model)]
     if -1 in starts[0] and observed_by_all(problem):
