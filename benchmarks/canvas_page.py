@@ -1,7 +1,7 @@
 """A page on which the canvas is measured: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -35,21 +35,16 @@ def charts() -> None:
     def selected(event: Mapping[str, Any]) -> None:
         st.query_params["tensor"] = event["id"] or ""
 
-    def spanned(span: Sequence[int] | None) -> None:
-        st.query_params["span"] = "none" if span is None else f"{span[0]},{span[1]}"
-
     now = st.query_params.get("tensor") or None
     plan_canvas(
         handle,
         Picture(view=view, selected=now, height=560, arena=st.query_params.get("arena")),
-        {"select": selected} | ({"span": spanned} if "span" in st.query_params else {}),
+        {"select": selected},
         key="one",
     )
     if two:
         below = Picture(view="lifetimes", selected=now, height=300)
         plan_canvas(handle, below, {"select": selected}, key="two")
-    if "span" in st.query_params:
-        st.text(f"span {st.query_params['span']}")
     st.text(f"selected {now}")
 
 

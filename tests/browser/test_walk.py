@@ -153,6 +153,14 @@ def test_drag_pans_and_wheel_zooms(visit: Visit) -> None:
     assert seen(page)[2] <= 1.2
 
 
+def test_graph_and_its_background_follow_the_theme(visit: Visit) -> None:
+    page = visit("graph", graph="sample:linear_chain")
+    corner = "(root) => root.querySelector('canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()"
+    assert drawing(page).evaluate(corner) == "255,255,255,255"
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"(root) => ({corner})(root) === '18,22,28,255'", arg=drawing(page).element_handle())
+
+
 def test_box_on_the_plan_leads_to_its_node_and_back(visit: Visit) -> None:
     page = visit(graph="sample:resnet50")
     page.mouse.click(*pixel_of(page, "r12"))

@@ -84,27 +84,6 @@ def test_click_reaches_python_and_keeps_the_zoom(server: str, browser: Browser) 
 
 
 @pytest.mark.browser
-def test_range_dragged_over_the_curve_reaches_python(server: str, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1200, "height": 1100})
-    page.goto(f"{server}/?boxes=500&span=none")
-    chart = page.locator(".tmmu-canvas[data-paintings]")
-    chart.wait_for()
-    page.get_by_text("span none", exact=True).wait_for()
-    box = chart.locator(".stage").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 30)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 30, steps=4)
-    page.mouse.up()
-    span = page.get_by_text(re.compile(r"^span \d+,\d+$"))
-    span.wait_for()
-    low, high = map(int, span.inner_text().removeprefix("span ").split(","))
-    whole = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
-    assert whole[0] < low < high < whole[1]
-    page.close()
-
-
-@pytest.mark.browser
 def test_every_plan_is_kept_for_its_chart(browser: Browser) -> None:
     page = browser.new_page()
     page.set_content("<body></body>")

@@ -90,6 +90,9 @@ def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path
         expect(viewer.locator("#pinned")).to_contain_text("c1")
         expect(viewer.locator("#map .tmmu-canvas")).to_have_attribute("data-selected", "c1")
         expect(viewer.locator("#lifetimes .tmmu-canvas")).to_have_attribute("data-window", "1,3")
+    viewer.set_input_files("#file", DATA / "versions" / "0bdebe6" / "greedy.plan.json")
+    expect(viewer.locator("#pinned")).to_be_empty()
+    expect(viewer.locator("#map .tmmu-canvas")).to_have_attribute("data-selected", "")
 
 
 def test_capacity_of_2_to_the_63_is_a_limit(viewer: Page, tmp_path: Path) -> None:

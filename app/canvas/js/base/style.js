@@ -42,7 +42,7 @@ export const STYLE = `
   border-radius: 4px;
   cursor: crosshair;
 }
-.tmmu-canvas.keyed .stage:focus { box-shadow: 0 0 0 2px #0072B2; }
+.tmmu-canvas .stage:focus-visible { box-shadow: 0 0 0 2px #0072B2; }
 .tmmu-canvas canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
 .tmmu-canvas .over { pointer-events: none; }
 .tmmu-canvas .tip {

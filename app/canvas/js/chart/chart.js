@@ -4,8 +4,8 @@ import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
 import { build, fill } from "./element.js";
 import { ChartInput } from "./chart_input.js";
+import { charts, Drawing, saveCanvas } from "./drawing.js";
 import { legendOf, statusOf } from "./legend.js";
-import { lookOf } from "../base/theme.js";
 import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
@@ -34,40 +34,24 @@ const DEFAULTS = {
   transposed: false, zoom: null, link: "",
 };
 
-/** Every chart of the page. */
-export const charts = new Set();
-
 /**
  * A chart. Its function `emit(event, value)` sends an event to the page: see Listeners in plan_component.py.
  * `wants(event)`, if set, returns whether the page uses an event.
  */
-export class Chart {
+export class Chart extends Drawing {
   constructor(parent) {
+    super();
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
-    this.sent = { selected: [], zoom: [] }; // values that were sent to the page and are not confirmed, as JSON
+    this.sent = {}; // values that were sent to the page and are not confirmed, as JSON, by name
     this.selected = this.compared = this.hovered = -1; // rows
-    this.timers = {};
     this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.parts = build(this);
-    ({ root: this.root, stage: this.stage, find: this.find } = this.parts);
+    this.find = this.parts.find;
+    this.attach(parent, { ...this.parts, canvases: [this.parts.base, this.parts.over] });
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
-    parent.append(this.root);
-    new ResizeObserver(() => this.soon("layout")).observe(this.stage);
-    // No event reports a change of the theme, but the root's colour has a transition.
-    this.root.addEventListener("transitionend", (e) => {
-      if (e.target !== this.root) return;
-      this.look = null;
-      this.soon("base");
-    });
     this.input = new ChartInput(this);
-    charts.add(this);
-  }
-
-  destroy() {
-    charts.delete(this);
-    this.root.remove();
   }
 
   // --- state from the page or the user --------------------------------------------------------------------------
@@ -78,7 +62,7 @@ export class Chart {
     for (const [name, value] of Object.entries(state)) {
       if (JSON.stringify(this.received[name]) === JSON.stringify(value)) continue;
       this.received[name] = value;
-      if (name in this.sent && this.confirms(name, value)) continue;
+      if (this.confirms(name, value)) continue;
       fresh[name] = value;
     }
     const before = this.selected;
@@ -89,7 +73,7 @@ export class Chart {
 
   /** Return whether the page confirms a value that this chart sent. It must not undo a newer value. */
   confirms(name, value) {
-    const sent = this.sent[name], k = sent.indexOf(JSON.stringify(value));
+    const sent = this.sent[name] ?? [], k = sent.indexOf(JSON.stringify(value));
     this.sent[name] = k < 0 ? [] : sent.slice(k + 1);
     return k >= 0;
   }
@@ -101,6 +85,7 @@ export class Chart {
     const keepsSteps = this.win && steps === this.plan.steps; // there is no window before the first layout
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
+    if (!this.plan.arenas.some(({ name }) => name === this.state.arena)) this.state.arena = null;
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
     this.currentScene = this.paints = this.hits = this.namer = null;
@@ -189,14 +174,14 @@ export class Chart {
     const held = this.plan.held(from.row), last = this.plan.steps - (held.death - held.birth);
     const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
     this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(last, birth)), conflicts: null };
-    this.emitSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.send("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
     this.soon("over");
   }
 
   /** Apply a setting by the user and send it to the page. */
   choose(name, value) {
     this.apply({ [name]: value });
-    this.emit(name, value);
+    this.send(name, value);
     this.stage.focus({ preventScroll: true });
   }
 
@@ -210,7 +195,7 @@ export class Chart {
     parts.overlay.hidden = !this.other;
   }
 
-  /** Show the state in the toolbar, in the title and for screen readers, and choose the arena of the curve. */
+  /** Show the state in the toolbar, in the title and for screen readers, and choose the arena of the title. */
   showState() {
     const { state, plan, parts } = this;
     for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
@@ -219,8 +204,7 @@ export class Chart {
     parts.arenas.value = state.arena ?? "";
     parts.outlines.checked = state.show_baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
-    this.curve = state.arena === null ? liveliest(plan) : Math.max(0, chosen);
-    const arena = plan.arenas[this.curve];
+    const arena = (this.arena = plan.arenas[state.arena === null ? liveliest(plan) : Math.max(0, chosen)]);
     const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
     parts.title.textContent = claim;
     const keys = "Arrow keys change the step, p goes to the peak, slash searches.";
@@ -235,6 +219,11 @@ export class Chart {
     return this.plan.arenas.map(({ name }) => arena === null || name === arena);
   }
 
+  /** The arena, or the sum of arenas, whose live bytes are above the picture. There must have been a layout. */
+  get curve() {
+    return this.scene.memory || this.arena;
+  }
+
   /** The colour scheme; without a choice the default as in app/texts/palette.py, and "slot" in the view slots. */
   get scheme() {
     const { plan, state } = this, layers = new Set(plan.module?.names.filter(Boolean)).size;
@@ -246,12 +235,8 @@ export class Chart {
 
   /** Fit canvases, rectangles and window to the size of the stage and to the scene. */
   layout() {
-    const width = this.stage.clientWidth, height = this.stage.clientHeight, ratio = window.devicePixelRatio || 1;
-    for (const canvas of [this.parts.base, this.parts.over]) {
-      const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-      if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
-    }
-    Object.assign(this, { width, height, ratio }, rectangles(width, height, this.state));
+    this.fitCanvases();
+    Object.assign(this, rectangles(this.width, this.height, this.state));
     this.win ??= this.full;
     if (this.pendingZoom) {
       const [t0, t1, v0, v1] = this.pendingZoom.zoom ?? Object.values(this.full);
@@ -274,8 +259,7 @@ export class Chart {
     const zoom = this.zoomed ? [t0, t1, v0, v1].map((edge) => Math.round(edge * 1000) / 1000) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = zoom;
-    this.sent.zoom.push(JSON.stringify(zoom));
-    this.emitSoon("zoom", zoom, 400);
+    this.send("zoom", zoom, 400);
   }
 
   /** Return the current coordinate system. */
@@ -286,14 +270,14 @@ export class Chart {
   /** Return the arguments of the drawing functions for one frame. */
   sight() {
     const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
-    const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme, shown));
+    const look = this.currentLook(), paints = (this.paints ??= paint(plan, this.scheme, shown));
     const namer = (this.namer ??= namerOf(plan));
     return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
   }
 
   /** Return the row at a pixel of the stage, or −1. */
   pick(x, y) {
-    return this.win && contains(this.plot, x, y) ? rowAt(this, x, y) : -1;
+    return this.win && contains(this.plot, x, y) && !this.overview.at(x, y) ? rowAt(this, x, y) : -1;
   }
 
   /** Return the centre of the visible part of a tensor's box in pixels of the browser window, or null. For tests. */
@@ -309,18 +293,11 @@ export class Chart {
 
   // --- drawing, at most once per frame ---------------------------------------------------------------------------
 
-  /** Draw in the next frame. "over": only the overlay; "base": picture and overlay; "layout": after a new layout. */
-  soon(what) {
-    const rank = { over: 1, base: 2, layout: 3 };
-    if (rank[what] > (rank[this.due] ?? 0)) this.due = what;
-    this.frame ??= requestAnimationFrame(() => {
-      const due = this.due;
-      this.frame = this.due = null;
-      if (!this.plan || !this.stage.clientWidth) return;
-      if (due === "layout") this.layout();
-      if (due !== "over") this.drawBase();
-      this.drawOver();
-    });
+  draw(due) {
+    if (!this.plan) return;
+    if (due === "layout") this.layout();
+    if (due !== "over") this.drawBase();
+    this.drawOver();
   }
 
   /** Return a cleared context of a canvas, in CSS pixels. */
@@ -397,10 +374,7 @@ export class Chart {
     this.drawPicture(pen, sight);
     guarded(() => drawOverlay(pen, sight, this));
     Object.assign(this, { ratio: shown, height, plot, strip, look: null });
-    const link = document.createElement("a");
-    link.download = `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`;
-    link.href = sheet.toDataURL("image/png");
-    link.click();
+    saveCanvas(sheet, `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`);
   }
 
   drawOver() {
@@ -450,7 +424,7 @@ export class Chart {
   moved(quiet = false) {
     this.clamp();
     this.soon("base");
-    this.parts.tip.hidden = true;
+    this.tip.hidden = true;
     this.emitZoom();
     if (quiet) return;
     const { t0, t1, v0, v1 } = this.win;
@@ -501,19 +475,18 @@ export class Chart {
     const id = row >= 0 ? this.plan.ids.at(row) : null;
     this.selected = row;
     this.state.selected = id;
-    this.sent.selected.push(JSON.stringify(id));
     if (row < 0) {
       this.compared = -1;
       this.state.compared = null;
     }
     if (how !== "click") {
-      this.parts.tip.hidden = true;
+      this.tip.hidden = true;
       if (row >= 0) this.reveal(row);
     }
     const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
     this.parts.live.textContent = lines || "selection cleared";
     this.share({ selected: id, compared: this.state.compared });
-    this.emit("select", { id, row, how });
+    this.send("select", { id, row, how });
     this.soon("over");
   }
 
@@ -521,7 +494,7 @@ export class Chart {
     this.compared = row;
     this.state.compared = this.plan.ids.at(row);
     this.share({ compared: this.state.compared });
-    this.emit("compare", { id: this.state.compared, row });
+    this.send("compare", { id: this.state.compared, row });
     this.soon("over");
   }
 
@@ -535,7 +508,7 @@ export class Chart {
       this.moved();
     }
     this.share({ step: t });
-    this.emitSoon("step", t, 150);
+    this.send("step", t, 150);
     this.soon("over");
   }
 
@@ -543,20 +516,19 @@ export class Chart {
   goSpan(span) {
     this.state.span = span;
     this.share({ span });
-    this.emitSoon("span", span, 0);
+    this.send("span", span);
     this.soon("over");
   }
 
   toPeak() {
-    const arena = this.plan?.arenas[this.curve];
-    if (arena) this.goStep(arena.peak_step);
+    if (this.win && this.curve) this.goStep(this.curve.peak_step);
   }
 
   /** Clear selection, comparison, step and range of steps. */
   clear() {
     this.state.step = null;
     this.share({ step: null });
-    this.emitSoon("step", null, 0);
+    this.send("step", null);
     if (this.state.span) this.goSpan(null);
     this.select(-1, "clear");
   }
@@ -609,10 +581,16 @@ export class Chart {
 
   // --- events ----------------------------------------------------------------------------------------------------
 
-  /** Send an event after `wait` milliseconds; a later event of the same name replaces it. */
-  emitSoon(event, value, wait) {
+  /** Send an event now or after `wait` milliseconds; a later event of the same name replaces it. */
+  send(event, value, wait = 0) {
     clearTimeout(this.timers[event]);
-    this.timers[event] = setTimeout(() => this.emit(event, value), wait);
+    if (wait) {
+      this.timers[event] = setTimeout(() => this.send(event, value), wait);
+      return;
+    }
+    const [name, set] = event === "select" ? ["selected", value.id] : [event, value];
+    (this.sent[name] ??= []).push(JSON.stringify(set));
+    this.emit(event, value);
   }
 
   /** Apply a change of this chart to the linked charts. */

@@ -1,6 +1,5 @@
 // Input for a chart: hover, click, drag, pinch, wheel and keys.
 
-import { el } from "./element.js";
 import { contains } from "../base/plane.js";
 
 const CLICK = 4; // pixels: a smaller movement counts as a click
@@ -8,12 +7,6 @@ const FINGERS = 20; // pixels: a smaller distance of two fingers counts as this
 const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
 
 const preventPageZoom = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
-
-/** Return a line of the tooltip as elements. */
-function lineOf([heading, text]) {
-  if (!heading) return [el("b", {}, text)];
-  return [el("span", { class: "head" }, heading), el("span", {}, text)];
-}
 
 export class ChartInput {
   constructor(chart) {
@@ -34,16 +27,10 @@ export class ChartInput {
     find.addEventListener("keydown", (e) => this.onSearchKey(e));
   }
 
-  /** Return the position of an event on the stage. */
-  at(event) {
-    const { left, top } = this.chart.stage.getBoundingClientRect();
-    return [event.clientX - left, event.clientY - top];
-  }
-
   onMove(event) {
     const { chart } = this;
     if (!chart.plan || !chart.win) return;
-    const [x, y] = this.at(event);
+    const [x, y] = chart.at(event);
     if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, [x, y]);
     if (this.pinch) this.onPinch();
     else if (this.drag) this.onDrag(x, y);
@@ -55,43 +42,27 @@ export class ChartInput {
     this.pointer = [x, y];
     this.hovering ??= requestAnimationFrame(() => {
       this.hovering = null;
-      const { chart } = this, { tip } = chart.parts, row = chart.pick(...this.pointer);
-      if (row !== chart.hovered || tip.hidden !== row < 0) {
+      const { chart } = this, row = chart.pick(...this.pointer);
+      if (row !== chart.hovered || chart.tip.hidden !== row < 0) {
         chart.hovered = row;
         chart.soon("over");
-        this.fillTip(row);
+        chart.fillTip(row < 0 ? null : chart.lines(row));
       }
-      this.placeTip(...this.pointer);
+      chart.placeTip(this.pointer);
     });
   }
 
   onLeave() {
     this.chart.hovered = -1;
-    this.chart.parts.tip.hidden = true;
+    this.chart.tip.hidden = true;
     this.chart.soon("over");
-  }
-
-  fillTip(row) {
-    const { tip } = this.chart.parts;
-    tip.hidden = row < 0;
-    if (row < 0) return;
-    tip.replaceChildren(...this.chart.lines(row).flatMap(lineOf));
-  }
-
-  placeTip(x, y) {
-    const { tip } = this.chart.parts, { width, height } = this.chart;
-    if (tip.hidden) return;
-    const { offsetWidth: w, offsetHeight: h } = tip, left = x + 16 + w > width ? x - 12 - w : x + 16;
-    tip.style.left = `${Math.max(2, left)}px`;
-    tip.style.top = `${Math.max(2, Math.min(height - h - 2, y + 14))}px`;
   }
 
   onDown(event) {
     const { chart } = this;
     if (event.button !== 0 || !chart.win) return;
     chart.stage.focus({ preventScroll: true });
-    chart.root.classList.remove("keyed"); // only keyboard users need the focus ring
-    const [x, y] = this.at(event);
+    const [x, y] = chart.at(event);
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
     if (this.fingers.size === 2) this.beginPinch();
@@ -115,7 +86,7 @@ export class ChartInput {
   }
 
   onUp(event) {
-    const { chart } = this, [x, y] = this.at(event), drag = this.endTouch(event);
+    const { chart } = this, [x, y] = chart.at(event), drag = this.endTouch(event);
     if (drag?.moved && drag.from !== undefined) chart.goSpan(chart.state.span);
     if (!drag || drag.moved) return;
     if (chart.strip && contains(chart.strip, x, y)) {
@@ -180,7 +151,7 @@ export class ChartInput {
     const { chart } = this;
     if (!chart.win) return;
     event.preventDefault();
-    const [x, y] = this.at(event), { plot, plane, strip } = chart, lines = event.deltaMode === 1 ? 16 : 1;
+    const [x, y] = chart.at(event), { plot, plane, strip } = chart, lines = event.deltaMode === 1 ? 16 : 1;
     const delta = (event.deltaY || event.deltaX) * lines;
     const factor = Math.exp(Math.max(-300, Math.min(300, delta)) * WHEEL);
     const cx = Math.max(plot.x, Math.min(plot.x + plot.w, x)), cy = Math.max(plot.y, Math.min(plot.y + plot.h, y));
@@ -191,7 +162,6 @@ export class ChartInput {
 
   onKey(event) {
     const { chart } = this;
-    chart.root.classList.add("keyed");
     if (!chart.win || event.ctrlKey || event.metaKey || event.altKey) return;
     const { win, state } = chart, far = event.shiftKey ? 10 : 1, both = { steps: true, levels: true };
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
@@ -235,7 +205,7 @@ export class ChartInput {
   onSearch(wait) {
     const { chart } = this;
     chart.apply({ search: chart.find.value });
-    chart.emitSoon("search", chart.find.value, wait);
+    chart.send("search", chart.find.value.trim(), wait);
   }
 
   onSearchKey(event) {

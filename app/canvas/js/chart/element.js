@@ -1,26 +1,6 @@
 // The element of a chart: title, toolbar, a canvas for the picture, a canvas for the overlay, and a legend.
 
-import { STYLE } from "../base/style.js";
 import { VIEWS } from "../plan/scene.js";
-
-const mounted = new WeakMap(); // parent element → its chart
-
-/** Return the chart in an element after setting its `emit`; create a chart with the style if there is none. */
-export function mount(parent, Kind, emit) {
-  let chart = mounted.get(parent);
-  if (!chart?.root.isConnected) {
-    parent.append(el("style", {}, STYLE));
-    chart = new Kind(parent);
-    mounted.set(parent, chart);
-  }
-  return Object.assign(chart, { emit, look: null }); // the theme may have changed
-}
-
-/** Remove the chart from an element. */
-export function unmount(parent) {
-  mounted.get(parent)?.destroy();
-  mounted.delete(parent);
-}
 
 /** Return a DOM element with attributes, listeners (`onclick`) and children. Strings become text, never HTML. */
 export function el(tag, attributes = {}, ...children) {

@@ -22,9 +22,9 @@ export function legendOf({ plan, shown, paints, scene }) {
   if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
-    const limited = scene.memory ? scene.limit !== null && scene.limit <= scene.top : scene.bands.some(hasLine);
+    const hasLimit = (scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands).some(hasLine);
     const lines = [["solid", "arena size"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
-    if (limited) lines.push(["dashed", "limit"]);
+    if (hasLimit) lines.push(["dashed", "limit"]);
     for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   }
   return items;

@@ -2,9 +2,10 @@
 // token. A chart refers to a plan by the token, also before the bytes have arrived.
 
 import { byteLabels } from "../drawing/axes.js";
-import { Chart, charts } from "./chart.js";
+import { Chart } from "./chart.js";
+import { charts, mount, unmount } from "./drawing.js";
 import { decode, inflated, tokenOf } from "../plan/columns.js";
-import { el, mount, unmount } from "./element.js";
+import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
 

@@ -7,7 +7,7 @@ import { stroke, within } from "./picture.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, sight) {
-  const { plan, plane, look, strip, curve } = sight, arena = sight.scene.memory ? allOf(sight) : plan.arenas[curve];
+  const { plan, plane, look, strip, curve: arena } = sight;
   if (!arena || !plan.steps) return;
   const extent = Number(arena.extent), capacity = arena.capacity === null ? 0 : Number(arena.capacity);
   const top = 1.17 * Math.max(1, extent, Number(arena.peak), capacity <= 1.5 * extent ? capacity : 0);
@@ -38,18 +38,6 @@ export function drawStrip(pen, sight) {
     pen.fill();
   });
   drawLabels(pen, sight, bytes, arena);
-}
-
-/** Return one arena with the sums of all arenas of a memory, cached in the scene. */
-function allOf({ plan, scene }) {
-  if (scene.sum) return scene.sum;
-  const live = new Float64Array(plan.steps);
-  const of = (name) => scene.bands.reduce((sum, band) => sum + Number(band.arena[name]), 0);
-  for (const { arena } of scene.bands) for (let t = 0; t < plan.steps; t++) live[t] += arena.live[t];
-  let peak_step = 0;
-  for (let t = 0; t < plan.steps; t++) if (live[t] > live[peak_step]) peak_step = t;
-  const peak = live[peak_step] ?? 0, capacity = scene.limit === null ? null : String(scene.limit);
-  return (scene.sum = { live, extent: of("extent"), bound: of("bound"), peak, peak_step, capacity });
 }
 
 function drawCurve(pen, plane, live, steps) {

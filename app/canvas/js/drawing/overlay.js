@@ -185,7 +185,7 @@ function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
 
 /** Draw the selected step: a line through picture and strip, its node and its live bytes. */
 function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
-  const { t0, t1 } = plane.win, arena = plan.arenas[curve];
+  const { t0, t1 } = plane.win;
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
   const whole = strip ? around(plot, strip) : plot;
   const [x0, y0, x1, y1] = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
@@ -194,7 +194,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
     pen.lineWidth = width;
     stroke(pen, [x0, y0, x1, y1]);
   }
-  const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
+  const live = curve ? ` · ${shortBytes(curve.rawLive[step] ?? 0)} live in ${curve.name}` : "";
   const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine letters for the step number
   const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), x0 + 4));

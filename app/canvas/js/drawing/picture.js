@@ -226,12 +226,12 @@ function roomForNames({ plan, scene, plane }, rows) {
  * name and figures.
  */
 export function drawLines(pen, sight) {
-  const { plan, scene, plane, look, curve } = sight, arena = plan.arenas[curve];
+  const { plan, scene, plane, look, curve } = sight;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
-  if (arena && plan.steps) {
+  if (curve && plan.steps) {
     pen.strokeStyle = look.line;
     pen.lineWidth = 1;
-    stroke(pen, plane.acrossSteps(sharp(plane.step(arena.peak_step + 0.5))), [1, 4]);
+    stroke(pen, plane.acrossSteps(sharp(plane.step(curve.peak_step + 0.5))), [1, 4]);
   }
   for (const band of scene.bands) {
     const { base, height, extent } = band;
@@ -249,7 +249,7 @@ export function drawLines(pen, sight) {
     if (!scene.memory || plane.sideways) bandName(pen, sight, band);
   }
   if (scene.memory && !plane.sideways) nameStack(pen, sight);
-  if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
+  if (scene.memory && scene.memory.capacity !== null) level(scene.memory.capacity, [7, 5]);
 }
 
 /** Draw the names of the visible arenas above the highest one, because arenas in one memory have no space between. */

@@ -1,7 +1,7 @@
 // The graph drawing. The server sends boxes and edges, and a worker computes their layout.
 
-import { button, el, mount, unmount } from "../chart/element.js";
-import { lookOf } from "../base/theme.js";
+import { Drawing, mount, saveCanvas, unmount } from "../chart/drawing.js";
+import { button, el } from "../chart/element.js";
 import { paintGraph, SHADES } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
@@ -39,9 +39,10 @@ function sizeOf({ name, under }) {
 
 const topOf = ([x, y, w]) => [x + w / 2, y];
 
-class GraphChart {
+class GraphChart extends Drawing {
   /** The caller sets `emit(event, value)`, which sends an event: select (a tensor), open and close (a module). */
   constructor(parent) {
+    super();
     this.data = null;
     this.layout = null;
     this.shape = "";
@@ -49,17 +50,14 @@ class GraphChart {
     this.anchor = null; // key of the box or open module clicked last
     this.cursor = -1; // vertex of the keyboard cursor
     this.hovered = null; // item under the pointer, as itemAt() returns it
-    this.build();
-    parent.append(this.root);
+    this.attach(parent, this.build());
+    this.root.tmmuPixelOf = (name) => this.pixelOf(name);
     this.input = new GraphInput(this);
-    this.watch = new ResizeObserver(() => this.resize());
-    this.watch.observe(this.stage);
   }
 
   build() {
-    this.canvas = el("canvas", { class: "base" });
-    this.tip = el("div", { class: "tip", hidden: "" });
-    this.stage = el("div", { class: "stage", tabindex: "0", role: "application" }, this.canvas, this.tip);
+    const canvas = el("canvas", { class: "base" }), tip = el("div", { class: "tip", hidden: "" });
+    const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, canvas, tip);
     this.status = el("span", { class: "status", role: "status" });
     this.live = el("span", { class: "unseen", "aria-live": "polite" });
     const bar = el("div", { class: "bar", role: "toolbar", "aria-label": "the drawing of the graph" });
@@ -78,9 +76,9 @@ class GraphChart {
       el("span", {}, el("i", { style: `background:${SHADES.peak}` }), "▲ runs at the peak"),
       el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
     );
-    this.foot = el("div", { class: "foot" }, legend, this.status);
-    this.root = el("div", { class: "tmmu-canvas walk" }, bar, this.stage, this.foot, this.live);
-    this.root.tmmuPixelOf = (name) => this.pixelOf(name);
+    const foot = el("div", { class: "foot" }, legend, this.status);
+    const root = el("div", { class: "tmmu-canvas walk" }, bar, stage, foot, this.live);
+    return { root, stage, tip, canvases: [canvas] };
   }
 
   /** Show new data from the server; compute a layout if its boxes or edges have changed. */
@@ -92,7 +90,7 @@ class GraphChart {
     this.root.dataset.vertices = data.vertices.length;
     this.root.dataset.selected = data.vertices[data.marks.selected]?.name ?? "";
     if (this.shape === data.shape && this.layout) {
-      this.paint();
+      this.soon("base");
       return;
     }
     const shape = data.shape, began = performance.now();
@@ -129,7 +127,7 @@ class GraphChart {
       const [x0, y0] = topOf(before), [x1, y1] = topOf(after);
       this.view = { x: x + (x0 - x1) * scale, y: y + (y0 - y1) * scale, scale };
     } else this.begin();
-    this.resize();
+    this.soon("layout");
   }
 
   /** Show the whole graph if its labels are readable; else show the selection, the peak or the first box. */
@@ -157,14 +155,14 @@ class GraphChart {
     const scale = Math.min(1.2, (clientWidth - 24) / Math.max(1, width), (clientHeight - 24) / Math.max(1, height));
     this.view = { scale: Math.max(0.004, scale), x: 0, y: 0 };
     this.centre([0, 0, width, height]);
-    this.paint();
+    this.soon("base");
   }
 
   /** Zoom by a factor at a point of the stage. */
   zoom(factor, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
     const scale = Math.min(3, Math.max(0.004, this.view.scale * factor)), ratio = scale / this.view.scale;
     this.view = { scale, x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio };
-    this.paint();
+    this.soon("base");
   }
 
   goTo(vertex) {
@@ -172,7 +170,7 @@ class GraphChart {
     this.view.scale = Math.max(this.view.scale, READABLE);
     this.centre(this.layout.boxes[vertex]);
     this.cursor = vertex;
-    this.paint();
+    this.soon("base");
   }
 
   /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module), {edge} or null. */
@@ -216,28 +214,15 @@ class GraphChart {
     }
   }
 
-  resize() {
-    const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.stage;
-    if (!clientWidth || !clientHeight) return;
-    if (this.width) this.view.x += (clientWidth - this.width) / 2; // the middle of the view stays in the middle
-    this.width = clientWidth;
-    this.canvas.width = clientWidth * ratio;
-    this.canvas.height = clientHeight * ratio;
-    this.look = null;
-    this.paint();
-  }
-
-  /** Draw in the next frame. */
-  paint() {
-    if (!this.layout || this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      this.look ??= lookOf(this.root, window.devicePixelRatio || 1);
-      paintGraph(this);
-      this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
-      this.root.dataset.drawn = this.shape;
-      this.showStatus(this.data.status);
-    });
+  draw(due) {
+    if (!this.layout) return;
+    const { width } = this;
+    if (due === "layout") this.fitCanvases();
+    if (width) this.view.x += (this.width - width) / 2; // the middle of the view stays in the middle
+    paintGraph(this);
+    this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
+    this.root.dataset.drawn = this.shape;
+    this.showStatus(this.data.status);
   }
 
   /** Show a text below the drawing. An equal text is not set again, because screen readers would repeat it. */
@@ -257,14 +242,7 @@ class GraphChart {
   }
 
   save() {
-    const link = el("a", { href: this.canvas.toDataURL("image/png"), download: "graph.png" });
-    link.click();
-  }
-
-  destroy() {
-    this.watch.disconnect();
-    if (this.frame) cancelAnimationFrame(this.frame);
-    this.root.remove();
+    saveCanvas(this.canvases[0], "graph.png");
   }
 }
 

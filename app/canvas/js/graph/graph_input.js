@@ -1,7 +1,5 @@
 // Input for the graph drawing: drag, pinch, wheel, click, hover and keys.
 
-import { el } from "../chart/element.js";
-
 const CLICK_RADIUS = 4; // pixels that the pointer may move during a click
 
 export class GraphInput {
@@ -21,24 +19,17 @@ export class GraphInput {
     stage.style.touchAction = "none";
   }
 
-  /** Return the position [x, y] of an event on the stage. */
-  point(event) {
-    const rect = this.chart.stage.getBoundingClientRect();
-    return [event.clientX - rect.x, event.clientY - rect.y];
-  }
-
   press(event) {
     if (event.button) return;
-    this.down.set(event.pointerId, this.point(event));
-    this.began = this.point(event);
-    this.moved = false;
+    this.began = this.chart.at(event);
+    this.down.set(event.pointerId, this.began);
+    this.moved = this.down.size > 1; // a tap with two fingers is no click
     this.chart.stage.setPointerCapture(event.pointerId);
-    this.chart.root.classList.remove("keyed");
   }
 
   /** Handle a movement: hover without a pressed pointer, drag with one, pinch with two. */
   move(event) {
-    const now = this.point(event), last = this.down.get(event.pointerId), { chart } = this;
+    const now = this.chart.at(event), last = this.down.get(event.pointerId), { chart } = this;
     if (!last) return this.hover(chart.itemAt(...now), now);
     const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
     this.moved ||= other !== undefined || distance(now, this.began) > CLICK_RADIUS;
@@ -50,38 +41,34 @@ export class GraphInput {
     }
     chart.view = { ...chart.view, x: chart.view.x + now[0] - last[0], y: chart.view.y + now[1] - last[1] };
     this.hover(null);
-    return chart.paint();
+    return chart.soon("base");
   }
 
   release(event) {
     const wasDown = this.down.delete(event.pointerId);
-    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.itemAt(...this.point(event)));
+    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.itemAt(...this.chart.at(event)));
   }
 
   wheel(event) {
     event.preventDefault();
     const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
-    this.chart.zoom(Math.exp(-step / 500), ...this.point(event));
+    this.chart.zoom(Math.exp(-step / 500), ...this.chart.at(event));
   }
 
   doubleClick(event) {
-    if (!this.chart.itemAt(...this.point(event))) this.chart.fit();
+    if (!this.chart.itemAt(...this.chart.at(event))) this.chart.fit();
   }
 
   /** Highlight an item and show its tooltip at the point [x, y]; for null, remove highlight and tooltip. */
-  hover(item, [x, y] = [0, 0]) {
-    const { chart } = this, { tip, stage } = chart;
+  hover(item, point = [0, 0]) {
+    const { chart } = this;
     if (JSON.stringify(item) !== JSON.stringify(chart.hovered)) {
       chart.hovered = item;
-      tip.hidden = !item;
-      stage.style.cursor = item ? "pointer" : "grab";
-      if (item) tip.replaceChildren(...tipOf(chart.data, item));
-      chart.paint();
+      chart.stage.style.cursor = item ? "pointer" : "grab";
+      chart.fillTip(item && tipOf(chart.data, item));
+      chart.soon("base");
     }
-    if (!item) return;
-    tip.style.left = `${Math.max(0, Math.min(x + 14, stage.clientWidth - tip.offsetWidth - 4))}px`;
-    const below = y + 18, above = y - tip.offsetHeight - 10;
-    tip.style.top = `${below + tip.offsetHeight > stage.clientHeight ? above : below}px`;
+    chart.placeTip(point);
   }
 
   key(event) {
@@ -105,7 +92,6 @@ export class GraphInput {
     }[event.key];
     if (!action) return;
     event.preventDefault();
-    chart.root.classList.add("keyed");
     action();
   }
 
@@ -144,7 +130,7 @@ export class GraphInput {
     const left = view.x + box[0] * view.scale, top = view.y + box[1] * view.scale;
     const right = left + box[2] * view.scale, bottom = top + box[3] * view.scale;
     if (left < 0 || top < 0 || right > stage.clientWidth || bottom > stage.clientHeight) chart.centre(box);
-    chart.paint();
+    chart.soon("base");
   }
 
   /** Close the module that contains the cursor. */
@@ -167,13 +153,9 @@ function nearest(boxes, here, candidates) {
 /** Return the text of a box for screen readers. */
 const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
-/** Return the elements of the tooltip of an item. Names from files become text, never HTML. */
+/** Return the tooltip of an item as [heading, text] pairs. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
-  let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "click to close"]]] : [];
-  if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];
-  if (edge >= 0) [title, rows] = [edges[edge][2], edges[edge][3]];
-  return [
-    el("b", {}, title),
-    ...rows.flatMap(([head, text]) => [el("span", { class: "head" }, head), el("span", {}, text)]),
-  ];
+  if (vertex >= 0) return [["", vertices[vertex].name], ...vertices[vertex].tip];
+  if (edge >= 0) return [["", edges[edge][2]], ...edges[edge][3]];
+  return [["", levels[frame][2]], ["open", "click to close"]];
 }

@@ -9,16 +9,17 @@ const LEGIBLE = 10; // smallest font size of a label in pixels of the screen
 
 /** Draw the visible part of a chart's graph. The pen draws in the coordinates of the layout. */
 export function paintGraph(chart) {
-  const { canvas, data, layout, look, view, cursor, hovered } = chart, { scale } = view;
-  const pen = canvas.getContext("2d"), ratio = window.devicePixelRatio || 1;
-  pen.setTransform(1, 0, 0, 1, 0, 0);
-  pen.clearRect(0, 0, canvas.width, canvas.height);
+  const { data, layout, view, cursor, hovered, width, height, ratio } = chart, { scale } = view;
+  const pen = chart.canvases[0].getContext("2d"), look = chart.currentLook();
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.fillStyle = `rgb(${look.solid})`; // a saved picture needs a background
+  pen.fillRect(0, 0, width, height);
   pen.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * view.x, ratio * view.y);
   const visible = {
     x0: -view.x / scale,
     y0: -view.y / scale,
-    x1: (canvas.width / ratio - view.x) / scale,
-    y1: (canvas.height / ratio - view.y) / scale,
+    x1: (width - view.x) / scale,
+    y1: (height - view.y) / scale,
   };
   const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEGIBLE;
   const scene = { pen, data, layout, look, visible, scale, font, hasLabels, cursor, hovered };

@@ -8,9 +8,8 @@ const NAME_HEIGHT = 20; // pixels
 
 /**
  * Return {view, v0, v1, bands, over, top, falling}: the half-open range in v of each row, a band per arena shown, the
- * ranges {low, high} above a capacity (`over`), the greatest v, and whether v runs down. A band is {index, arena, base,
- * height, extent, otherBase}; `otherBase`: base of the arena in the other plan. For one memory, the scene also has
- * `limit`, its capacity, and `memory`, true.
+ * ranges {low, high} above a capacity (`over`), the greatest v, and whether v runs down. A band is {arena, base, height,
+ * extent, otherBase}; `otherBase`: base of the arena in the other plan. For one memory, `memory` is the sum of its arenas.
  *
  * Arenas have the same scale and are stacked, the first at the top (sideways: at the left). Arguments: `reach`: minimum
  * bytes of each band, so that several charts have the same scale. `pixels`: height of the drawing. `memory`: {capacity,
@@ -43,7 +42,7 @@ function stacked(plan, { view, shown, sideways, other, reach, pixels }) {
     if (!shown[k]) continue;
     bases[k] = base;
     const extent = used(plan.arenas[k], view);
-    bands.unshift({ index: k, arena: plan.arenas[k], base, height: heights[k], extent, otherBase: base });
+    bands.unshift({ arena: plan.arenas[k], base, height: heights[k], extent, otherBase: base });
     base += heights[k] + room;
   }
   const limited = bands.filter(({ arena }) => view === "map" && arena.capacity !== null);
@@ -60,7 +59,7 @@ function oneMemory(plan, { shown, other, memory }) {
     const k = plan.arenas.findIndex((arena) => arena.name === name);
     if (k >= 0 && shown[k]) {
       const extent = used(plan.arenas[k], "map");
-      bands.unshift({ index: k, arena: plan.arenas[k], base, height: extent, extent, otherBase });
+      bands.unshift({ arena: plan.arenas[k], base, height: extent, extent, otherBase });
       bases[k] = base;
       base += extent;
     }
@@ -69,7 +68,16 @@ function oneMemory(plan, { shown, other, memory }) {
   const { capacity } = memory, room = capacity !== null && capacity <= 2 * base ? capacity : 0;
   const over = capacity !== null && capacity < base ? [{ low: capacity, high: base }] : [];
   const top = (1 + NAME_ROOM) * Math.max(base, room, otherBase <= 3 * base ? otherBase : 0, 1);
-  return { view: "map", ...boxRanges(plan, bases, "map"), bands, over, top, falling: false, limit: capacity, memory: true };
+  const sum = sumOf(bands.map(({ arena }) => arena), plan.steps, capacity);
+  return { view: "map", ...boxRanges(plan, bases, "map"), bands, over, top, falling: false, memory: sum };
+}
+
+/** Return arenas of one memory as one arena. */
+function sumOf(arenas, steps, capacity) {
+  const total = (name) => arenas.reduce((sum, arena) => sum + Number(arena[name]), 0);
+  const live = Float64Array.from({ length: steps }, (_, t) => arenas.reduce((sum, arena) => sum + arena.live[t], 0));
+  const peak_step = live.reduce((best, bytes, t) => (bytes > live[best] ? t : best), 0), peak = live[peak_step] ?? 0;
+  return { name: "all arenas", live, rawLive: live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
 /** Return {v0, v1} of the rows, if the arena k begins at bases[k]. */

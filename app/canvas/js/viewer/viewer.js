@@ -1,5 +1,6 @@
 // The page that opens finished plans and review files without a server.
 
+import { unmount } from "../chart/drawing.js";
 import { adopt, bookmarks, show } from "../chart/page.js";
 import { columnsOf, readFile } from "./plan_file.js";
 import { el } from "../chart/element.js";
@@ -20,10 +21,12 @@ export async function open(file) {
     const token = `file-${++opened}`;
     adopt({ token, plans: [columns], bytes: file.size, began: performance.now() });
     problem.hidden = true;
+    byId("pinned").textContent = "";
     byId("facts").replaceChildren(...facts(plan, columns, findings, review));
     const drawn = {};
     for (const view of VIEWS) {
       const state = { plan: token, link: "viewer", view, height: 440, strip: view === "map" };
+      unmount(byId(view)); // the choices for the previous plan do not apply
       drawn[view] = show(byId(view), state, (event, value) => event === "select" && showSelected(drawn[view], value));
     }
     byId("bookmarks").replaceChildren(...bookmarks(drawn, review?.views ?? [], showSelected));

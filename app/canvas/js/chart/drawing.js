@@ -1,0 +1,103 @@
+// The base class of the plan drawing and the graph drawing: element, size, theme, frames, tooltip and PNG.
+
+import { lookOf } from "../base/theme.js";
+import { STYLE } from "../base/style.js";
+import { el } from "./element.js";
+
+/** Every drawing of the page. */
+export const charts = new Set();
+const mounted = new WeakMap(); // parent element → its drawing
+const DUE = { over: 1, base: 2, layout: 3 };
+
+/** Return the drawing in an element after setting its `emit`; create a drawing with the style if there is none. */
+export function mount(parent, Kind, emit) {
+  if (!mounted.get(parent)?.root.isConnected) {
+    unmount(parent);
+    parent.append(el("style", {}, STYLE));
+    mounted.set(parent, new Kind(parent));
+  }
+  return Object.assign(mounted.get(parent), { emit, look: null }); // the theme may have changed
+}
+
+/** Remove the drawing from an element. */
+export function unmount(parent) {
+  mounted.get(parent)?.destroy();
+  mounted.delete(parent);
+}
+
+const tipLine = ([heading, text]) =>
+  heading ? [el("span", { class: "head" }, heading), el("span", {}, text)] : [el("b", {}, text)];
+
+export class Drawing {
+  /** Add `root` to the page. Its element `stage` contains the `canvases` and the tooltip `tip`. */
+  attach(parent, { root, stage, tip, canvases }) {
+    Object.assign(this, { root, stage, tip, canvases, timers: {} });
+    parent.append(root);
+    this.resizes = new ResizeObserver(() => this.soon("layout"));
+    this.resizes.observe(stage);
+    // No event reports a change of the theme, but the root's colour has a transition.
+    root.addEventListener("transitionend", (event) => {
+      if (event.target !== root) return;
+      this.look = null;
+      this.soon("base");
+    });
+    charts.add(this);
+  }
+
+  destroy() {
+    charts.delete(this);
+    this.resizes.disconnect();
+    Object.values(this.timers).forEach(clearTimeout);
+    this.root.remove();
+  }
+
+  /** Draw in the next frame. "over": only the overlay; "base": picture and overlay; "layout": after a new layout. */
+  soon(what) {
+    if (DUE[what] > (DUE[this.due] ?? 0)) this.due = what;
+    this.frame ??= requestAnimationFrame(() => {
+      const { due } = this;
+      this.frame = this.due = null;
+      if (this.stage.clientWidth) this.draw(due);
+    });
+  }
+
+  /** Fit the canvases to the stage and the device pixel ratio. */
+  fitCanvases() {
+    const { clientWidth: width, clientHeight: height } = this.stage, ratio = window.devicePixelRatio || 1;
+    const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+    for (const canvas of this.canvases) {
+      if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
+    }
+    if (ratio !== this.ratio) this.look = null;
+    Object.assign(this, { width, height, ratio });
+  }
+
+  /** Return the colours of the theme. */
+  currentLook() {
+    return (this.look ??= lookOf(this.root, this.ratio));
+  }
+
+  /** Return the position of an event on the stage. */
+  at(event) {
+    const { left, top } = this.stage.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  }
+
+  /** Show [heading, text] pairs in the tooltip, as text and never as HTML; null hides it. */
+  fillTip(lines) {
+    this.tip.hidden = !lines;
+    if (lines) this.tip.replaceChildren(...lines.flatMap(tipLine));
+  }
+
+  /** Place the tooltip beside a point of the stage. */
+  placeTip([x, y]) {
+    const { offsetWidth: w, offsetHeight: h } = this.tip, left = x + 16 + w > this.width ? x - 12 - w : x + 16;
+    this.tip.style.left = `${Math.max(2, left)}px`;
+    this.tip.style.top = `${Math.max(2, Math.min(this.height - h - 2, y + 14))}px`;
+  }
+}
+
+/** Download the picture of a canvas as a PNG. */
+export function saveCanvas(canvas, name) {
+  el("a", { href: canvas.toDataURL("image/png"), download: name }).click();
+}
