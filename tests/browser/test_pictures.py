@@ -42,6 +42,6 @@ def test_drawing_is_downloaded_in_the_chosen_size(visit: Visit, tmp_path: Path) 
     page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
     rest(page)
     with page.expect_download() as begun:
-        page.get_by_role("button", name="save as PNG").click()
+        page.get_by_role("button", name="Save PNG").click()
     begun.value.save_as(file)
     assert size_of(file.read_bytes()) == (900, 300)

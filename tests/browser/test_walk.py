@@ -148,7 +148,7 @@ def test_drag_pans_and_wheel_zooms(visit: Visit) -> None:
     page.mouse.click(*place(page, "relu1"))
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
     assert seen(page) == before
-    page.get_by_role("button", name="show everything").click()
+    page.get_by_role("button", name="Show all").click()
     page.wait_for_function("(x) => !x.dataset.view.endsWith(',1.788')", arg=drawing(page).element_handle())
     assert seen(page)[2] <= 1.2
 

@@ -335,7 +335,7 @@ def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
 )
 def test_key_p_goes_to_the_peak_of_the_curve(draw: Draw, memory: Any, peak: int) -> None:
     page = draw(plan_of((*FOUR[:3], ("w", "parameters", 0, 0, 1024, 2, 4))), view="map", memory=memory)
-    page.get_by_role("button", name="PNG").focus()
+    page.get_by_role("button", name="Save PNG").focus()
     page.keyboard.press("Tab")
     assert page.locator(".stage").evaluate("(stage) => getComputedStyle(stage).boxShadow") != "none"
     page.keyboard.press("p")
@@ -546,7 +546,7 @@ def test_overview_shows_the_window_and_moves_it(draw: Draw) -> None:
 def test_drawing_is_saved_as_png_of_twice_its_size(draw: Draw) -> None:
     page = draw(plan_of(), view="map", selected="b")
     with page.expect_download() as begun:
-        page.get_by_role("button", name="save as PNG").click()
+        page.get_by_role("button", name="Save PNG").click()
     data = begun.value.path().read_bytes()
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
     assert (data[1:4], begun.value.suggested_filename.split(".")[-2:]) == (b"PNG", ["map", "png"])

@@ -2,38 +2,22 @@
 
 // Equal to app/texts/palette.py. Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py.
 const ROLE_COLOURS = {
-  activation: "#0072B2",
-  input: "#56B4E9",
-  output: "#A3D9B1",
-  workspace: "#E69F00",
-  gradient: "#A0276B",
+  activation: "#0072B2", input: "#56B4E9", output: "#A3D9B1", workspace: "#E69F00", gradient: "#A0276B",
   persistent: "#8A8F98",
 };
 // CATEGORY_COLOURS, CATEGORIES and HUES are equal to app/texts/palette.py.
 const CATEGORY_COLOURS = {
-  parameter: "#8A8F98",
-  gradient: "#A0276B",
-  optimizer_state: "#E69F00",
-  activation: "#0072B2",
-  other: "#56B4E9",
+  parameter: "#8A8F98", gradient: "#A0276B", optimizer_state: "#E69F00", activation: "#0072B2", other: "#56B4E9",
 };
 const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
-const CATEGORIES =
-  "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
+const CATEGORIES = "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
 const OTHER = "#8A8F98";
 // "unchanged" and the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several kinds has the
 // colour of the first one in this list.
-const CHANGES = [
-  ["unchanged", "#A8ADB5"],
-  ["added", "#009E73"],
-  ["removed", "#A6611A"],
-  ["other_arena", "#CC79A7"],
-  ["resized", "#E69F00"],
-  ["retimed", "#56B4E9"],
-  ["moved", "#0072B2"],
-  ["redescribed", "#8C6BB1"],
-  ["renumbered", "#4D9221"],
-];
+const CHANGES = Object.entries({
+  unchanged: "#A8ADB5", added: "#009E73", removed: "#A6611A", other_arena: "#CC79A7", resized: "#E69F00",
+  retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
+});
 export const CONFLICT = "#D55E00";
 // Colours of layers and slots, used in turn.
 const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".split(" ");
@@ -47,28 +31,21 @@ export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimize
  * return the colours of the roles.
  */
 export function paint(plan, scheme, shown) {
-  const paints = painted(plan, scheme, shown);
-  return plan.conflict ? withConflicts(plan, paints) : paints;
+  const isKnown = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
+  const paints = (isKnown ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = paints;
+  if (!plan.conflict) return paints;
+  return {
+    ...paints,
+    codes: Uint16Array.from(codes, (code, i) => (plan.conflict[i] ? table.length : code)),
+    table: [...table, rgbOf(CONFLICT)],
+    legend: [["conflict", CONFLICT], ...legend],
+  };
 }
 
-/** Return `paints` with the colour of conflicts for rows that overlap another row in bytes and steps. */
-function withConflicts(plan, paints) {
-  const codes = Uint16Array.from(paints.codes, (code, i) => (plan.conflict[i] ? paints.table.length : code));
-  const legend = [["conflict", CONFLICT], ...paints.legend];
-  return { ...paints, codes, table: [...paints.table, rgbOf(CONFLICT)], legend };
-}
-
-function painted(plan, scheme, shown) {
-  if (scheme === "slot") return bySlot(plan);
-  if (scheme === "arena") return byArena(plan);
-  if (scheme === "operator" && plan.operator) return byOperator(plan);
-  if (scheme === "module" && plan.module) return byModule(plan);
-  if (scheme === "phase" && plan.phase) return byPhase(plan);
-  if (scheme === "category" && plan.category) return byName(plan.category, CATEGORY_COLOURS, "colour = category");
-  if (scheme === "size") return bySize(plan, shown);
-  if (scheme === "change" && plan.changes) return byChange(plan);
-  return byRole(plan);
-}
+const SCHEMES = {
+  role: byRole, slot: bySlot, arena: byArena, operator: byOperator, module: byModule, phase: byPhase, size: bySize,
+  category: (plan) => byName(plan.category, CATEGORY_COLOURS, "colour = category"), change: byChange,
+};
 
 /** Return a fixed colour per name of a column; `labels`: name → the name in the legend. */
 function byName({ names, codes }, colours, note, labels = (name) => name) {
@@ -84,12 +61,11 @@ function byRole(plan) {
 }
 
 function bySlot(plan) {
-  const table = HUES.map(rgbOf);
   const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
   return {
     codes: coded(plan.n, (i) => plan.slot[i] % HUES.length),
-    table,
-    legend: table.slice(0, Math.min(6, slots)).map((c, k) => [String(k), css(c)]),
+    table: HUES.map(rgbOf),
+    legend: HUES.slice(0, Math.min(6, slots)).map((colour, k) => [String(k), colour]),
     note: `colour = slot; ${HUES.length} colours, repeated`,
   };
 }
@@ -102,11 +78,11 @@ function byArena(plan) {
 
 /** Colour the operators that write the most bytes. A view writes no bytes and has the colour of its base. */
 function byOperator(plan) {
-  const { names, codes } = plan.operator, writes = names.map(() => false);
-  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
+  const { names, codes } = plan.operator, writes = new Set();
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes.add(codes[i]);
   const ranks = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
   const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
-  const rest = names.filter((name, code) => writes[code] && !plan.ranked.includes(name));
+  const rest = names.filter((name, code) => writes.has(code) && !plan.ranked.includes(name));
   if (rest.length) legend.push([rest.join() ? "other operators" : "no operator", OTHER]);
   return {
     codes: coded(plan.n, (i) => ranks[codes[plan.rootOf(i)]]),
@@ -127,19 +103,18 @@ function byModule(plan) {
     bytes[codes[i]] += plan.size[i];
     first[codes[i]] = Math.min(first[codes[i]], plan.birth[i] || Infinity);
   }
-  const order = names.map((_, code) => code).sort((a, b) => first[a] - first[b] || a - b), place = [];
+  const order = [...names.keys()].sort((a, b) => first[a] - first[b] || a - b), place = [];
   order.forEach((code, k) => (place[code] = k));
-  const table = HUES.map(rgbOf);
   const hue = (code) => (names[code] ? place[code] % HUES.length : HUES.length);
-  const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
+  const named = [...names.keys()].filter((code) => names[code] && bytes[code]);
   named.sort((a, b) => bytes[b] - bytes[a] || a - b);
   const largest = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
   largest.sort((a, b) => place[a] - place[b]);
-  const legend = largest.map((code) => [names[code], css(table[hue(code)])]), rest = named.length - largest.length;
+  const legend = largest.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]), rest = named.length - largest.length;
   if (rest) legend.push([`${rest} more`, "transparent"]);
   return {
     codes: coded(plan.n, (i) => hue(codes[plan.rootOf(i)])),
-    table: [...table, rgbOf(OTHER)],
+    table: [...HUES, OTHER].map(rgbOf),
     legend,
     note: rest ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
   };
@@ -183,11 +158,7 @@ function byChange(plan) {
 }
 
 /** Return an array with code(row) for each of n rows. */
-function coded(n, code) {
-  const codes = new Uint8Array(n);
-  for (let i = 0; i < n; i++) codes[i] = code(i);
-  return codes;
-}
+const coded = (n, code) => Uint8Array.from({ length: n }, (_, i) => code(i));
 
 /** Parse "#0072B2" or "rgb(0,114,178)" to [r, g, b]. */
 export function rgbOf(colour) {

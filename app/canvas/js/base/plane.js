@@ -10,9 +10,7 @@
 
 export class Plane {
   constructor(rect, win, { sideways = false, falling = false } = {}) {
-    this.rect = rect;
-    this.win = win;
-    this.sideways = sideways;
+    Object.assign(this, { rect, win, sideways, falling });
     this.vSign = sideways || falling ? 1 : -1; // 1: a greater v has a greater pixel
     [this.alongSteps, this.alongLevels] = this.turned(rect.w, rect.h); // pixels
     this.perStep = this.alongSteps / (win.t1 - win.t0);

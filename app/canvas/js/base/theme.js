@@ -2,27 +2,24 @@
 
 import { luminance } from "./colours.js";
 
-export const FONT = "11px ";
-/** Approximate width of a letter of FONT in pixels. */
+/** Approximate width of a letter of the drawing's font in pixels. */
 export const LETTER = 6.1;
 
 /**
- * Return the look of an element: its CSS colours `ink` (text) and `paper` (background, may be transparent), the opaque
- * background `solid` as [r, g, b], whether that is `dark`, the `font`, and colours for the drawing. `ratio`: device
- * pixels per CSS pixel, for the pattern `hatch`.
+ * Return the look of an element: the CSS colour `ink` of its text, its opaque background `solid` as [r, g, b], whether
+ * that is `dark`, the `font`, and colours for the drawing. `ratio`: device pixels per CSS pixel, for the pattern `hatch`.
  */
 export function lookOf(element, ratio) {
-  const style = getComputedStyle(element), paper = style.backgroundColor;
-  const channels = (paper.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
+  const style = getComputedStyle(element);
+  const channels = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
   const solid = channels.length < 4 || channels[3] > 0.5 ? channels.slice(0, 3) : [255, 255, 255];
   const dark = luminance(solid) < 0.3;
   const tone = (alphaDark, alphaLight) => (dark ? `rgba(255,255,255,${alphaDark})` : `rgba(0,0,0,${alphaLight})`);
   return {
     ink: style.color,
-    paper,
     solid,
     dark,
-    font: FONT + style.fontFamily,
+    font: `11px ${style.fontFamily}`,
     soft: tone(0.62, 0.6),
     grid: tone(0.1, 0.08),
     line: tone(0.85, 0.85),

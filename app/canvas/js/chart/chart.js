@@ -1,6 +1,6 @@
 // One chart: its state, which the page or the user changes, its visible window, and its drawing once per frame.
 
-import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
+import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
 import { build, fill } from "./element.js";
 import { ChartInput } from "./chart_input.js";
@@ -11,8 +11,9 @@ import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
 import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
-  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews, guarded, within,
+  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews,
 } from "../drawing/picture.js";
+import { fillBox, guarded, within } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { liveliest, sceneOf, VIEWS } from "../plan/scene.js";
@@ -312,7 +313,7 @@ export class Chart extends Drawing {
     const began = performance.now(), pen = this.pen(this.parts.base), sight = this.sight();
     const drawn = this.drawPicture(pen, sight);
     if (this.zoomed) this.overview.draw(pen, sight, this.full);
-    else this.overview.hide();
+    else this.overview.plane = null;
     guarded(() => this.showFoot(sight, drawn));
     // For tests and benchmarks; firstMs is the time from the bytes to their first picture.
     Object.assign(this.root.dataset, {
@@ -330,7 +331,8 @@ export class Chart extends Drawing {
 
   /** Draw the whole picture with a canvas or SVG context. Return {count, thin, outlined}. */
   drawPicture(pen, sight) {
-    const { plan, plot, look } = sight, ticks = guarded(() => ticksOf(sight), { steps: [], levels: [] });
+    const { plan, plot, look } = sight;
+    const ticks = { steps: guarded(() => stepTicks(sight), []), levels: guarded(() => levelTicks(sight), []) };
     let outlined = null;
     pen.font = look.font;
     within(pen, plot, () => drawGround(pen, sight));
@@ -369,8 +371,7 @@ export class Chart extends Drawing {
     Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
     const sight = this.sight();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.fillStyle = css(sight.look.solid);
-    pen.fillRect(0, 0, width, high);
+    fillBox(pen, [0, 0, width, high], css(sight.look.solid));
     this.drawPicture(pen, sight);
     guarded(() => drawOverlay(pen, sight, this));
     Object.assign(this, { ratio: shown, height, plot, strip, look: null });
@@ -473,51 +474,38 @@ export class Chart extends Drawing {
   /** Select a row, or none for −1. `how`: click, arrow, slot, search or clear, for the page. */
   select(row, how) {
     const id = row >= 0 ? this.plan.ids.at(row) : null;
-    this.selected = row;
-    this.state.selected = id;
-    if (row < 0) {
-      this.compared = -1;
-      this.state.compared = null;
-    }
+    this.set({ selected: id, compared: row >= 0 ? this.state.compared : null });
     if (how !== "click") {
       this.tip.hidden = true;
       if (row >= 0) this.reveal(row);
     }
     const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
     this.parts.live.textContent = lines || "selection cleared";
-    this.share({ selected: id, compared: this.state.compared });
     this.send("select", { id, row, how });
-    this.soon("over");
   }
 
   compare(row) {
-    this.compared = row;
-    this.state.compared = this.plan.ids.at(row);
-    this.share({ compared: this.state.compared });
-    this.send("compare", { id: this.state.compared, row });
-    this.soon("over");
+    const id = this.plan.ids.at(row);
+    this.set({ compared: id });
+    this.send("compare", { id, row });
   }
 
   /** Select a step, limited to the plan, and show it. */
   goStep(step) {
     const t = Math.max(0, Math.min(this.plan.steps - 1, step)), w = this.win, span = w.t1 - w.t0;
-    this.state.step = t;
     if (t < w.t0 || t + 1 > w.t1) {
       w.t0 = t + 0.5 - span / 2;
       w.t1 = w.t0 + span;
       this.moved();
     }
-    this.share({ step: t });
+    this.set({ step: t });
     this.send("step", t, 150);
-    this.soon("over");
   }
 
   /** Select a range of steps as [first, after the last], or null. */
   goSpan(span) {
-    this.state.span = span;
-    this.share({ span });
+    this.set({ span });
     this.send("span", span);
-    this.soon("over");
   }
 
   toPeak() {
@@ -526,8 +514,7 @@ export class Chart extends Drawing {
 
   /** Clear selection, comparison, step and range of steps. */
   clear() {
-    this.state.step = null;
-    this.share({ step: null });
+    this.set({ step: null });
     this.send("step", null);
     if (this.state.span) this.goSpan(null);
     this.select(-1, "clear");
@@ -591,6 +578,12 @@ export class Chart extends Drawing {
     const [name, set] = event === "select" ? ["selected", value.id] : [event, value];
     (this.sent[name] ??= []).push(JSON.stringify(set));
     this.emit(event, value);
+  }
+
+  /** Set fields of the state in this chart and in the linked charts. */
+  set(part) {
+    this.follow(part);
+    this.share(part);
   }
 
   /** Apply a change of this chart to the linked charts. */

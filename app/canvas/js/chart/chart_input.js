@@ -108,33 +108,23 @@ export class ChartInput {
   /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if they are along about that axis. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
-    const [onSteps, onLevels] = plane.turned(...across);
+    const [onSteps, onLevels] = plane.turned(...across), axes = { steps: onLevels <= 2 * onSteps, levels: onSteps <= 2 * onLevels };
     this.drag = null;
-    this.pinch = {
-      win: { ...win },
-      apart: Math.max(FINGERS, apart),
-      under: plane.at(...middle),
-      steps: onLevels <= 2 * onSteps,
-      levels: onSteps <= 2 * onLevels,
-    };
+    this.pinch = { win: { ...win }, apart: Math.max(FINGERS, apart), under: plane.at(...middle), axes };
   }
 
   onPinch() {
-    const { chart, pinch } = this, { middle, apart } = this.spread(), { win, under, steps, levels } = pinch;
+    const { chart, pinch } = this, { middle, apart } = this.spread(), { win, under, axes } = pinch;
     Object.assign(chart.win, win);
-    chart.zoom(pinch.apart / Math.max(FINGERS, apart), under, { steps, levels });
+    chart.zoom(pinch.apart / Math.max(FINGERS, apart), under, axes);
     const now = chart.plane.at(...middle);
     chart.pan(chart.win, { t: now.t - under.t, v: now.v - under.v });
   }
 
   /** Return the midpoint of two fingers, their distance, and their distance along x and y. */
   spread() {
-    const [[x0, y0], [x1, y1]] = this.fingers.values();
-    return {
-      middle: [(x0 + x1) / 2, (y0 + y1) / 2],
-      apart: Math.hypot(x1 - x0, y1 - y0),
-      across: [Math.abs(x1 - x0), Math.abs(y1 - y0)],
-    };
+    const [[x0, y0], [x1, y1]] = this.fingers.values(), across = [Math.abs(x1 - x0), Math.abs(y1 - y0)];
+    return { middle: [(x0 + x1) / 2, (y0 + y1) / 2], apart: Math.hypot(...across), across };
   }
 
   /** End a touch and return its drag. A finger that remains after a pinch moves the picture and does not click. */
@@ -163,8 +153,9 @@ export class ChartInput {
   onKey(event) {
     const { chart } = this;
     if (!chart.win || event.ctrlKey || event.metaKey || event.altKey) return;
-    const { win, state } = chart, far = event.shiftKey ? 10 : 1, both = { steps: true, levels: true };
+    const { win, state } = chart, far = event.shiftKey ? 10 : 1;
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
+    const zoom = (factor) => chart.zoom(factor, middle, { steps: true, levels: true });
     const actions = {
       Escape: () => chart.clear(),
       ...(state.toolbar && { "/": () => chart.find.focus() }),
@@ -175,9 +166,9 @@ export class ChartInput {
       0: () => chart.fit(),
       "[": () => chart.walkSlot(-1),
       "]": () => chart.walkSlot(1),
-      "+": () => chart.zoom(1 / 1.4, middle, both),
-      "=": () => chart.zoom(1 / 1.4, middle, both),
-      "-": () => chart.zoom(1.4, middle, both),
+      "+": () => zoom(1 / 1.4),
+      "=": () => zoom(1 / 1.4),
+      "-": () => zoom(1.4),
       ArrowLeft: () => this.walk(-1, 0, far),
       ArrowRight: () => this.walk(1, 0, far),
       ArrowUp: () => this.walk(0, -1, far),

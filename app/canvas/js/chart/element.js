@@ -13,9 +13,7 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-export const button = (text, title, onclick) => {
-  return el("button", { type: "button", title, "aria-label": title, onclick }, text);
-};
+export const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
 
 /** Return the elements of one chart by name. Its controls call `choose`, `toPeak`, `fit` and `save` of the chart. */
 export function build(chart) {
@@ -32,12 +30,7 @@ export function build(chart) {
     }),
     colours: menu("colour by", "colour"),
     arenas: menu("arena", "arena"),
-    find: el("input", {
-      type: "search",
-      placeholder: "search  /",
-      "aria-label": "search tensors and nodes",
-      spellcheck: "false",
-    }),
+    find: el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" }),
     count: el("span", { class: "count" }),
     outlines: el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) }),
     legend: el("span", { class: "legend" }),
@@ -46,20 +39,20 @@ export function build(chart) {
   };
   const { base, over, tip, title, tabs, colours, arenas, find, count, outlines, legend, status, live } = parts;
   const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, base, over, tip);
-  const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " baseline outlines");
-  const bar = el("div", { class: "bar", role: "toolbar" });
-  bar.append(
+  const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " Baseline outlines");
+  const bar = el(
+    "div",
+    { class: "bar", role: "toolbar", "aria-label": "the drawing of the plan" },
     el("span", { class: "tabs" }, ...tabs),
-    el("label", {}, "colour ", colours),
-    el("label", {}, "arena ", arenas),
+    el("label", {}, "Colour ", colours),
+    el("label", {}, "Arena ", arenas),
     overlay,
-    el("span", { class: "grow" }),
     count,
     find,
-    button("⇄", "swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
-    button("peak", "go to the peak (p)", () => chart.toPeak()),
-    button("show all", "show everything (f, double-click)", () => chart.fit()),
-    button("PNG", "save as PNG, at double size or at the size set on Export", () => chart.save()),
+    button("⇄", "Swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
+    button("Go to peak", "Go to peak (p)", () => chart.toPeak()),
+    button("Show all", "Show all (f, double-click)", () => chart.fit()),
+    button("Save PNG", "Save PNG, at double size or at the size set on Export", () => chart.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

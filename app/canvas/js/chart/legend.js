@@ -7,18 +7,16 @@ import { counted, grouped, shortBytes } from "../base/formats.js";
 /** Return the entries of the legend for the arenas shown, as elements. */
 export function legendOf({ plan, shown, paints, scene }) {
   const items = [el("span", { class: "note" }, paints.note)];
-  const entry = (mark, name) => items.push(el("span", {}, mark, name));
+  const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
   for (const [name, colour] of inUse(paints, plan, shown)) {
     entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
   }
   if (paints.ramp) {
     const [low, high] = paints.ramp, shades = paints.table.map(css).join();
     const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });
-    items.push(el("span", {}, shortBytes(low), ramp, shortBytes(high)));
+    entry(shortBytes(low), ramp, shortBytes(high));
   }
-  if (scene.view !== "lifetimes") {
-    entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
-  }
+  if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");

@@ -4,7 +4,7 @@
 import { byteLabels } from "../drawing/axes.js";
 import { Chart } from "./chart.js";
 import { charts, mount, unmount } from "./drawing.js";
-import { decode, inflated, tokenOf } from "../plan/columns.js";
+import { decode, headerOf, inflated } from "../plan/columns.js";
 import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
@@ -81,7 +81,7 @@ function restore(drawn, query) {
 /** Entry point of the Streamlit component. `data` is either the bytes of a plan or the state of a chart. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {
-    if (!packs.has(tokenOf(data))) keep(data);
+    if (!packs.has(headerOf(data).token)) keep(data);
     return;
   }
   if (!data) return;

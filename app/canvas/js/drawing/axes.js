@@ -3,7 +3,7 @@
 import { PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
-import { stroke } from "./picture.js";
+import { stroke } from "./pen.js";
 import { grouped, shortened, stepName, UNITS } from "../base/formats.js";
 
 /** Return the smallest of 1, 2, 5, 10, 20, 50, … that is at least `least`. */
@@ -28,12 +28,8 @@ export function byteLabels(every, highest, letters) {
   return label(Math.ceil(highest / size) * size).length <= letters ? label : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
-/** Return the ticks of both axes as {px, text, more}. Only steps have a text `more`; it is drawn if there is space. */
-export function ticksOf(sight) {
-  return { steps: stepTicks(sight), levels: levelTicks(sight) };
-}
-
-function stepTicks({ plan, plane, plot }) {
+/** Return the ticks of the steps as {px, text, more}. The text `more` is drawn if there is space. */
+export function stepTicks({ plan, plane, plot }) {
   const { t0, t1 } = plane.win, ticks = [];
   const sample = Array.from({ length: 24 }, (_, k) => plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
   const longest = Math.max(...sample);
@@ -47,7 +43,8 @@ function stepTicks({ plan, plane, plot }) {
   return ticks;
 }
 
-function levelTicks(sight) {
+/** Return the ticks of v as {px, text}. */
+export function levelTicks(sight) {
   const { scene } = sight;
   if (scene.memory) return byteTicks(sight, { base: 0, height: scene.top });
   if (scene.view === "map") return scene.bands.flatMap((band) => byteTicks(sight, band));

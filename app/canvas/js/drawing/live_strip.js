@@ -3,7 +3,7 @@
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
-import { stroke, within } from "./picture.js";
+import { fillBox, stroke, within } from "./pen.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, sight) {
@@ -14,8 +14,7 @@ export function drawStrip(pen, sight) {
   const { t0, t1 } = plane.win, { sideways } = plane;
   const bytes = new Plane(strip, { t0, t1, v0: 0, v1: top }, { sideways });
   within(pen, strip, () => {
-    pen.fillStyle = look.panel;
-    pen.fillRect(strip.x, strip.y, strip.w, strip.h);
+    fillBox(pen, bytes.box(t0, t1, 0, top), look.panel);
     pen.fillStyle = look.live;
     drawCurve(pen, bytes, arena.live, plan.steps);
     if (arena.capacity !== null && capacity < Number(arena.peak)) {
@@ -40,22 +39,12 @@ export function drawStrip(pen, sight) {
   drawLabels(pen, sight, bytes, arena);
 }
 
+/** Draw a bar per step, or per pixel if steps are narrower than a pixel. */
 function drawCurve(pen, plane, live, steps) {
-  const { t0, t1 } = plane.win, from = Math.max(0, Math.floor(t0)), to = Math.min(steps, Math.ceil(t1));
-  const bar = (a, b, bytes) => {
-    const [x0, y0, x1, y1] = plane.box(a, b, 0, bytes);
-    pen.fillRect(x0, y0, x1 - x0, y1 - y0);
-  };
-  if (plane.perStep >= 1) {
-    for (let t = from; t < to; t++) bar(t, t + 1 + 0.3 / plane.perStep, live[t]);
-    return;
-  }
-  for (let px = 0; px < plane.alongSteps; px++) {
-    const a = t0 + px / plane.perStep, b = t0 + (px + 1) / plane.perStep;
-    const first = Math.max(from, Math.floor(a)), last = Math.min(to, Math.max(first + 1, Math.ceil(b)));
-    let most = 0;
-    for (let t = first; t < last; t++) if (live[t] > most) most = live[t];
-    if (most) bar(a, b, most);
+  const { t0, t1 } = plane.win, isWide = plane.perStep >= 1, pixel = 1 / plane.perStep, width = isWide ? 1 : pixel;
+  for (let t = isWide ? Math.floor(t0) : t0; t < Math.min(steps, t1); t += width) {
+    const most = Math.max(0, ...live.subarray(Math.floor(t), Math.min(steps, Math.ceil(t + width))));
+    fillBox(pen, plane.box(t, t + width + (isWide ? 0.3 * pixel : 0), 0, most)); // wide bars overlap, without seams
   }
 }
 

@@ -2,7 +2,7 @@
 // the selected step and range. It has a separate canvas, so that a change of the selection does not redraw the picture.
 
 import { CONFLICT } from "../base/colours.js";
-import { stroke, within } from "./picture.js";
+import { arrowHead, bordered, fillBox, stroke, strokeBox, within } from "./pen.js";
 import { Plane } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
@@ -35,11 +35,10 @@ export function drawOverlay(pen, sight, chart) {
 /** Shade the selected range of steps in strip and picture, and label its ends. */
 function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   const whole = strip ? around(plot, strip) : plot, { win } = plane;
-  const [x0, y0, x1, y1] = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1);
-  if (x1 <= x0 || y1 <= y0) return;
-  pen.fillStyle = look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)";
-  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
-  label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x0 + 3, y0 + 2);
+  const box = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
+  if (right <= x || bottom <= y) return;
+  fillBox(pen, box, look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)");
+  label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x + 3, y + 2);
 }
 
 /** Draw flags, given as [step, text]: a line at the step, and the text in the first free row of at most FLAG_ROWS. */
@@ -49,8 +48,7 @@ function drawFlags(pen, { plane, plot, strip, look }, flags) {
   for (const [step, text] of flags) {
     const x = plane.step(step + 0.5), top = (strip ?? plot).y;
     if (x < plot.x || x > plot.x + plot.w) continue;
-    pen.fillStyle = FLAG;
-    pen.fillRect(x - 0.75, top, 1.5, plot.y + plot.h - top);
+    fillBox(pen, [x - 0.75, top, x + 0.75, plot.y + plot.h], FLAG);
     const words = shortened(text, 28), width = textWidth(pen, look, words);
     const left = Math.min(x, plot.x + plot.w - width), right = left + width;
     const rows = new Set(drawn.filter((other) => other.left < right && left < other.right).map(({ row }) => row));
@@ -72,54 +70,43 @@ function label(pen, look, text, x, y, ground = "#111") {
   const width = textWidth(pen, look, text);
   pen.textAlign = "left";
   pen.textBaseline = "middle";
-  pen.fillStyle = ground;
-  pen.fillRect(x, y, width, 17);
+  fillBox(pen, [x, y, x + width, y + 17], ground);
   pen.fillStyle = "#fff";
   pen.fillText(text, x + 5, y + 9);
 }
 
-/** Draw a black frame with a white border around a row's box, visible on every colour in both themes. */
+/** Draw a black frame with a white border around a row's box. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
   const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
-  const at = [left, top, right - left, bottom - top].map(Math.round);
-  for (const [ink, line, pattern] of [["rgba(255,255,255,0.9)", width + 2, []], ["#000", width, dash]]) {
-    pen.setLineDash(pattern);
-    pen.strokeStyle = ink;
-    pen.lineWidth = line;
-    pen.strokeRect(...at);
-  }
-  pen.setLineDash([]);
+  const frame = [left, top, right, bottom].map(Math.round);
+  bordered(pen, "#000", width, (isInner) => strokeBox(pen, frame, isInner ? dash : []));
 }
 
 /** Draw a storage at a tried place, its conflicts in red, and the arena size that the place needs. */
 function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
-  const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
   const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
   for (const row of ghost.conflicts ?? []) {
-    const held = plan.held(row), [a, b, c, d] = plane.seenBox(held.birth, held.death, scene.v0[row], scene.v1[row]);
-    if (c < a || d < b) continue;
-    pen.fillStyle = "rgba(213,94,0,0.35)";
-    pen.fillRect(a, b, c - a, d - b);
-    pen.strokeStyle = CONFLICT;
-    pen.lineWidth = 2;
-    pen.strokeRect(a, b, c - a, d - b);
+    const { birth, death } = plan.held(row);
+    mark(plane.seenBox(birth, death, scene.v0[row], scene.v1[row]), CONFLICT, 0.35);
   }
-  pen.globalAlpha = 0.25;
-  pen.fillStyle = ink;
-  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
-  pen.globalAlpha = 1;
-  pen.setLineDash([6, 4]);
-  pen.strokeStyle = ink;
-  pen.lineWidth = 2;
-  pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  mark(plane.box(...box).map(Math.round), ink, 0.25, [6, 4]);
   if (ghost.extent !== undefined) {
     const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
     stroke(pen, plane.levelLine(top, ...box.slice(0, 2)), [6, 4]);
   }
-  pen.setLineDash([]);
+
+  function mark(place, colour, alpha, dash) {
+    if (place[2] < place[0] || place[3] < place[1]) return;
+    pen.globalAlpha = alpha;
+    fillBox(pen, place, colour);
+    pen.globalAlpha = 1;
+    pen.strokeStyle = colour;
+    pen.lineWidth = 2;
+    strokeBox(pen, place, dash);
+  }
 }
 
 /** Return the rows whose move is drawn: the selected and the hovered row, and all rows if at most MOST_MOVES moved. */
@@ -142,22 +129,16 @@ function hasMoved(plan, other, row) {
 }
 
 /** Draw an arrow from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
-function drawMove(pen, { plan, other, scene, plane, shown, look }, row, isCandidate) {
+function drawMove(pen, { plan, other, scene, plane, shown }, row, isCandidate) {
   if (!shown[plan.arena[row]]) return;
   const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
   const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
   const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
-  const [from, to] = isCandidate ? [there, here] : [here, there];
-  const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
-  for (const [ink, width] of [["rgba(255,255,255,0.9)", 4], [look.dark ? "#fff" : "#000", 1.5]]) {
-    pen.strokeStyle = pen.fillStyle = ink;
-    pen.lineWidth = width;
-    stroke(pen, [...from, ...to]);
-    pen.beginPath();
-    pen.moveTo(...to);
-    for (const turn of [2.7, -2.7]) pen.lineTo(to[0] + 8 * Math.cos(angle + turn), to[1] + 8 * Math.sin(angle + turn));
-    pen.fill();
-  }
+  const line = isCandidate ? [...there, ...here] : [...here, ...there];
+  bordered(pen, "#000", 1.5, () => {
+    stroke(pen, line);
+    arrowHead(pen, line, 8);
+  });
 }
 
 /** Widen an interval to at least SMALLEST. */
@@ -188,17 +169,13 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const { t0, t1 } = plane.win;
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
   const whole = strip ? around(plot, strip) : plot;
-  const [x0, y0, x1, y1] = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
-  for (const [ink, width] of [["#fff", 3], ["#000", 1.5]]) {
-    pen.strokeStyle = ink;
-    pen.lineWidth = width;
-    stroke(pen, [x0, y0, x1, y1]);
-  }
+  const line = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
+  bordered(pen, "#000", 1.5, () => stroke(pen, line));
   const live = curve ? ` · ${shortBytes(curve.rawLive[step] ?? 0)} live in ${curve.name}` : "";
   const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine letters for the step number
   const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
-  const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), x0 + 4));
-  label(pen, look, text, x, Math.max(whole.y + 1, y0 - 20));
+  const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), line[0] + 4));
+  label(pen, look, text, x, Math.max(whole.y + 1, line[1] - 20));
 }
 
 /** Return the bounding box of two rectangles. */

@@ -7,63 +7,19 @@ import { CONFLICT, css, luminance } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { counted, shortBytes, shortened } from "../base/formats.js";
+import { fillBox, stroke, strokeBox } from "./pen.js";
 
 const MOST_NAMES = 400;
 const MOST_OUTLINES = 2000;
 const LARGE = 900; // square pixels: only larger boxes may have a name
-
-/** Call `draw`, clipped to a rectangle. */
-export function within(pen, { x, y, w, h }, draw) {
-  pen.save();
-  try {
-    pen.beginPath();
-    pen.rect(x, y, w, h);
-    pen.clip();
-    draw();
-  } finally {
-    pen.restore();
-  }
-}
-
-const reported = new Set(); // messages already reported to the console
-
-/**
- * Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels, lines,
- * tooltip or overlay. Errors with the same message are reported once.
- */
-export function guarded(draw, otherwise = undefined) {
-  try {
-    return draw();
-  } catch (error) {
-    if (!reported.has(error.message)) window.reportError(error);
-    reported.add(error.message);
-    return otherwise;
-  }
-}
-
-/** Draw a line. */
-export function stroke(pen, [x0, y0, x1, y1], dash = []) {
-  pen.setLineDash(dash);
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.lineTo(x1, y1);
-  pen.stroke();
-  pen.setLineDash([]);
-}
-
-function fill(pen, [x0, y0, x1, y1]) {
-  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
-}
 
 /** Draw the background of each arena: hatched up to its size, plain above its size. */
 export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   const pattern = pen.createPattern(look.hatch, "repeat");
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
   for (const { base, height, extent } of scene.bands) {
-    pen.fillStyle = look.panel;
-    fill(pen, plane.box(0, plan.steps, base, base + height));
-    pen.fillStyle = pattern;
-    fill(pen, plane.box(0, plan.steps, base, base + extent));
+    fillBox(pen, plane.box(0, plan.steps, base, base + height), look.panel);
+    fillBox(pen, plane.box(0, plan.steps, base, base + extent), pattern);
   }
 }
 
@@ -135,13 +91,11 @@ export function drawOver(pen, sight, { sheet }) {
   const { plan, scene, plane, plot, look } = sight;
   const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
   if (!zones.some(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0)) return;
-  const stain = sheet.getContext("2d");
-  stain.globalCompositeOperation = "source-in";
-  stain.fillStyle = CONFLICT;
-  stain.fillRect(0, 0, sheet.width, sheet.height);
-  stain.globalCompositeOperation = "source-atop";
-  stain.fillStyle = stain.createPattern(look.hatch, "repeat");
-  stain.fillRect(0, 0, sheet.width, sheet.height);
+  const stain = sheet.getContext("2d"), hatch = stain.createPattern(look.hatch, "repeat");
+  for (const [operation, style] of [["source-in", CONFLICT], ["source-atop", hatch]]) {
+    stain.globalCompositeOperation = operation;
+    fillBox(stain, [0, 0, sheet.width, sheet.height], style);
+  }
   stain.globalCompositeOperation = "source-over";
   pen.save();
   pen.beginPath();
@@ -165,19 +119,13 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
   for (const row of plan.viewRows) {
     if (!shown[plan.arena[row]]) continue;
     const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
-    const w = x1 - x0, h = y1 - y0;
-    if (w < 1 || h < 1) continue;
+    if (x1 - x0 < 1 || y1 - y0 < 1) continue;
     const colour = paints.table[paints.codes[row]];
     pen.globalAlpha = hits && !hits[row] ? 0.15 : 1;
-    for (const ink of [css(colour), "rgba(255,255,255,0.35)"]) {
-      pen.fillStyle = ink;
-      pen.fillRect(x0, y0, w - 1, h - 1);
-    }
-    if (w <= 7 || h <= 5) continue;
-    pen.setLineDash([3, 2]);
+    for (const ink of [css(colour), "rgba(255,255,255,0.35)"]) fillBox(pen, [x0, y0, x1 - 1, y1 - 1], ink);
+    if (x1 - x0 <= 7 || y1 - y0 <= 5) continue;
     pen.strokeStyle = css(colour.map((v) => Math.round(v * 0.45)));
-    pen.strokeRect(Math.round(x0) + 1.5, Math.round(y0) + 1.5, Math.round(w) - 4, Math.round(h) - 4);
-    pen.setLineDash([]);
+    strokeBox(pen, [sharp(x0) + 1, sharp(y0) + 1, sharp(x1) - 3, sharp(y1) - 3], [3, 2]);
   }
   pen.globalAlpha = 1;
 }
@@ -254,11 +202,7 @@ export function drawLines(pen, sight) {
 
 /** Draw the names of the visible arenas above the highest one, because arenas in one memory have no space between. */
 function nameStack(pen, sight) {
-  const { plane, plot } = sight, { t0, t1 } = plane.win;
-  const seen = sight.scene.bands.filter(({ base, height }) => {
-    const [, top, , bottom] = plane.box(t0, t1, base, base + height);
-    return bottom > plot.y && top < plot.y + plot.h;
-  });
+  const { v0, v1 } = sight.plane.win, seen = sight.scene.bands.filter(({ base, height }) => base < v1 && base + height > v0);
   if (seen.length) bandName(pen, sight, seen[0], seen.slice(1).map(({ arena }) => arena));
 }
 
@@ -269,31 +213,26 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   const y = above < plot.y + 9 ? Math.max(plot.y, top) + 10 : above;
   const room = Math.min(plot.x + plot.w, right) - x - 6;
   if (room < 50 || bottom <= plot.y || top - 4 >= plot.y + plot.h) return;
-  const bold = `600 ${look.font}`;
-  pen.font = bold;
+  pen.font = `600 ${look.font}`;
   const name = shortened(arena.name, Math.max(4, Math.floor(room / 6.6))), first = pen.measureText(name).width;
   pen.font = look.font;
   const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
   const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
   const under = (label) => below.map((other) => ` · above ${label(other)}`).join("");
-  const more = [
-    `  ${figures}${under((other) => `${other.name} ${shortBytes(other.extent)}`)}`,
-    `  ${figures}${under((other) => other.name)}`,
-    below.length ? under((other) => other.name) : `  ${figures}`,
-  ];
+  const names = under((other) => other.name), sizes = under((other) => `${other.name} ${shortBytes(other.extent)}`);
+  const more = [`  ${figures}${sizes}`, `  ${figures}${names}`, names];
   const second = more.find((text) => first + 10 + pen.measureText(text).width <= room) ?? "";
-  pen.fillStyle = look.paper === "rgba(0, 0, 0, 0)" ? css(look.solid) : look.paper;
   pen.globalAlpha = 0.86;
-  pen.fillRect(x - 3, y - 8, first + pen.measureText(second).width + 6, 16);
+  fillBox(pen, [x - 3, y - 8, x + first + pen.measureText(second).width + 3, y + 8], css(look.solid));
   pen.globalAlpha = 1;
   pen.textAlign = "left";
   pen.textBaseline = "middle";
-  pen.fillStyle = look.ink;
-  pen.font = bold;
-  pen.fillText(name, x, y);
-  pen.font = look.font;
   pen.fillStyle = look.soft;
   pen.fillText(second, x + first, y);
+  pen.font = `600 ${look.font}`;
+  pen.fillStyle = look.ink;
+  pen.fillText(name, x, y);
+  pen.font = look.font;
 }
 
 function slotFigures(plan, { slots, storages }) {
@@ -319,8 +258,7 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
     const [x0, y0, x1, y1] = plane.box(plan.birth[second], plan.birth[second], low, high);
     const x = (x0 + x1) / 2, y = (y0 + y1) / 2;
     if (x < plot.x || y < plot.y || x > plot.x + plot.w || y > plot.y + plot.h) continue;
-    pen.fillStyle = CONFLICT;
-    fill(pen, [x0 - 1.5, y0 - 1.5, x1 + 1.5, y1 + 1.5]);
+    fillBox(pen, [x0 - 1.5, y0 - 1.5, x1 + 1.5, y1 + 1.5], CONFLICT);
     const cell = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = costs.get(cell)?.[2] ?? 0;
     costs.set(cell, [x, y, sum + cost]);
   }
@@ -330,8 +268,7 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   for (const [x, y, sum] of costs.values()) {
     const text = `+${sum.toLocaleString("en")}`, wide = pen.measureText(text).width + 6;
     const left = Math.max(plot.x, x - wide);
-    pen.fillStyle = CONFLICT;
-    pen.fillRect(left, y - 7, wide, 14);
+    fillBox(pen, [left, y - 7, left + wide, y + 7], CONFLICT);
     pen.fillStyle = "#000";
     pen.fillText(text, left + 3, y + 0.5);
   }
@@ -355,15 +292,11 @@ export function drawBaseline(pen, { other, scene, plane, look }) {
     const high = low + (rows || slots ? 1 : Math.max(1, other.size[j]));
     const [x0, y0, x1, y1] = plane.seenBox(other.birth[j], other.death[j], low, high), w = x1 - x0, h = y1 - y0;
     if (w < 3 || h < 3) continue;
-    outlines.push({ area: w * h, j, onlyInOther: i < 0, rect: [x0 + 0.5, y0 + 0.5, w - 1, h - 1] });
+    outlines.push({ area: w * h, j, dash: i < 0 ? [1, 2] : [4, 3], box: [x0 + 0.5, y0 + 0.5, x1 - 0.5, y1 - 0.5] });
   }
   outlines.sort((a, b) => b.area - a.area || a.j - b.j);
   pen.lineWidth = 1.2;
   pen.strokeStyle = look.line;
-  for (const { onlyInOther, rect } of outlines.slice(0, MOST_OUTLINES)) {
-    pen.setLineDash(onlyInOther ? [1, 2] : [4, 3]);
-    pen.strokeRect(...rect);
-  }
-  pen.setLineDash([]);
+  for (const { dash, box } of outlines.slice(0, MOST_OUTLINES)) strokeBox(pen, box, dash);
   return [Math.min(MOST_OUTLINES, outlines.length), changed];
 }

@@ -37,8 +37,6 @@ function sizeOf({ name, under }) {
   return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : 24];
 }
 
-const topOf = ([x, y, w]) => [x + w / 2, y];
-
 class GraphChart extends Drawing {
   /** The caller sets `emit(event, value)`, which sends an event: select (a tensor), open and close (a module). */
   constructor(parent) {
@@ -60,18 +58,20 @@ class GraphChart extends Drawing {
     const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, canvas, tip);
     this.status = el("span", { class: "status", role: "status" });
     this.live = el("span", { class: "unseen", "aria-live": "polite" });
-    const bar = el("div", { class: "bar", role: "toolbar", "aria-label": "the drawing of the graph" });
-    bar.append(
-      button("selection", "go to the selection (s)", () => this.goTo(this.data?.marks.selected)),
-      button("peak", "go to the peak (p)", () => this.goTo(this.data?.marks.peak)),
+    const bar = el(
+      "div",
+      { class: "bar", role: "toolbar", "aria-label": "the drawing of the graph" },
+      button("Go to selection", "Go to selection (s)", () => this.goTo(this.data?.marks.selected)),
+      button("Go to peak", "Go to peak (p)", () => this.goTo(this.data?.marks.peak)),
       el("span", { class: "grow" }),
-      button("+", "zoom in (+)", () => this.zoom(1.3)),
-      button("−", "zoom out (-)", () => this.zoom(1 / 1.3)),
-      button("show all", "show everything (0, double-click)", () => this.fit()),
-      button("PNG", "save the view as PNG", () => this.save()),
+      button("+", "Zoom in (+)", () => this.zoom(1.3)),
+      button("−", "Zoom out (-)", () => this.zoom(1 / 1.3)),
+      button("Show all", "Show all (0, double-click)", () => this.fit()),
+      button("Save PNG", "Save PNG of the visible part", () => saveCanvas(this.canvases[0], "graph.png")),
     );
-    const legend = el("span", { class: "legend" });
-    legend.append(
+    const legend = el(
+      "span",
+      { class: "legend" },
       el("span", {}, el("i", { style: `background:${SHADES.held}` }), "share of the bytes live at the peak"),
       el("span", {}, el("i", { style: `background:${SHADES.peak}` }), "▲ runs at the peak"),
       el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
@@ -115,7 +115,7 @@ class GraphChart extends Drawing {
 
   /** Apply a new layout and keep the clicked box at its place on the screen. */
   applyLayout(layout, shape) {
-    const before = this.boxOf?.get(this.anchor), { x, y, scale } = this.view;
+    const before = this.boxOf?.get(this.anchor), { scale } = this.view;
     this.layout = layout;
     this.shape = shape;
     this.cursor = -1;
@@ -124,8 +124,8 @@ class GraphChart extends Drawing {
     this.data.levels.forEach(([number], k) => this.boxOf.set(`l${number}`, layout.frames[k]));
     const after = this.boxOf.get(this.anchor);
     if (before && after) {
-      const [x0, y0] = topOf(before), [x1, y1] = topOf(after);
-      this.view = { x: x + (x0 - x1) * scale, y: y + (y0 - y1) * scale, scale };
+      this.view.x += (before[0] + before[2] / 2 - after[0] - after[2] / 2) * scale;
+      this.view.y += (before[1] - after[1]) * scale;
     } else this.begin();
     this.soon("layout");
   }
@@ -241,9 +241,6 @@ class GraphChart extends Drawing {
     return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + middle * view.scale };
   }
 
-  save() {
-    saveCanvas(this.canvases[0], "graph.png");
-  }
 }
 
 /** Return the points [x, y, …] of a cubic Bézier curve from the bottom of one box to the top of another box. */

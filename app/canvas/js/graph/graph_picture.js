@@ -1,5 +1,6 @@
 // Draw the visible part of a graph: frames of open modules, then edges, then boxes.
 
+import { arrowHead, fillBox } from "../drawing/pen.js";
 import { shortened } from "../base/formats.js";
 
 /** Colours of marks. Each mark also has a shape or a text. */
@@ -12,8 +13,7 @@ export function paintGraph(chart) {
   const { data, layout, view, cursor, hovered, width, height, ratio } = chart, { scale } = view;
   const pen = chart.canvases[0].getContext("2d"), look = chart.currentLook();
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = `rgb(${look.solid})`; // a saved picture needs a background
-  pen.fillRect(0, 0, width, height);
+  fillBox(pen, [0, 0, width, height], `rgb(${look.solid})`); // a saved picture needs a background
   pen.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * view.x, ratio * view.y);
   const visible = {
     x0: -view.x / scale,
@@ -66,7 +66,7 @@ function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = width;
     pen.stroke();
-    if (scale > 0.3) arrowHead(pen, points, 4 + width);
+    if (scale > 0.3) arrowHead(pen, points.slice(-4), 4 + width);
   }
 }
 
@@ -80,15 +80,6 @@ function curveThrough(pen, points) {
   pen.lineTo(points[i], points[i + 1]);
 }
 
-function arrowHead(pen, points, size) {
-  const [ax, ay, bx, by] = points.slice(-4), angle = Math.atan2(by - ay, bx - ax);
-  pen.beginPath();
-  pen.moveTo(bx, by);
-  for (const turn of [2.7, -2.7]) pen.lineTo(bx + size * Math.cos(angle + turn), by + size * Math.sin(angle + turn));
-  pen.closePath();
-  pen.fill();
-}
-
 function drawBox(scene, vertex, box, k) {
   const { pen, data, look, scale, hasLabels, cursor, hovered } = scene, [x, y, w, h] = box;
   const isSelected = data.marks.selected === k, isModule = vertex.kind === "level";
@@ -100,8 +91,7 @@ function drawBox(scene, vertex, box, k) {
   fill(pen, box, `rgb(${look.solid})`);
   if (vertex.kind !== "node") fill(pen, box, look.grid);
   if (vertex.held > 0) {
-    pen.fillStyle = SHADES.held;
-    pen.fillRect(x + 3, y + h - 5, Math.max(2, (w - 6) * vertex.held), 3);
+    fillBox(pen, [x + 3, y + h - 5, x + 3 + Math.max(2, (w - 6) * vertex.held), y + h - 2], SHADES.held);
   }
   pen.setLineDash(vertex.kind === "inputs" || vertex.kind === "tensor" ? [4, 3] : []);
   const width = Math.max(isSelected ? 3 : 1, (isSelected ? 2.4 : 0.8) / scale);
@@ -119,8 +109,7 @@ function drawBox(scene, vertex, box, k) {
 /** Draw a flag with the text "peak", because a colour alone is not visible to everybody. */
 function drawFlag(scene, x, y, w) {
   const { pen, look, scale, hasLabels } = scene;
-  pen.fillStyle = SHADES.peak;
-  pen.fillRect(x, y - 1, w, Math.max(3, 2 / scale));
+  fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], SHADES.peak);
   pen.beginPath();
   pen.moveTo(x + 6, y - 12);
   pen.lineTo(x + 12, y - 2);

@@ -11,22 +11,17 @@ export async function inflated(bytes) {
 
 /** Return {token, plans} of packed bytes. They are copied, because typed arrays need aligned addresses. */
 export function decode(bytes) {
-  const data = bytes.slice();
-  if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are not a packed plan");
-  const numbers = new DataView(data.buffer, data.byteOffset, 16);
-  if (numbers.getUint32(8, true) !== 1) throw new Error("packed plan of an unknown version");
-  const length = numbers.getUint32(12, true);
-  const header = JSON.parse(DECODER.decode(data.subarray(16, 16 + length)));
-  const base = data.byteOffset + 16 + length;
-  const read = ([kind, start, count]) => new KINDS[kind](data.buffer, base + start, count);
-  const plans = header.plans.map((plan) => new Columns(plan, header.kinds, read));
-  return { token: header.token, plans };
+  const { token, kinds, plans, end } = headerOf(bytes), { buffer } = bytes.slice();
+  const read = ([kind, start, count]) => new KINDS[kind](buffer, end + start, count);
+  return { token, plans: plans.map((plan) => new Columns(plan, kinds, read)) };
 }
 
-/** Return the token of packed bytes without decoding their columns; undefined for bytes without one. */
-export function tokenOf(bytes) {
-  const length = new DataView(bytes.buffer, bytes.byteOffset, 16).getUint32(12, true);
-  return /"token":"([0-9a-f]+)"/.exec(DECODER.decode(bytes.subarray(16, 16 + Math.min(length, 80))))?.[1];
+/** Return the header of packed bytes, with its `end` in bytes. */
+export function headerOf(bytes) {
+  if (DECODER.decode(bytes.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are not a packed plan");
+  const numbers = new DataView(bytes.buffer, bytes.byteOffset, 16), end = 16 + numbers.getUint32(12, true);
+  if (numbers.getUint32(8, true) !== 1) throw new Error("packed plan of an unknown version");
+  return { ...JSON.parse(DECODER.decode(bytes.subarray(16, end))), end };
 }
 
 /** A list of strings, stored as one blob of UTF-8 and the end offset of each string. */
@@ -198,10 +193,8 @@ export class Columns {
 
   /** Return the tensors that use a row's slot, first to last, without views. */
   tenants(row) {
-    const { slot, arena, isView, generation, birth } = this, tenants = [];
-    for (let i = 0; i < this.n; i++) {
-      if (slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]) tenants.push(i);
-    }
+    const { slot, arena, isView, generation, birth } = this;
+    const tenants = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
     return tenants.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
   }
 }

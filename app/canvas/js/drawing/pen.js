@@ -1,0 +1,69 @@
+// Drawing with a `pen`, which is a 2-D context. A box is [x0, y0, x1, y1] in pixels.
+
+/** Call `draw`, clipped to a rectangle. */
+export function within(pen, { x, y, w, h }, draw) {
+  pen.save();
+  try {
+    pen.beginPath();
+    pen.rect(x, y, w, h);
+    pen.clip();
+    draw();
+  } finally {
+    pen.restore();
+  }
+}
+
+const reported = new Set(); // messages already reported to the console
+
+/**
+ * Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels, lines,
+ * tooltip or overlay. Errors with the same message are reported once.
+ */
+export function guarded(draw, otherwise = undefined) {
+  try {
+    return draw();
+  } catch (error) {
+    if (!reported.has(error.message)) window.reportError(error);
+    reported.add(error.message);
+    return otherwise;
+  }
+}
+
+/** Draw a line between two points. */
+export function stroke(pen, [x0, y0, x1, y1], dash = []) {
+  pen.setLineDash(dash);
+  pen.beginPath();
+  pen.moveTo(x0, y0);
+  pen.lineTo(x1, y1);
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
+export function fillBox(pen, [x0, y0, x1, y1], colour = pen.fillStyle) {
+  pen.fillStyle = colour;
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+}
+
+export function strokeBox(pen, [x0, y0, x1, y1], dash = []) {
+  pen.setLineDash(dash);
+  pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  pen.setLineDash([]);
+}
+
+/** Draw twice, first wider in white: a line with a white border is visible on every colour. */
+export function bordered(pen, colour, width, draw) {
+  for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], [colour, width]]) {
+    pen.strokeStyle = pen.fillStyle = ink;
+    pen.lineWidth = line;
+    draw(ink === colour);
+  }
+}
+
+/** Draw an arrow head of `size` pixels at the second point of a line. */
+export function arrowHead(pen, [x0, y0, x1, y1], size) {
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  pen.beginPath();
+  pen.moveTo(x1, y1);
+  for (const turn of [2.7, -2.7]) pen.lineTo(x1 + size * Math.cos(angle + turn), y1 + size * Math.sin(angle + turn));
+  pen.fill();
+}
