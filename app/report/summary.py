@@ -6,12 +6,12 @@ from importlib.resources import files
 from typing import Any
 
 from app.texts import numbers, totals_text
-from tmmu_core.base.escaping import for_markdown, natural, visible
+from tmmu_core.base.escaping import for_markdown, visible
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
-from tmmu_core.plans.figures.live_bytes import arena_number, live_bytes, peak_of, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive, storages_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
@@ -22,10 +22,8 @@ MOST_BUFFERS, MOST_FINDINGS = 8, 5
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
 """Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters, of which the
 action uses 20,000 for a comparison."""
-LONGEST_NAME = 120
-"""Maximum number of characters of a name, so that a comment is not too long."""
-BAR = 40
-"""Width of the longest bar in characters."""
+LONGEST_NAME = 120  # characters, so that a comment is not too long
+BAR = 40  # characters of the longest bar
 
 
 def _rendered(template: str, **values: Any) -> str:
@@ -39,10 +37,7 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
-    """Return verdict, totals, arenas and the largest buffers at the peak of one arena as Markdown (UTF-8).
-
-    This arena is the largest one with more buffers than are live at any step; if there is none, the largest arena.
-    """
+    """Return verdict, totals, arenas and the largest buffers at the peak of the largest busy arena as Markdown."""
     busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
     text = _rendered(
         "summary.md.j2",
@@ -63,15 +58,11 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
 
 def _peak(plan: Plan, arena: str) -> dict[str, Any]:
     """Return the peak of an arena and ``(name, bytes, birth, death)`` of its live buffers, the largest first."""
-    step, most = peak_of(live_bytes(plan, arena))
-    s, number = storages_of(plan), arena_number(plan, arena)
-    columns = (s.head.tolist(), s.arena.tolist(), s.size.tolist(), s.birth.tolist(), s.death.tolist())
-    rows = [
-        (plan.tensor_ids[head], size, birth, death)
-        for head, of, size, birth, death in zip(*columns, strict=True)
-        if of == number and birth <= step < death
-    ]
-    rows.sort(key=lambda row: (-row[1], natural(row[0])))
+    (step, most), s = peak_step_of(plan, arena), storages_of(plan)
+    rows = []
+    for row, size in storages_alive(plan, step, arena):
+        storage = plan.storage[row]
+        rows.append((plan.tensor_ids[row], size, int(s.birth[storage]), int(s.death[storage])))
     return {"arena": arena, "step": step, "bytes": most, "rows": rows}
 
 
@@ -105,10 +96,7 @@ def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str)
 def gate_markdown(
     after: Plan, before: Plan | None, checks: Sequence[Check], *, link: str = "", warnings: Sequence[str] = ()
 ) -> str:
-    """Return the result of ``tmmu gate`` as Markdown: bar chart, checked limits and changed tensors.
-
-    ``link``: URL of the plan or the comparison in an explorer.
-    """
+    """Return the result of ``tmmu gate`` as Markdown; ``link``: URL of the plan or comparison in an explorer."""
     plans = [after] if before is None else [after, before]
     warnings = [for_markdown(text) for text in warnings]
     counted: list[tuple[str, int]] = []
@@ -139,7 +127,6 @@ def gate_markdown(
 
 
 def _bars(after: Plan, before: Plan | None) -> list[str]:
-    """Return the lines of a bar chart of baseline, plan and lower bound."""
     new = totals(after)
     rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
     rows += [("plan", new.extent_bytes), ("lower bound", new.lower_bound_bytes)]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
+from tmmu_core.base.escaping import natural
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
@@ -226,6 +227,21 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
     return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
 
 
+def storages_alive(plan: Plan, step: int, arena: str) -> list[tuple[int, int]]:
+    """Return ``(row of the first tensor, bytes)`` of the storages of an arena that are live at a step, largest first.
+
+    Their bytes sum to the live bytes of the step; those of tensors may not, because views share a storage.
+    """
+    s, live = storages_of(plan), _alive_in(plan, step, arena)
+    pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))
+
+
+def _alive_in(plan: Plan, step: int, arena: str) -> I64:
+    s = storages_of(plan)
+    return np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+
+
 def by_birth(plan: Plan, arena: str) -> list[int]:
     """Return the storages of an arena in the normative order: birth, −bytes, id bytes."""
     s = storages_of(plan)
@@ -241,7 +257,7 @@ def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -
     """
     s = storages_of(plan)
     by_node = np.zeros(len(index.node_ids), np.int64)
-    live = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+    live = _alive_in(plan, step, arena)
     heads = [index.tensor_of[plan.tensor_ids[row]] for row in s.head[live].tolist()]
     writer = index.producer[heads] if heads else np.zeros(0, np.int64)
     size = s.size[live].astype(np.int64)
