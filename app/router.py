@@ -1,16 +1,18 @@
 """Open the files of the command line once, and draw the page of the current address."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from app.kit import address
 from app.session import opening, page_jobs, planning, review, state
 from app.session.pages import FIRST, PAGES
-from app.session.work import jobs, visitors
+from app.session.work import jobs
 from app.session.work.workers import TaskNotFinished
-from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.errors import TmmuError, unopened
 
 HERE = Path(__file__).resolve().parent
 CSS = HERE / "kit" / "frame" / "style.css"
@@ -24,17 +26,16 @@ ICON = (
 
 
 @st.cache_resource(show_spinner=False)
-def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...], tuple[tuple[str, bytes], ...]]:
+def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...], tuple[tuple[str, bytes], ...]]:
     """Open the files of the command line; return ``(sources, error cards, review files)``, cached for all sessions."""
     sources: list[str] = []
-    cards: list[dict[str, object]] = []
+    cards: list[dict[str, Any]] = []
     reviews: list[tuple[str, bytes]] = []
     for name in sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []:
         try:
             files = opening.files_at(Path(name))
         except OSError as error:
-            message, hint = f"{error.strerror}.", "Check the name and the permissions."
-            cards.append({"title": f"{name} was not opened", "message": message, "hint": hint})
+            cards.append(opening.card_of(unopened(error, name), f"{name} was not opened"))
             continue
         except TmmuError as error:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
@@ -42,8 +43,8 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
         if review.is_review(files[0][1]):  # each session has its own review
             reviews.append(files[0])
             continue
-        with visitors.as_server():
-            opened, refused = planning.open_files(files, visitors.SERVER)
+        with ThreadPoolExecutor(1) as outside_of_pages:  # so that the server, not this visitor, owns the files
+            opened, refused = outside_of_pages.submit(planning.open_files, files).result()
         sources += opened
         cards += refused
     return tuple(sources), tuple(cards), tuple(reviews)
@@ -66,7 +67,7 @@ def draw() -> None:
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
     sources, refused, reviews = files_of_command_line()
-    if any(card.get("code") == TaskNotFinished.code_id for card in refused):
+    if any(card["record"].get("code_id") == TaskNotFinished.code_id for card in refused):
         files_of_command_line.clear()  # reading was interrupted: the next session reads the files again
     if state.begin(sources):
         for card in refused:

@@ -14,18 +14,16 @@ import msgspec
 
 from app.texts import numbers
 from app.texts.refusal_text import nearest, others
-from tmmu_core.base.app_package import project_path
+from tmmu_core.base.app_package import project_path, sample_entries
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
-INTERNAL_ERROR = 70
-"""Exit code after a bug in tmmu (EX_SOFTWARE of sysexits)."""
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits
 
-STREAM = "-"
-"""File name of standard input and standard output."""
+STREAM = "-"  # standard input or standard output
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
 """A word to cut, because a name in a file can have megabytes. In JSON, words are cut only in errors."""
@@ -113,10 +111,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
-    """Write an error to standard error as text or, with ``as_json``, as a JSON record on one line.
-
-    ``verbose``: whether the text lists all format readers and why each rejected the file.
-    """
+    """Write an error to standard error: as text, with ``verbose`` also all format readers, or as a line of JSON."""
     if as_json:
         record: Mapping[str, Any] = _cut(error.record())
         sys.stderr.write(_json_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
@@ -169,21 +164,14 @@ def read_input(name: str) -> bytes:
 def _sample_hint(name: str) -> str:
     """Return a hint with the path of the sample that has the name of this file; "" without one."""
     folder, stem = project_path("sample_graphs"), Path(name).name.split(".")[0]
-    try:
-        index = msgspec.json.decode((folder / "index.json").read_bytes())
-    except (OSError, msgspec.DecodeError):  # the list of samples is missing or incomplete
-        return ""
-    files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in index.get(kind, ())]
-    sample = next((folder / file for file in files if file.name.split(".")[0] == stem), None)
-    return f"There is a sample of this name: {sample}" if sample else ""
+    for entry in sample_entries(folder):
+        if Path(entry["file"]).name.split(".")[0] == stem:
+            return f"There is a sample of this name: {folder / entry['file']}"
+    return ""
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write ``data`` to the file ``name``, or to standard output for ``-``. Raises ``UnwritableOutput``.
-
-    ``data`` is compressed if the name ends in ``.gz``. A note on standard error reports the file, its size, and
-    ``what`` it contains.
-    """
+    """Write a file, gzipped for the ending ``.gz``, with a note about ``what`` it is; ``-`` is standard output."""
     if name == STREAM:
         write_bytes(data)
         return
@@ -193,10 +181,7 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format that ``endings`` (file extension → format) assigns to a file name; ``fallback`` for ``-``.
-
-    Case and a final ``.gz`` are ignored. Raises :class:`UsageError` for an unknown extension.
-    """
+    """Return the format of a file extension, without a final ``.gz``. Raises :class:`UsageError` for an unknown one."""
     if name == STREAM:
         return fallback
     for ending, format_ in endings.items():

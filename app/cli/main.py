@@ -24,14 +24,12 @@ from tmmu_core.base.errors import TmmuError
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*FIRST, *MORE)
-MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
+MODULES = {"record": "history", "bisect": "history", "verify": "checks", "lint": "checks"}
 MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C (128 + SIGINT)."""
-VERBOSE = ("-v", "--verbose")
-"""Names of the option that lists why each format reader rejected the file."""
+INTERRUPTED = 130  # 128 + SIGINT
+VERBOSE = ("-v", "--verbose")  # list why each format reader rejected the file
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 """Errors of a write to standard output, such as a full disk, that are not bugs."""
@@ -51,10 +49,7 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Open missing standard streams, and make the output streams ignore errors of writes.
-
-    Standard output ignores only a closed pipe. Characters outside a stream's encoding are escaped.
-    """
+    """Open missing standard streams; let standard error ignore failed writes, and standard output a closed pipe."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
     os.close(descriptor)
@@ -177,10 +172,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of the options ``--max-NAME N``, and return the arguments without these options and ``-v``.
-
-    Raises ``UnreadableInput`` if N is not a whole number.
-    """
+    """Set the limits of the options ``--max-NAME N``; return the arguments without these options and ``-v``."""
     variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
     others: list[str] = []
     remaining = iter(arguments)

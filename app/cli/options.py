@@ -21,16 +21,11 @@ from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, OptionSpec, contradiction, option_pairs
 
-REQUIRED = MISSING
-"""Default of a required option."""
+REQUIRED = MISSING  # default of a required option
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option with a help text.
-
-    ``names``: names of the option; without them, it has the name of the parameter. ``more``: arguments of
-    ``typer.Option``.
-    """
+    """Declare an option: help text, names (default: the parameter's), further arguments of ``typer.Option``."""
     return field(default=default, metadata={"names": names, "shown": {"metavar": metavar, "help": text, **more}})
 
 

@@ -56,8 +56,7 @@ def _arena_row(plan: Plan, arena: ArenaSummary) -> list[str]:
 
 # --- allocator snapshots ----------------------------------------------------------------------------------------
 
-MOST_LINES = 10
-"""Default maximum number of lines of code in a table."""
+MOST_LINES = 10  # lines of code in a table
 
 
 def print_live_lines(plan: Plan) -> None:
@@ -105,10 +104,7 @@ def _two_tables(
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, highest first, and the highest peak over mean and minimum.
-
-    The difference in a row is that of the first rank of its group. Files that cannot be read have no peak.
-    """
+    """Print a row per group of ranks with equal peaks, highest first, and the highest peak over mean and minimum."""
     fullest = max(found, key=lambda one: (not one.error, one.peak))
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for one in found:

@@ -51,13 +51,11 @@ OPERATORS = {
 class Resolved:
     """The plan of a file: computed by this command, or read from the file (a *finished plan*) and verified."""
 
-    name: str
-    """Name of the file, or the reference of a stored plan."""
+    name: str  # of the file, or the reference of a stored plan
     plan: Plan
     result: PlanningResult | None = None
     """Result of planning a graph or an instance, also of an instance that contains offsets; else ``None``."""
-    trace: Trace | None = None
-    """The trace that the file contains, if any."""
+    trace: Trace | None = None  # of the file, if it contains one
     whole_graph_hash: bytes | None = None
     """The ir_hash of the whole graph for the plan of a rank; else ``None``."""
     verdict: Verdict | None = None
@@ -100,10 +98,7 @@ class Resolved:
         return self.plan
 
     def valid_plan(self, command: str) -> Plan:
-        """Return the plan. Raises :class:`UsageError` for a digest, and ``ContractError`` for an invalid plan.
-
-        ``command``: a key of :data:`OPERATORS`.
-        """
+        """Return the plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
         plan = self.complete_plan()
         if self.verdict is not None:
             refuse_invalid(plan, OPERATORS[command], self.verdict)
@@ -111,10 +106,7 @@ class Resolved:
 
 
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
-    """Read a file, or standard input for ``-``. Raises ``TmmuError``.
-
-    ``dims``: sizes of named dimensions. The reader assumes sizes for dimensions that ``dims`` omits.
-    """
+    """Read a file, or standard input for ``-``. The reader assumes sizes for dimensions that ``dims`` omits."""
     if name != STREAM:
         refuse_unplannable(Path(name))
     data, source = input_of(name)
@@ -248,7 +240,6 @@ def print_findings(resolved: Resolved) -> None:
 
 
 def _planning_options(request: PlanRequest) -> tuple[str, ...]:
-    """Return the names of the planning options that differ from their defaults."""
     return tuple([OPTION_SPECS[field].option for field in option_texts(request)])
 
 
@@ -287,10 +278,7 @@ def progress_on_terminal() -> Iterator[Any]:
 
 
 def open_store(url: str | None, *, create: bool = False) -> Store:
-    """Open the store at ``url`` (default: ``TMMU_STORE``); ``create``: whether a missing store is created.
-
-    Raises ``StoreFault``, ``MissingExtra``, and :class:`UsageError` without a URL.
-    """
+    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, also without a URL."""
     url = url or os.environ.get(STORE_ENV)
     if not url:
         raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {STORE_ENV}.")

@@ -26,8 +26,5 @@ def follow() -> None:
 
 
 def linked(html: str) -> str:
-    """Return HTML in which the tensor links have the query of the current view, so that they work in a new tab.
-
-    A plain click on a link is handled by the script.
-    """
+    """Return HTML in which the tensor links have the query of the current view, so that they work in a new tab."""
     return complete_links(html, to_query(state.choice()))

@@ -1,16 +1,12 @@
 """The arena and the step that a page shows."""
 
-import streamlit as st
-
-from app.kit import controls
 from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
-ALL = "*"
-"""Value of ``Choice.arena`` for all arenas in one drawing."""
+ALL = "*"  # value of Choice.arena for all arenas in one drawing
 
 
 def default_arena(plan: Plan) -> str:
@@ -52,10 +48,3 @@ def step_of(shown: Shown, arena_name: str) -> int:
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen
     return peak_step(shown, arena_name)
-
-
-def step_controls(shown: Shown, arena_name: str) -> None:
-    """Draw the input field of the shown step."""
-    last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
-    step = min(step_of(shown, arena_name), last)
-    st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))

@@ -1,6 +1,6 @@
 """Rows of controls, and controls that change the choice of the session."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -24,10 +24,7 @@ def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "ter
 
 
 def download(label: str, name: str, media_type: str, data: Any, **options: Any) -> None:
-    """Draw a button that downloads the file ``name``. ``data``: its content, or the function that makes it.
-
-    ``options``: further arguments of ``st.download_button``.
-    """
+    """Draw a button that downloads the file ``name``. ``data``: its content, or the function that makes it."""
     options = {"key": f"download.{name}", "on_click": "ignore", "icon": ":material/download:", **options}
     st.download_button(label, data, file_name=name, mime=media_type, **options)
 
@@ -45,15 +42,15 @@ def pick_view(names: Mapping[str, str]) -> str:
     tab = state.choice().tab
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:
-        st.segmented_control(
-            "View",
-            list(names),
-            format_func=names.__getitem__,
-            label_visibility="collapsed",
-            required=True,
-            **state.bound("tab", view),
-        )
+        switch("View", names, **state.bound("tab", view))
     return view
+
+
+def switch(label: str, names: Sequence[str] | Mapping[str, str], **options: Any) -> str | None:
+    """Draw a switch without a visible label; return the chosen name. ``names``: names, or name → title."""
+    titles = names if isinstance(names, Mapping) else {}
+    options = {"format_func": lambda name: titles.get(name, name), "label_visibility": "collapsed", **options}
+    return st.segmented_control(label, list(names), required=True, **options)
 
 
 def size_input(label: str, allowed: Dim, size: int, widget: str, **options: Any) -> None:
@@ -68,20 +65,25 @@ def choose_size(dim: str, size: int | None, default: int) -> None:
     state.choose(dims={name: n for name, n in sorted(dims.items()) if (name, n) != (dim, default)})
 
 
-def apply_text(
-    widget: str, field: str, read: Callable[[str], Any], title: str, hint: str = "", *, empty: Any = None
-) -> None:
-    """Set ``field`` of the choice to the text of a widget, parsed with ``read``; to ``empty`` for an empty text.
+def parsed(
+    widget: str, field: str, read: Callable[[str], Any], text: str, failed: str, hint: str = "", empty: Any = None
+) -> dict[str, Any]:
+    """Set a text widget to ``text``, and return its arguments ``key`` and ``on_change``.
 
-    An invalid text becomes the draft of the widget, and an error card shows ``title``, the reason and ``hint``.
+    The callback sets ``field`` of the choice to ``read(its text)``, or to ``empty`` for an empty text. An invalid text
+    stays in the widget, and an error card shows ``failed``, the reason and ``hint``.
     """
-    text = str(state.widget_value(widget) or "").strip()
-    try:
-        value = read(text) if text else empty
-    except (ValueError, UnreadableInput) as error:
-        state.draft(widget, text)
-        message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
-        state.refuse({"title": title, "message": message, "hint": hint})
-        return
-    state.draft(widget, "")
-    state.choose(**{field: value})
+
+    def changed() -> None:
+        draft = str(state.widget_value(widget) or "").strip()
+        try:
+            value = read(draft) if draft else empty
+        except (ValueError, UnreadableInput) as error:
+            state.draft(widget, draft)
+            message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
+            state.refuse({"title": failed, "message": message, "hint": hint})
+            return
+        state.draft(widget, "")
+        state.choose(**{field: value})
+
+    return {"key": state.set_widget(widget, state.draft(widget) or text), "on_change": changed}

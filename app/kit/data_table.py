@@ -10,10 +10,8 @@ from app.session import state
 from tmmu_core.base.escaping import for_cell
 from tmmu_core.graph.model import INPUTS_STEP
 
-HEIGHT = 330
-"""Default maximum height of a table in pixels."""
-Cell = tuple[int, str]
-"""Row number and column name of a cell."""
+HEIGHT = 330  # pixels
+Cell = tuple[int, str]  # row number and column name
 
 
 def selectable(
@@ -25,11 +23,7 @@ def selectable(
     columns: dict[str, Any],
     height: int = HEIGHT,
 ) -> None:
-    """Draw ``frame`` as a table with selectable cells, at most ``height`` pixels high.
-
-    ``on_click`` receives the clicked cell, or ``None`` when the selection is cleared. ``columns``: column name → its
-    configuration.
-    """
+    """Draw a table with selectable cells. ``on_click`` receives the clicked cell, ``None`` for a cleared selection."""
 
     def changed() -> None:
         event: Any = state.raw(key)

@@ -1,6 +1,7 @@
 """The panel of the review: notes, bookmarked views, decision, and download of the review file."""
 
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -54,21 +55,17 @@ def _notes(current: review.Review) -> None:
 
 def _new_note(shown: Shown) -> None:
     chosen = state.choice()
-    places = {}
+    places: dict[str, dict[str, Any]] = {}  # label → subject of the note
     if chosen.selected and chosen.selected in shown.plan.row_of:
-        places["tensor"] = f"tensor {for_markdown(chosen.selected)}"
+        places[f"tensor {for_markdown(chosen.selected)}"] = {"tensor": chosen.selected}
     if chosen.step is not None:
-        places["step"] = f"step {chosen.step}"
-    places["plan"] = "the plan"
+        places[f"step {chosen.step}"] = {"step": chosen.step}
+    places["the plan"] = {}
     with st.form("new-note", border=False, clear_on_submit=True):
-        place = st.radio("Note about", list(places), format_func=places.__getitem__, horizontal=True)
+        place = st.radio("Note about", list(places), horizontal=True)
         text = st.text_input("Note", placeholder="Required change, or reason for acceptance", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
-            review.add_note(
-                text.strip(),
-                tensor=chosen.selected if place == "tensor" else "",
-                step=chosen.step if place == "step" else None,
-            )
+            review.add_note(text.strip(), **places[place])
             st.rerun()
 
 
@@ -85,20 +82,16 @@ def _views(current: review.Review) -> None:
 
 def _decision(current: review.Review) -> None:
     decision = current.decision
-    st.text_input(
-        "Your name",
-        key=state.set_widget("review.author", current.author),
-        on_change=lambda: review.sign(str(state.widget_value("review.author") or "").strip()),
-    )
-    st.segmented_control(
-        "Decision",
-        review.DECISIONS,
-        key=state.set_widget("review.answer", decision.answer if decision else None),
-        on_change=_decide,
-    )
+    st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=_sign)
+    key = state.set_widget("review.answer", decision.answer if decision else None)
+    st.segmented_control("Decision", review.DECISIONS, key=key, on_change=_decide)
     if decision:
         st.text_input("Reason", key=state.set_widget("review.reason", decision.text), on_change=_decide)
         st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))
+
+
+def _sign() -> None:
+    review.sign(str(state.widget_value("review.author") or "").strip())
 
 
 def _decide() -> None:
@@ -109,9 +102,10 @@ def _decide() -> None:
 def _files(shown: Shown, current: review.Review) -> None:
     stem = repeat_command.file_stem(shown.opened.name)
     with st.container(horizontal=True, gap="small", key="review-files"):
-        for label, name, media_type, make in (
-            ("Review file", f"{stem}.tmmu-review.html", "text/html", downloads.review_page),
-            ("JSON", f"{stem}.tmmu-review.json", "application/json", downloads.review_json),
+        about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
+        for label, ending, media_type, make in (
+            ("Review file", "html", "text/html", downloads.review_page),
+            ("JSON", "json", "application/json", downloads.review_json),
         ):
-            about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
-            controls.download(label, name, media_type, partial(make, shown, current, review.link()), help=about)
+            data = partial(make, shown, current, review.link())
+            controls.download(label, f"{stem}.tmmu-review.{ending}", media_type, data, help=about)

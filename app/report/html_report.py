@@ -8,7 +8,7 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -16,24 +16,17 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import jinja2
+import msgspec
 from markupsafe import Markup, escape
 
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import VIEWER, canvas_script
-from app.report.pictures import (
-    ACCOUNT_LOOKS,
-    LEDGER_HEIGHT,
-    WIDTH,
-    Sheet,
-    Theme,
-    arena_picture,
-    ledger_figure,
-    patterns,
-)
+from app.report import pictures
 from app.texts import glossary, numbers, totals_text
 from app.texts.markup import optimality
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
+from tmmu_core.fitting.move import Move
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
@@ -45,7 +38,6 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
-from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
@@ -69,18 +61,12 @@ class Known(NamedTuple):
 
 
 class ReviewPart(NamedTuple):
-    """The review in a report."""
+    """The review in a report: notes, bookmarked views, decision, and the changes from Fix."""
 
-    notes: Sequence[tuple[str, str, str, str]] = ()
-    """``(place, text, author, date)``."""
-    views: Sequence[Mapping[str, str]] = ()
-    """``{name, link}`` of each bookmarked view; the link is a query of the explorer."""
-    decision: Any = None
-    """The attributes ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
-    moves: Sequence[tuple[str, str, int]] = ()
-    """``(kind, details, bytes saved)`` of the changes from Fix."""
-    element: str = ""
-    embedded: str = ""
+    content: Any  # a Review of the session
+    moves: Sequence[Move]
+    element: str
+    embedded: str
     """A review file as JSON. The report contains it in the HTML element ``element`` and can be opened as a review."""
 
 
@@ -90,14 +76,14 @@ def build_report(
     baseline: Solution | Plan | None = None,
     title: str = "",
     known: Known | None = None,
-    theme: Theme = "light",
+    theme: pictures.Theme = "light",
     review: ReviewPart | None = None,
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
     Verdicts and origins that are not in ``known`` are computed. A ``Solution`` is verified against its graph.
     """
-    known, review = known or Known(), review or ReviewPart()
+    known = known or Known()
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph, hint = None, ""
@@ -115,7 +101,7 @@ def build_report(
     if plan.arenas and plan.steps:
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
         arena = _first_arena(plan) or plan.arenas[0].name
-        picture = arena_picture(plan, arena, "map", Sheet(theme=theme), colours)
+        picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     text = _template().render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
@@ -127,7 +113,8 @@ def build_report(
         totals=totals_text,
         theme=theme,
         review=review,
-        embedded=Markup(review.embedded.replace("<", "\\u003c")),
+        views=[] if review is None else msgspec.to_builtins(review.content.views),
+        embedded=Markup(review.embedded.replace("<", "\\u003c")) if review is not None else "",
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
         largest=[plan.row(row) for row in by_size[:LARGEST]],
@@ -135,8 +122,8 @@ def build_report(
         comparison=None if before is None else _comparison(compare(before, plan)),
         hint=hint,
         schemas=f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}",
-        looks=ACCOUNT_LOOKS,
-        patterns=patterns(),
+        looks=pictures.ACCOUNT_LOOKS,
+        patterns=pictures.patterns(),
         style=_style(),
         script=Markup(canvas_script()),
         packed=_text_of(packed.data),
@@ -175,10 +162,7 @@ plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}
 
 
 def notebook_view(plan: Plan, text: str) -> str:
-    """Return HTML with ``text`` and an interactive arena map of a plan, which needs no notebook extension.
-
-    The map is a document in an ``iframe``. It needs scripts, so only trusted notebooks show it.
-    """
+    """Return HTML with ``text`` and the arena map in an ``iframe``, which only trusted notebooks show."""
     packed, arena = _text_of(pack_plan(plan).data), json.dumps(_first_arena(plan))
     page = _NOTEBOOK.format(script=canvas_script(), packed=packed, height=NOTEBOOK_HEIGHT, arena=arena)
     style = f"width:100%;height:{NOTEBOOK_HEIGHT + NOTEBOOK_MARGIN}px;border:0"
@@ -213,8 +197,7 @@ def pdf(report: bytes) -> bytes:
             raise UnwritableOutput(f"the browser did not print the report: {error}.", hint) from error
 
 
-def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
-    """Return the template values of an arena's section."""
+def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str, Any]:
     ledger = waste_ledger(plan, summary.name)
     peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
     at_peak = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
@@ -222,7 +205,7 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     live = f"max live {summary.max_live:,}"
     if plan.has_slots:
         slots, live = f"{summary.slots:,}", "slots = max live" if summary.slots == summary.max_live else live
-        reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
+        reuse = numbers.percent(summary.storages - summary.slots, summary.storages)
     accounts = ledger.at(peak_step).items() if plan.steps else ()
     return {
         "claim": claim(plan, summary, peak_step),
@@ -230,9 +213,11 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
         "headroom": "unlimited" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
         "reuse": reuse,
         "slots": f"{slots} ({live})",
-        "figure": ledger_figure(plan, ledger, Sheet(WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else "",
+        "figure": pictures.ledger_figure(plan, ledger, pictures.Sheet(pictures.WIDTH, pictures.LEDGER_HEIGHT, theme))
+        if plan.steps
+        else "",
         "at_peak": [
-            (account, ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
+            (account, pictures.ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
             for account, count in accounts
         ],
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),

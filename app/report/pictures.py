@@ -21,16 +21,12 @@ Kind = Literal["map", "slots", "lifetimes"]
 Theme = Literal["light", "dark"]
 WIDTH, HEIGHT = 1100, 460
 LEDGER_HEIGHT = 230
-LEAST, MOST = 200, 8_000
-"""Minimum and maximum side of a picture in pixels."""
+LEAST, MOST = 200, 8_000  # pixels of a side of a picture
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
-STEP_LABEL, LETTER = 140, 6.6
-"""Width of the longest step label, and of a letter, in pixels."""
+STEP_LABEL, LETTER = 140, 6.6  # width of the longest step label, and of a letter, in pixels
 MOST_BOXES, MOST_COLUMNS = 4_000, 1_000
-NAMED = (46.0, 13.0)
-"""Minimum width and height of a box with a name, in pixels."""
-OVER = "#D55E00"
-"""Colour of bytes above the capacity."""
+NAMED = (46.0, 13.0)  # minimum width and height of a box with a name, in pixels
+OVER = "#D55E00"  # bytes above the capacity
 
 
 @dataclass(frozen=True)
@@ -38,10 +34,8 @@ class Look:
     """Colours of a picture in a theme."""
 
     ground: str
-    panel: str
-    """Background of the drawing area."""
-    ink: str
-    """Colour of lines and marks."""
+    panel: str  # background of the drawing area
+    ink: str  # lines and marks
     text: str
 
 

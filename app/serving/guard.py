@@ -29,8 +29,7 @@ from app.session.pages import FIRST, MOVED
 from app.session.work import visitors, workers
 
 COOKIE = "tmmu_visitor"
-HEALTH = "/_stcore/health"
-"""Path of the health check, which needs no authorization."""
+HEALTH = "/_stcore/health"  # the health check needs no authorization
 
 POLICY = "; ".join(
     (
@@ -54,16 +53,14 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
-SHUTDOWN = 5.0
-"""Seconds after which the server exits although threads still run."""
+SHUTDOWN = 5.0  # seconds after which the server exits although threads still run
 
 
 @dataclass(frozen=True)
 class Rules:
     """Access settings of a server."""
 
-    address: str
-    """Address that the server listens on."""
+    address: str  # on which the server listens
     token: str = ""
     proxy_header: str = ""
 
@@ -134,10 +131,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address to redirect to, or ``None``.
-
-    An address of an earlier version leads to the page that replaced it; the name of the first page leads to ``/``.
-    """
+    """Return the address that replaces one of an earlier version, or ``/`` for the first page; ``None`` for others."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None
@@ -151,7 +145,6 @@ def _local_address(path: str, query: list[tuple[str, str]]) -> str:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return ``send`` with :data:`HEADERS` added to each response."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -11,11 +11,9 @@ from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
-from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 MODEL, AROUND = WALKS
-RADIUS = 2
-"""Default distance from the selection in edges."""
+RADIUS = 2  # default distance from the selection, in edges
 MOST_RADIUS = 9
 MOST_WITHOUT = 200
 """Maximum number of nodes. A larger graph without modules is first shown around the selection, not as a whole."""
@@ -31,14 +29,10 @@ def paths_of(text: str) -> frozenset[Path]:
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
-def without_path(paths: str, path: str) -> str:
-    """Return the comma-separated ``paths`` without ``path``."""
-    return ",".join([other for other in paths.split(",") if other and other != path])
-
-
-def with_path(paths: str, path: str) -> str:
-    """Return the comma-separated ``paths`` with ``path`` at the end."""
-    return f"{without_path(paths, path)},{path}".lstrip(",")
+def moved(path: str, source: str, target: str) -> tuple[str, str]:
+    """Return the comma-separated paths ``source`` without ``path``, and ``target`` with ``path`` at its end."""
+    others, kept = ([other for other in paths.split(",") if other not in ("", path)] for paths in (source, target))
+    return ",".join(others), ",".join([*kept, path])
 
 
 @remembered
@@ -94,13 +88,6 @@ def matching_steps(shown: Shown, text: str) -> dict[int, str]:
     if not needle:
         return {}
     return {step: tensor for step, (tensor, words) in enumerate(_node_texts(shown)) if needle in words}
-
-
-def live_bytes_written(shown: Shown, view: GraphView, step: int, arena: str) -> tuple[int, ...]:
-    """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step; 0 for arena ""."""
-    if not arena:
-        return (0,) * len(view.collapsed.vertices)
-    return view.collapsed.total(live_bytes_by_writer(shown.plan, shown.timeline.index, step, arena)[0])
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> str:

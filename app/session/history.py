@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 VARIABLE = "TMMU_STORE"
-KIND = "store"
-"""Prefix of the source of a stored plan: ``store:<SHA-256 of its file, in hex>``."""
+KIND = "store"  # source of a stored plan: store:<SHA-256 of its file, in hex>
 
 
 def url() -> str:
@@ -44,7 +42,7 @@ def _opened(at: str) -> Store:
 
 def latest_runs(model: str, most: int = 20) -> list[Run]:
     """Return the latest runs of a model, newest first; [] without a store, or if the store cannot be read."""
-    return _of_store(lambda store_: [*reversed(store_.runs(model, last=most))]) or []
+    return of_store(lambda store_: [*reversed(store_.runs(model, last=most))]) or []
 
 
 def source_of(run: Run) -> str:
@@ -67,32 +65,12 @@ def content(name: str) -> tuple[bytes, str]:
         raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error
 
 
-# --- opened files ------------------------------------------------------------------------------------------------
+def of_store(use: Callable[[Store], T]) -> T | None:
+    """Return ``use(store)``; ``None`` without a store, or if the store cannot be used.
 
-
-def _of_store(read: Callable[[Store], T]) -> T | None:
-    """Return ``read(store)``; ``None`` without a store, or if the store cannot be used."""
+    With a store, opened files and reviews are stored, so that their links still work after a restart of the server.
+    """
     with suppress(TmmuError):
         if (server_store := store()) is not None:
-            return read(server_store)
+            return use(server_store)
     return None
-
-
-def store_file(key: str, name: str, data: bytes) -> None:
-    """Store an opened file, if there is a store, so that its link still works after a restart of the server."""
-    _of_store(lambda store_: store_.keep_file(key, (name, data), datetime.now(UTC)))
-
-
-def stored_file(key: str) -> tuple[str, bytes] | None:
-    """Return ``(name, bytes)`` of a stored file or review; ``None`` for an unknown key."""
-    return _of_store(lambda store_: store_.file(key))
-
-
-def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
-    """Replace a file by ``edit(its bytes)`` in a transaction; return the result, or ``None`` without a usable store."""
-    return _of_store(lambda store_: store_.change_file(key, name, edit, datetime.now(UTC)))
-
-
-def drop_file(key: str) -> None:
-    """Delete a file from the store."""
-    _of_store(lambda store_: store_.drop_file(key))

@@ -9,18 +9,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-import msgspec
 import streamlit as st
 
 from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskCall
-from tmmu_core.base.app_package import project_path
+from tmmu_core.base.app_package import project_path, sample_entries
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput, unopened
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
@@ -28,8 +28,9 @@ from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_dump
-from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
+from tmmu_core.graph.model import Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
+from tmmu_core.liveness.analyse import ARENA_OF_ROLE
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
@@ -44,8 +45,7 @@ SAMPLES = project_path("sample_graphs")
 class Sample:
     """A sample of the gallery."""
 
-    name: str
-    """Name of the sample's file without extensions. Links contain it."""
+    name: str  # of the file, without extensions; in links
     title: str
     path: Path
     teaches: str
@@ -58,11 +58,8 @@ class Opened:
 
     source: str
     name: str
-    kind: str
-    """``graph``, ``problem``, ``plan`` or ``trace``."""
     graph: Graph | None = None
-    instance: PlainInstance | None = None
-    """The problem, with the problems of further arenas."""
+    instance: PlainInstance | None = None  # the problem, with the problems of further arenas
     plan: Plan | None = None
     trace: Trace | None = None
 
@@ -85,8 +82,7 @@ def open_source(source: str, progress: Progress | None = None) -> Opened:
     return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
 
 
-PATIENCE = 0.4
-"""Seconds that a page waits for a file before it shows the progress."""
+PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progress
 
 
 def open_job(source: str) -> Job[Opened]:
@@ -152,12 +148,12 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
     call = TaskCall(tasks.read, (data, name))
     content = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)
     if isinstance(content, Graph):
-        return Opened(source, content.name or name, "graph", graph=content)
+        return Opened(source, content.name or name, graph=content)
     if isinstance(content, Trace):
-        return Opened(source, name, "trace", plan=content.plan, trace=content)
+        return Opened(source, name, plan=content.plan, trace=content)
     if isinstance(content, Plan):
-        return Opened(source, content.ir_name or name, "plan", plan=content)
-    return Opened(source, content.name, "problem", instance=content)
+        return Opened(source, content.ir_name or name, plan=content)
+    return Opened(source, content.name, instance=content)
 
 
 # --- the samples -------------------------------------------------------------------------------------------------
@@ -170,11 +166,7 @@ def samples() -> tuple[Sample, ...]:
 
 
 def read_catalogue(folder: Path) -> tuple[Sample, ...]:
-    """Return the samples in ``index.json`` of ``folder``; () if the file is missing or is not JSON."""
-    try:
-        listed = msgspec.json.decode((folder / "index.json").read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return ()
+    """Return the samples of a folder; () without its file ``index.json``."""
     return tuple(
         Sample(
             name=entry["file"].split("/")[-1].split(".")[0],
@@ -183,7 +175,7 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
             teaches=entry.get("teaches", ""),
             group=entry.get("group", "samples"),
         )
-        for entry in [*listed["samples"], *listed.get("instances", ())]
+        for entry in sample_entries(folder)
     )
 
 
@@ -229,7 +221,7 @@ class Shelf:
         key = digest.hex()[:16]
         if owner != visitors.SERVER:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
-            history.store_file(key, name, data)
+            history.of_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
         self._add(key, name, data, owner)
         return f"file:{key}"
 
@@ -243,16 +235,17 @@ class Shelf:
     def get(self, source: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)`` of an opened file, also of one in the store only; ``None`` if it is unknown."""
         key = source.removeprefix("file:")
-        if key not in self._files and (stored := history.stored_file(key)) is not None:
+        if key not in self._files and (stored := history.of_store(lambda store: store.file(key))) is not None:
             self._add(key, *stored, visitors.visitor())
         file = self._files.get(key)
         return None if file is None else (file.name, file.content)
 
     def drop(self, source: str) -> None:
         """Remove a file, also from the store."""
+        key = source.removeprefix("file:")
         with self._lock:
-            self._files.pop(source.removeprefix("file:"), None)
-        history.drop_file(source.removeprefix("file:"))
+            self._files.pop(key, None)
+        history.of_store(lambda store: store.drop_file(key))
 
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of the opened files to list for this visitor, newest first."""
@@ -279,27 +272,13 @@ def lacks_arenas(error: TmmuError) -> bool:
 
 def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
     """Return an arena configuration without capacities for the graph's arenas, also those of its backward pass."""
-    by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
-    roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
-    named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}
-    backward = {"gradients"} if "parameters" in roles else set()
-    return {name: {} for name in sorted(roles | named | backward)}
+    names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in graph.tensors}
+    backward = {"gradients"} if "parameters" in names else set()
+    return {name: {} for name in sorted(names | backward)}
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
-    """Return the fields of an error card: title, code, message, place, hint and the whole record of the error."""
+    """Return the fields of an error card. ``source``: file of the error, if the error does not name it."""
     record: dict[str, Any] = error.record()
-    diagnostics = record.get("diagnostics", {})
-    place = record.get("place") or diagnostics.get("path") or ""
-    return {
-        "title": title,
-        "code": record["code_id"],
-        "number": record.get("numeric_code"),
-        "severity": record.get("severity"),
-        "message": record["message"],
-        "source": record.get("source") or source,
-        "place": place,
-        "tried": [(row["reader"], row["reason"]) for row in record.get("tried", [])],
-        "hint": error.hint,
-        "record": record,
-    }
+    source = record.get("source") or source
+    return {"title": title, "message": record["message"], "source": source, "hint": error.hint, "record": record}

@@ -19,10 +19,11 @@ from app.session.work.workers import Task, TaskCall
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import FittedSize
-from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.fitting.search.what_if import WhatIf
+from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import Arena
 from tmmu_core.graph.native import native_file
@@ -53,7 +54,7 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     """Return the job that plans each single change and ranks the changes by the bytes that each saves."""
-    return _fit_job(choice, "ranking single changes", ("ranked",), tasks.ranked_moves, kinds=kinds)
+    return _fit_job(choice, "ranking single changes", ("ranked",), tasks.from_plan, what_if, kinds=kinds)
 
 
 def alone(choice: Choice, move: Move) -> Job[Candidate]:
@@ -64,13 +65,13 @@ def alone(choice: Choice, move: Move) -> Job[Candidate]:
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes plans by bytes and cost, from the current plan to the lower bound."""
-    return _fit_job(choice, "computing savings against cost", ("curve",), tasks.curve_down, kinds=kinds)
+    key = ("curve", tuple(sorted(kinds)), *choice.problem)
+    return task_job(key, "computing savings against cost", choice, tasks.from_plan, curve, Allowed(kinds))
 
 
 def _fit_job(
     choice: Choice, what: str, key: tuple[Any, ...], task: Task, *arguments: Any, kinds: frozenset[Kind]
 ) -> Job[Any]:
-    """Return the job of a task whose last argument is the set of allowed kinds of changes."""
     return task_job((*key, tuple(sorted(kinds)), *choice.problem), what, choice, task, *arguments, kinds)
 
 
@@ -122,10 +123,7 @@ def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
-    """Return view → title of the views of Scale that apply.
-
-    Shapes needs a dimension and a tensor, Ranks a parameter or a tensor with a shard.
-    """
+    """Return view → title: Shapes for a graph with a dimension, Ranks for one with a parameter or a shard."""
     graph = opened.graph
     if graph is None:
         return {}
@@ -147,8 +145,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             )
         whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
-        ranks: RankPlans = job_table().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
-        return ranks
+        return job_table().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
 
     return job_table().job(ranks_key(choice), "planning the ranks", run)
 
@@ -174,14 +171,16 @@ def known_run(choice: Choice) -> Job[measure_model.Measured] | None:
 
 def model_run(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs the model at the chosen sizes and measures its memory."""
-    call = TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None))
-    return job_table().job(_run_key(choice), "running the model", functools.partial(job_table().run_task, call))
+    return _run(_run_key(choice), opened, dict(choice.dims) or None)
 
 
 def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs a model in TensorFlow Lite Micro twice: without and with the plan in ``written``."""
-    call = TaskCall(tasks.measured, (*content_of(opened.source), None, "tflm", written))
-    key = ("compare", opened.source, sha256(written).digest())
+    return _run(("compare", opened.source, sha256(written).digest()), opened, None, "tflm", written)
+
+
+def _run(key: tuple[object, ...], opened: Opened, *arguments: Any) -> Job[measure_model.Measured]:
+    call = TaskCall(tasks.measured, (*content_of(opened.source), *arguments))
     return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
 
 

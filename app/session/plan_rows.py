@@ -1,11 +1,14 @@
 """Facts about the rows and storages of a plan for the pages: producers, phases, live storages, placement order."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
+from app.texts import palette
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
@@ -95,20 +98,7 @@ def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
     return tuple([(s.phase, s.start, s.end) for s in stretches]) if has_several else ()
 
 
-def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
-    """Return ``(row of the first tensor, bytes)`` of the storages of an arena that are live at a step, largest first.
-
-    The sum of the bytes is the live bytes of the step. A sum over tensors would be larger, because views share a
-    storage.
-    """
-    s = storages_of(shown.plan)
-    live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
-    pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
-    return sorted(pairs, key=lambda pair: (-pair[1], natural(shown.plan.tensor_ids[pair[0]])))
-
-
-MAX_IDLE_BUFFERS = 8
-"""Maximum number of buffers that :func:`idle_before_last_use` returns."""
+MAX_IDLE_BUFFERS = 8  # returned by idle_before_last_use
 
 
 @remembered
@@ -134,21 +124,14 @@ class BuffersInRange:
 
     rows: list[tuple[int, int, int]]
     """``(row of the first tensor, bytes, live steps in the range)``, most bytes × steps first."""
-    byte_steps: int
-    """Sum of bytes × live steps of the buffers."""
-    peak: int
-    """Most live bytes at one step of the range."""
-    peak_step: int
-    """First step of the range with the most live bytes."""
-    mean: int
-    """Mean of the live bytes over the steps of the range, rounded down."""
+    byte_steps: int  # sum of bytes × live steps
+    peak: int  # most live bytes at one step of the range
+    peak_step: int  # its first step
+    mean: int  # live bytes per step, rounded down
 
 
 def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> BuffersInRange:
-    """Return the buffers of an arena that are live in ``span``, and their bytes.
-
-    ``span``: ``(first, end)``, half-open and not empty; ``first`` is a step of the plan, ``end`` may be after its last.
-    """
+    """Return the buffers of an arena that are live in ``span``, a half-open range that begins at a step of the plan."""
     s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
@@ -186,3 +169,14 @@ def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifferen
 def idle(shown: Shown) -> Idle | None:
     """Return the idle steps of each storage; ``None`` for a plan without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)
+
+
+def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
+    """Return row → colour of its box in ``view``; "" for the schemes phase and size, which only the canvas has."""
+    found = origins(shown) if has_layers(shown) else None
+    layers = None if found is None else found.layer
+    of_view = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
+    scheme = state.choice().colour or default or of_view
+    if scheme in ("phase", "size"):
+        return lambda _: ""
+    return palette.row_colours(shown.plan, scheme, operators(shown), layers)

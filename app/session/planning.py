@@ -35,12 +35,9 @@ from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanReque
 from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES, json_text
 from tmmu_core.plans.model import Plan
 
-BEST = "auto"
-"""The planner of the button "Find the best plan"."""
-PATIENCE = 2.5
-"""Seconds that a page waits for a result before it shows progress."""
-LINEAR = ("slots", "naive", GIVEN)
-"""Planners whose time is linear in the number of tensors."""
+BEST = "auto"  # the planner of the button "Find the best plan"
+PATIENCE = 2.5  # seconds that a page waits for a result before it shows progress
+LINEAR = ("slots", "naive", GIVEN)  # time is linear in the number of tensors
 HERE_UP_TO = 40_000
 """Maximum number of tensors for which a planner of :data:`LINEAR` runs in the server process, not in a worker."""
 JUDGED_HERE_UP_TO = 5_000
@@ -53,8 +50,7 @@ BY_FILE_FROM = 2_000
 class Shown:
     """The plan that the pages show, its inputs and its verdict."""
 
-    choice: Choice
-    """The choice with explicit defaults."""
+    choice: Choice  # with explicit defaults
     opened: Opened
     plan: Plan
     solution: Solution | None = None
@@ -82,8 +78,8 @@ class Shown:
 # --- planning ----------------------------------------------------------------------------------------------------
 
 
-def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
-    """Open files for ``owner`` (default: the visitor of this page); return ``(sources, error cards)``.
+def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Open files for the visitor; return ``(sources, error cards)``.
 
     A rejected file does not prevent the opening of the other files. The files of one module of an XLA dump count as
     one file. A large file is not read here: the page that shows it reads it and reports the progress.
@@ -92,7 +88,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
     cards: list[dict[str, Any]] = []
     for name, data in xla_dump.joined(files):
         sources_before = {source for source, _ in shelf().names()}
-        source = shelf().put(name, data, owner)
+        source = shelf().put(name, data)
         try:
             if len(data) < READ_APART_FROM:
                 open_source(source)
@@ -162,10 +158,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that repeats the plan of a stopped search; ``None`` if the search was not stopped.
-
-    The plan is cached for that choice. Raises :class:`TaskNotFinished` if only other visitors stopped the search.
-    """
+    """Return the choice that repeats the plan of a stopped search, and cache its plan; ``None`` for another search."""
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -183,18 +176,23 @@ def _computed(full: Choice, opened: Opened, progress: Progress) -> PlanningResul
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_over_limits(subject, request, progress)
-    result: PlanningResult = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
-    return result
+    return job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
     """Return the call of a task about the graph or problem of ``opened``, read at the sizes ``dims``."""
-    subject: tasks.Subject = planning_input(opened)
+    subject = planning_input(opened)
     graph = subject if isinstance(subject, Graph) else None
     if graph is not None and len(graph.tensors) >= BY_FILE_FROM:
-        with suppress(TmmuError):  # an evicted file: send the graph, which is still in memory
-            subject = tasks.File(*content_of(opened.source), dict(dims) if graph.assumed else None)
+        return TaskCall(task, (_by_file(opened.source, graph, dims), *arguments), graph)
     return TaskCall(task, (subject, *arguments), graph)
+
+
+def _by_file(source: str, graph: Graph, dims: Mapping[str, int]) -> tasks.Subject:
+    """Return the file of a graph, which a worker reads again; the graph itself if the file was evicted."""
+    with suppress(TmmuError):
+        return tasks.File(*content_of(source), dict(dims) if graph.assumed else None)
+    return graph
 
 
 def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *arguments: Any) -> Job[Any]:
@@ -291,10 +289,8 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 def picking(full: Choice, planner: str | None) -> dict[str, Any]:
     """Return the fields to change when ``planner`` is selected: another planner has the file's offsets as baseline."""
-    changes: dict[str, Any] = {"planner": planner}
-    if full.planner == GIVEN and planner != GIVEN and not full.baseline:
-        changes["baseline"] = f"planner:{GIVEN}"
-    return changes
+    replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
+    return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 
 
 def best(full: Choice) -> dict[str, Any]:
@@ -304,10 +300,7 @@ def best(full: Choice) -> dict[str, Any]:
 
 
 def compared_under(choice: Choice, planner: str) -> Choice:
-    """Return the choice with another planner and, if it has one, its option to minimise.
-
-    Without the option, some planners stop as soon as the plan fits its capacity, and the sizes cannot be compared.
-    """
+    """Return the choice with another planner that minimises, as sizes are comparable only if no planner stops early."""
     other = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
         return other.but(options={**other.options, "minimise": True})
@@ -347,10 +340,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """Return the names of the declared arenas, or else of the arenas that the choice uses.
-
-    () if the graph needs an arena that is not declared.
-    """
+    """Return the declared arenas, else those that the choice uses; () if the graph needs an undeclared arena."""
     if opened.instance is not None:
         return tuple(problem.arena for problem in opened.problems)
     if opened.plan is not None:
@@ -391,12 +381,9 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
         if len(shown.plan) < JUDGED_HERE_UP_TO:
             return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
-        if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
-            with suppress(TmmuError):  # an evicted file: send the graph, which is still in memory
-                subject = tasks.File(*content_of(shown.opened.source))
-        call = TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from))
-        judgement_: tasks.Judgement = job_table().run_task(call, progress)
-        return judgement_
+        if shown.graph is not None and shown.graph is open_source(shown.opened.source).graph:
+            subject = _by_file(shown.opened.source, shown.graph, {})
+        return job_table().run_task(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
 
     return job_table().job(("judge", shown.key), "judging", judged)
 

@@ -1,6 +1,5 @@
 """Shard specs of the view Ranks: presets, JSON text, and the coordinates of a rank."""
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,8 +10,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.request_options import read_json_object
 
-MOST_RANKS = 16_384
-"""Maximum number of ranks that a page draws."""
+MOST_RANKS = 16_384  # drawn by a page
 
 MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.c_attn.weight", 1),
@@ -30,22 +28,8 @@ MEGATRON: tuple[tuple[str, int], ...] = (
 pair is split along its output axis, the second along its input axis."""
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A shard spec that the page offers."""
-
-    name: str
-    about: str
-    spec: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        """The spec as the editor shows it."""
-        return pretty(self.spec)
-
-
-def presets(graph: Graph) -> tuple[Preset, ...]:
-    """Return shard specs for a graph. Each mesh also has the axes that the graph's tensors name, with size 1."""
+def presets(graph: Graph) -> dict[str, tuple[str, str]]:
+    """Return name → ``(explanation, shard spec as JSON)``. Each mesh has the axes that the graph's tensors name."""
     graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
@@ -66,25 +50,22 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
     by_tensor |= {"activations": "follow", "gradients": "follow"}
     sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     both = sharded | {"parameters": split("tp"), "activations": "follow"}
-    return (
-        Preset(
-            "Tensor parallel 8",
-            "weights, optimizer state, heads and MLP activations are split over 8 ranks; each rank has the whole "
-            "residual stream",
+    specs = {
+        "Tensor parallel 8": (
+            "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream",
             {"mesh": mesh(tp=8), **tensors, "contracts": by_tensor},
         ),
-        Preset(
-            "Fully sharded 8",
+        "Fully sharded 8": (
             "parameters, gradients and optimizer state are split by rows",
             {"mesh": mesh(dp=8), "contracts": sharded},
         ),
-        Preset(
-            "128 × 8",
+        "128 × 8": (
             "1,024 ranks: tensor parallel 8 inside, gradients and optimizer state split over 128 outside",
             {"mesh": mesh(dp=128, tp=8), **tensors, "contracts": both},
         ),
-        Preset("Fully sharded 1,024", "one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": sharded}),
-    )
+        "Fully sharded 1,024": ("one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": sharded}),
+    }
+    return {name: (about, msgspec.json.encode(spec).decode()) for name, (about, spec) in specs.items()}
 
 
 def pretty(spec: dict[str, Any]) -> str:
@@ -107,9 +88,8 @@ def _line(value: Any) -> str:
 def spec_of(text: str) -> dict[str, Any]:
     """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
     if not text.strip():
-        hint = (
-            'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
-        )
+        rule = '"rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]'
+        hint = f'Write {{"mesh": {{"tp": 8}}, {rule}}}, or choose a preset.'
         raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=hint)
     return read_json_object(text, "shard spec")
 

@@ -14,15 +14,11 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, option_texts
 from tmmu_core.plans.model import Plan
 
-FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
-"""Field of the request → name of the file from which the command reads the field."""
+FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file of the command
 
 
 def command(shown: Shown, before_option: str = " ") -> str:
-    """Return the command that computes this plan; for a finished plan, the command that verifies it.
-
-    ``before_option`` separates each option from the words before it.
-    """
+    """Return the command that computes this plan (for a finished plan: verifies it); ``before_option``: a separator."""
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])
@@ -46,11 +42,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
 
 
 def _line(parts: Sequence[str], before_option: str = " ") -> str:
-    """Return the words as one shell command line without control characters.
-
-    Control characters are written as codes (``$'\\025'``), because a terminal would execute them when a user pastes
-    the line.
-    """
+    """Return the words as a shell command; control characters, which a terminal would execute, are written as codes."""
     words = ""
     for part in parts:
         words += (before_option if part.startswith("-") else " ") if words else ""
@@ -76,7 +68,6 @@ def files(shown: Shown) -> dict[str, bytes]:
 
 
 def _command_request(shown: Shown) -> PlanRequest:
-    """Return the request that the options of the command describe."""
     request = requested(shown.choice, shown.opened)
     # Without --planner, the offsets in the file are used.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
@@ -118,5 +109,4 @@ def file_stem(name: str) -> str:
     return f"{stem}_" if _DEVICE.fullmatch(stem) else stem or "plan"
 
 
-_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)
-"""Device names of Windows, with any extension."""
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows

@@ -26,8 +26,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.native import document, unpacking
 
 SCHEMA = "tmmu_review/1"
-ELEMENT = "tmmu-review"
-"""Id of the HTML element that contains the JSON of a review."""
+ELEMENT = "tmmu-review"  # id of the HTML element that contains the JSON of a review
 DECISIONS = ("approved", "changes requested", "rejected")
 _EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
 
@@ -88,8 +87,7 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     schema: Literal["tmmu_review/1"] = "tmmu_review/1"
     review: Review
-    verdict: str
-    """Headline that explains the peak."""
+    verdict: str  # headline that explains the peak
     graph_name: str
     graph: str
     plan: str
@@ -104,12 +102,9 @@ _KEY = "tmmu.review"
 
 
 def current() -> Review:
-    """Return the review of the open file; an empty review if there is none.
-
-    A server with a store has one review per file for all visitors. Without a store, each session has its own review.
-    """
+    """Return the review of the open file: that of all visitors on a server with a store, else that of the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.stored_file(f"review:{source}")) is not None:
+    if (stored := history.of_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
     return own if own_source == source else Review(author=own.author)
 
@@ -122,7 +117,8 @@ def change(edit: Callable[[Review], Review]) -> None:
         latest = msgspec.json.decode(stored, type=Review) if stored else before
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
-    stored = history.change_file(f"review:{source}", "review.json", edited)
+    key, now = f"review:{source}", datetime.now(UTC)
+    stored = history.of_store(lambda store: store.change_file(key, "review.json", edited, now))
     after = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
     state.put(_KEY, (source, msgspec.structs.replace(after, author=before.author)))
 
@@ -133,10 +129,7 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return the notes and views of both reviews, and the later decision; on equal dates, that of ``second``.
-
-    A note or decision that one of them deleted is left out.
-    """
+    """Return the notes and views of both reviews and the later decision, without entries that one of them deleted."""
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(

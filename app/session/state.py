@@ -25,15 +25,12 @@ class Session:
     refusals: list[dict[str, Any]] = field(default_factory=list)
     """Error cards, oldest first; each stays until it is dismissed, or the file or the planning request changes."""
     notice: str = ""
-    drafts: dict[str, str] = field(default_factory=dict)
-    """Name of an input → its invalid text, which the user can correct."""
+    drafts: dict[str, str] = field(default_factory=dict)  # input → its invalid text, which the user can correct
     page: str = ""
-    redirect: str = ""
-    """Page to switch to after the callbacks of this run; "" for no switch."""
+    redirect: str = ""  # page to switch to after the callbacks of this run
     by_link: bool = False
     """Whether a link started the session; false once the page has reported the missing items of the link."""
-    last_valid: Choice | None = None
-    """The last choice that could be planned."""
+    last_valid: Choice | None = None  # the last choice that could be planned
     previous: Choice | None = None
     """The latest choice with another request before ``last_valid``; ``None`` if it was about another file."""
     uploads: int = 0
@@ -43,10 +40,7 @@ class Session:
 
 def session() -> Session:
     """Return the session."""
-    if _SESSION not in st.session_state:
-        st.session_state[_SESSION] = Session()
-    current: Session = st.session_state[_SESSION]
-    return current
+    return st.session_state.setdefault(_SESSION, Session())
 
 
 def begin(sources: tuple[str, ...] = ()) -> bool:
@@ -88,11 +82,10 @@ def choose(**changes: Any) -> None:
         new = Choice(**{"view": old.view, "colour": old.colour, **changes})
         current.refusals, current.notice, current.drafts = [], "", {}
     elif new.problem != old.problem:
-        of_plan = {"step": None, "turn": None, "tried": "", "span": ""}
-        new = new.but(**{name: value for name, value in of_plan.items() if name not in changes})
+        new = new.but(**{name: None for name in ("step", "turn", "tried", "span") if name not in changes})
         current.refusals = []
     if new.selected != old.selected and "tried" not in changes:
-        new = new.but(tried="")
+        new = new.but(tried=None)
     current.choice = new
 
 
@@ -117,8 +110,8 @@ def write_link() -> None:
 def show_page(page: str) -> None:
     """Record the current page. Only the first page keeps a tried place."""
     session().page = page
-    if page != FIRST and choice().tried:
-        choose(tried="")
+    if page != FIRST:
+        choose(tried=None)
 
 
 def remember_valid(chosen: Choice) -> None:
@@ -175,13 +168,6 @@ def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
         choose(**{name: getattr(Choice(), name) if new is None else new})
 
     return {"key": set_widget(widget, value), "on_change": changed}
-
-
-def clicked_point(key: str) -> dict[str, Any] | None:
-    """Return the point of a chart that was clicked; ``None`` without a click."""
-    event = raw(key)
-    points = event["selection"]["points"] if event else []
-    return points[0] if points else None
 
 
 def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:

@@ -4,7 +4,7 @@ A link contains the whole state of the screen: graph, planning options, selectio
 value are left out, except the graph, because servers start with different graphs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -35,61 +35,42 @@ class Choice(PlanRequest):
     source: str = FIRST_SAMPLE
     """``sample:<name>``, ``file:<key>`` of a file on this server (anyone with the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
-    file: str = ""
-    """Name of the file of ``source``, for a server without the file; empty for samples."""
+    file: str = ""  # name of the file of ``source``, for a server without the file; empty for samples
     fit_kinds: str = ""
     """Kinds of changes that Fix may use, separated by commas; empty: all kinds that do not change the results."""
-    fit_dim: str = ""
-    """Dimension for which Fix searches the largest size."""
+    fit_dim: str = ""  # dimension for which Fix searches the largest size
     baseline: str = ""
     """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
     value."""
     moves: str = ""
     """Source of the file with the changes from the baseline's graph to this graph. Set when a plan of Fix is opened."""
-    swapped: bool = False
-    """Whether Compare shows the baseline as the candidate and vice versa."""
-    tab: str = ""
-    """The view of a page; empty or a view of another page: the first view."""
+    swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
+    tab: str = ""  # view of a page; empty or a view of another page: the first view
     view: str = "map"
-    colour: str = ""
-    """Colour scheme; empty: slots in the slot view, roles in the other views."""
-    selected: str = ""
-    """Id of the selected tensor."""
-    search: str = ""
-    """Search text of Graph and of the table of tensors."""
+    colour: str = ""  # colour scheme; empty: slots in the slot view, roles in the other views
+    selected: str = ""  # tensor id
+    search: str = ""  # search text of Graph and of the table of tensors
     marked: str = ""
     """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
     step: int | None = None
-    span: str = ""
-    """Chosen range of steps: ``first~end``, half-open; empty: no range."""
-    tried: str = ""
-    """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: no tried place."""
-    turn: int | None = None
-    """Number of placements that the replay shows; ``None``: all placements."""
-    zoom: str = ""
-    """Visible range of the drawing: ``t0~t1~v0~v1`` in steps, and in bytes, slots or rows; empty: the whole drawing."""
+    span: tuple[int, int] | None = None  # chosen range of steps, half-open
+    tried: tuple[int, int] | None = None
+    """Tried place of the selected storage: offset in bytes, and first step."""
+    turn: int | None = None  # number of placements that the replay shows; None: all placements
+    zoom: tuple[float, ...] | None = None
+    """Visible range of the drawing: ``(t0, t1, v0, v1)`` in steps, and in bytes, slots or rows; ``None``: all of it."""
     walk: str = ""
     """View of Graph: ``model`` (whole model) or ``around`` (the selection); empty: chosen by the size of the graph."""
-    radius: int | None = None
-    """Maximum distance from the selection in edges, for ``around``."""
-    opened: str = ""
-    """Modules that the user opened in Graph: paths of quoted names, separated by commas."""
-    closed: str = ""
-    """Modules that the user closed in Graph."""
-    arena: str = ""
-    """Shown arena; ``*``: all arenas; empty: the largest arena."""
-    shard: str = ""
-    """Shard spec of the view Ranks as JSON; empty: the first preset."""
-    look: int | None = None
-    """Rank whose plan the view Ranks shows; ``None``: the rank with the largest plan."""
-    dim: str = ""
-    """Dimension of the view Shapes; empty: the first dimension."""
-    model: str = ""
-    """Model of the view History; empty: the first model."""
-    branch: str = ""
-    """Branch of the view History; empty: ``main``, or the branch of the latest run."""
-    pick: str = ""
-    """Commit selected in History. The next click on a commit compares the two."""
+    radius: int | None = None  # maximum distance from the selection in edges, for "around"
+    opened: str = ""  # modules that the user opened in Graph: paths of quoted names, separated by commas
+    closed: str = ""  # modules that the user closed in Graph
+    arena: str = ""  # shown arena; "*": all arenas; empty: the largest arena
+    shard: str = ""  # shard spec of the view Ranks as JSON; empty: the first preset
+    look: int | None = None  # rank whose plan the view Ranks shows; None: the rank with the largest plan
+    dim: str = ""  # dimension of the view Shapes; empty: the first dimension
+    model: str = ""  # model of the view History; empty: the first model
+    branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
+    pick: str = ""  # commit selected in History; the next click on a commit compares the two
 
     def under(self, planner: str) -> Self:
         """Return the choice with another planner, without the options of the current planner."""
@@ -109,8 +90,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
-_NUMBERS = ("step", "look", "turn", "radius")
-"""Fields with a whole number, at least 0."""
+_NUMBERS = ("step", "look", "turn", "radius")  # whole numbers, at least 0
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
@@ -134,15 +114,20 @@ def to_query(choice: Choice) -> dict[str, str]:
     for field in _VIEWED:
         value = getattr(choice, field.name)
         if value != field.default:
-            query[NAMES.get(field.name, field.name)] = "1" if value is True else str(value)
+            query[NAMES.get(field.name, field.name)] = _text(value)
     return query
 
 
-def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
-    """Return ``(choice, warnings)`` of a link. Unknown keys are ignored, invalid values replaced by the default.
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "~".join(map(_text, value))
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return "1" if value is True else str(value)
 
-    ``warnings`` names both.
-    """
+
+def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
+    """Return ``(choice, warnings)`` of a link. Warnings name ignored unknown keys and replaced invalid values."""
     values: dict[str, Any] = {}
     warnings: list[str] = []
     field_of = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
@@ -178,59 +163,27 @@ def _read(name: str, text: str) -> Any:
         return text == "1"
     if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
         raise ValueError("choose witness, late or a layer, such as layer:encoder.0.")
-    if name == "tried":
-        return tried_text(*tried_of(text)) if text else ""
-    if name == "zoom":
-        return zoom_text(zoom_of(text))
-    if name == "span":
-        return span_text(span_of(text))
+    if name in _RANGES:
+        return _read_range(name, text) if text else None
     return strict.whole_number(text) if name in _NUMBERS else text
 
 
+_RANGES = {
+    "span": "write two whole numbers first~end with first < end.",
+    "tried": "write two whole numbers offset~step.",
+    "zoom": "write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
+}
+"""Field with several numbers → its format, for the warning about an invalid value."""
 _LAST_EDGE = float(1 << 64)
 """Upper limit of an edge of the visible range, in steps, bytes, slots or rows."""
 
 
-def zoom_of(text: str) -> tuple[float, ...] | None:
-    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None`` for "", the whole drawing. Raises ``ValueError``."""
-    if not text:
-        return None
+def _read_range(name: str, text: str) -> tuple[float, ...]:
     parts = text.split("~")
-    numbers = [part for part in parts if part.replace(".", "", 1).isdigit() and part.isascii()]
-    edges = tuple(round(float(number), 3) for number in numbers)  # with the precision of a link
-    valid = len(parts) == len(edges) == 4 and edges[0] < edges[1] and edges[2] < edges[3]
-    if not valid or max(edges) > _LAST_EDGE:
-        raise ValueError("write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.")
-    return edges
-
-
-def tried_of(text: str) -> tuple[int, int]:
-    """Parse the tried place of a choice to ``(offset, birth)``. Raises ``ValueError``."""
-    offset, _, birth = text.partition("~")
-    return strict.whole_number(offset), strict.whole_number(birth)
-
-
-def tried_text(offset: int, birth: int) -> str:
-    """Return a tried place as the text of a choice. Negative numbers become 0."""
-    return f"{max(0, offset)}~{max(0, birth)}"
-
-
-def span_of(text: str) -> tuple[int, int] | None:
-    """Parse the range of steps of a choice to ``(first, end)``; ``None`` for "", no range. Raises ``ValueError``."""
-    if not text:
-        return None
-    first, _, end = text.partition("~")
-    steps = strict.whole_number(first), strict.whole_number(end)
-    if steps[0] >= steps[1]:
-        raise ValueError("write two whole numbers first~end with first < end.")
-    return steps
-
-
-def span_text(ends: Sequence[int] | None) -> str:
-    """Return a range of steps as the text of a choice; "" for no range."""
-    return "" if ends is None else f"{int(ends[0])}~{int(ends[1])}"
-
-
-def zoom_text(edges: Sequence[float] | None) -> str:
-    """Return a zoom as the text of a choice, with at most three decimals; "" for the whole drawing."""
-    return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
+    if not all(part.replace(".", "", name == "zoom").isdigit() and part.isascii() for part in parts):
+        raise ValueError(_RANGES[name])
+    numbers = tuple(round(float(part), 3) if name == "zoom" else strict.whole_number(part) for part in parts)
+    is_rising = name == "tried" or all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
+    if len(numbers) != (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _LAST_EDGE:
+        raise ValueError(_RANGES[name])
+    return numbers

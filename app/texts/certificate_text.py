@@ -5,7 +5,7 @@ import numpy as np
 from app.texts import numbers
 from app.texts.markup import fragment
 from tmmu_core.planners.problem import alignment_text
-from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan, rows_of_parts
+from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan
 
 
 def certificate(plan: Plan, arena: str) -> str:
@@ -58,13 +58,6 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     if summary.proven_bytes is not None:
         sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
     return sentence
-
-
-def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
-    """Return all rows of the storages that prove an arena's lower bound, also live parts and views, sorted."""
-    rows = [row for name in summary.witness for row in rows_of_parts(plan, name)]
-    storage_rows: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
-    return storage_rows
 
 
 def planner_of(plan: Plan, arena: str) -> str:

@@ -30,10 +30,7 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with the page's ``query`` in its tensor links, so that a link keeps the settings of the page.
-
-    ``tensor`` and ``tried`` are left out, because they belong to the tensor selected now.
-    """
+    """Return ``html`` with the ``query`` of the page in its tensor links, except the fields of the selected tensor."""
     rest = urlencode({key: text for key, text in query.items() if key not in ("tensor", "tried")}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
 
@@ -128,15 +125,17 @@ def arena_table(arenas: Sequence[ArenaSummary], *, slots: bool) -> str:
 
 def error_card(card: Mapping[str, Any]) -> str:
     """Return the card of an error: code, message, place and fix. Reasons of other readers and ``record`` are folded."""
-    tried, record = card.get("tried", ()), card.get("record")
+    record = card.get("record", {})
+    tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
     near = nearest(tried, str(card["message"]), str(card.get("source", "")))
     other_readers = len(tried) - (near in tried)
     folded = [words.count(other_readers, "other reader")] if other_readers else []
     text = " · ".join([*folded, "the error record"] if record else folded)
-    keys = ("title", "code", "number", "severity", "message", "source", "place", "hint")
+    fields = {key: card.get(key) for key in ("title", "message", "source", "hint")}
+    fields |= {key: record.get(key) for key in ("code_id", "numeric_code", "severity")}
     return fragment(
         "error_card",
-        card={key: card.get(key) for key in keys},
+        card={**fields, "place": record.get("place") or record.get("diagnostics", {}).get("path")},
         near=near,
         rest=others(tried, near),
         record=json.dumps(record, indent=2, ensure_ascii=False) if record else "",

@@ -14,8 +14,7 @@ from tmmu_core.graph.quantities import short_bytes as short_bytes
 UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
 
-NO_SLOTS = "–"
-"""Text of a slot figure for a plan without slots."""
+NO_SLOTS = "–"  # slot figure of a plan without slots
 WHY_NO_SLOTS = "This planner assigns offsets, not slots."
 
 
@@ -62,10 +61,7 @@ def grouped(text: object) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``; ``<0.1 %`` for a share that rounds to 0 but is not 0.
-
-    ``unknown`` if only ``whole`` is 0.
-    """
+    """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``, ``<0.1 %``; ``unknown`` if only ``whole`` is 0."""
     if whole == 0:
         return "0 %" if part == 0 else UNKNOWN
     units, tenth = divmod((abs(part) * 2000 + whole) // (2 * whole), 10)
@@ -127,6 +123,11 @@ def of(shown: int, total: int, noun: str) -> str:
     return f"{shown:,} of {count(total, noun)}"
 
 
+def some(names: Sequence[str], most: int = 6) -> str:
+    """Return at most ``most`` names: ``a, b and 3 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def change(before: str, after: str) -> str:
     """Return ``before → after``, or one value if both are equal."""
     return before if before == after else f"{before} → {after}"
@@ -157,11 +158,9 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
     """Return the limits of ``fit`` for unknown operators, with a list of up to 8: ``…: my.op (2 nodes, 1.00 KiB).``"""
-    names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
-    if len(found) > 8:
-        names.append(f"{len(found) - 8} more")
+    names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found]
     rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
-    return f"{rule}: {', '.join(names)}."
+    return f"{rule}: {some(names, 8)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:

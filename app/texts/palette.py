@@ -41,10 +41,7 @@ def ink_on(colour: str) -> str:
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
-    """Return the operators sorted by the bytes that they write, most bytes first, then by their first row.
-
-    ``operators`` has one name per row, or "". Views write no bytes.
-    """
+    """Return the operators (one per row, or "") by the bytes that they write, most bytes first; views write none."""
     sort_key: dict[str, tuple[int, int]] = {}
     for row, (name, base, size) in enumerate(zip(operators, plan.base_tensor_uids, plan.size.tolist(), strict=True)):
         if name and base is None and size:
@@ -54,10 +51,7 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
 
 def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
-    """Return layer → colour, assigned in order of the first write in a layer; ``layers`` has one name per row.
-
-    Tensors that are live from step 0, as inputs and parameters are, do not count as written in their layer.
-    """
+    """Return layer → colour, in order of the first write in a layer after step 0; ``layers`` has one name per row."""
     first_write = dict.fromkeys(layers, plan.steps)  # "" counts as a layer, as in the canvas
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
@@ -79,10 +73,7 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a scheme of the canvas; colours by role if the scheme or its data is missing.
-
-    The schemes ``size``, ``change`` and ``phase`` exist only on the canvas.
-    """
+    """Return row → colour in a scheme of the canvas, or by role for a scheme without data or only on the canvas."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

@@ -4,18 +4,13 @@ from collections.abc import Sequence
 
 from tmmu_core.formats.open_file import GRAPH_READERS, READERS
 
-Tried = Sequence[tuple[str, str]]
-"""``(reader, reason why it rejected the file)``, in the order of the attempts."""
+Tried = Sequence[tuple[str, str]]  # (reader, reason why it rejected the file), in the order of the attempts
 
 _GRAPHS = {reader.name for reader in GRAPH_READERS}
 
 
 def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
-    """Return the row of the most likely reader, or ``None``.
-
-    The most likely reader is the one whose reason is the error ``message``. Without one, it is a reader of the file's
-    extension, graph formats first.
-    """
+    """Return the row with the reason ``message``, else the row of a reader of the file's extension, or ``None``."""
     recognised = [row for row in tried if row[1] == message]
     if recognised:
         return recognised[-1]

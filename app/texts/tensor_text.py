@@ -22,12 +22,9 @@ from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
 
-MOST_AT_PEAK = 12
-"""Maximum number of rows of the card of the largest buffers."""
-MOST = 6
-"""Maximum number of names in a list before "and N more"."""
-NAME_LETTERS = 26
-"""Maximum number of letters of a name in a list, so that the name fits into one line of the card."""
+MOST_AT_PEAK = 12  # rows of the card of the largest buffers
+MOST = 6  # names in a list before "and N more"
+NAME_LETTERS = 26  # letters of a name in a list, so that it fits into one line of the card
 ORDER_WORDS = {
     "birth": "in order of first write",
     "size": "largest first",
@@ -50,8 +47,7 @@ class Neighbours:
 
     before: str | None
     after: str | None
-    tenants: int
-    """Number of buffers that use the slot."""
+    tenants: int  # number of buffers that use the slot
 
 
 def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
@@ -119,10 +115,7 @@ def details(
 
 
 def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` of the producer's module and source line; "" for missing data.
-
-    Without a graph, operator and phase of ``producer`` come first.
-    """
+    """Return ``(label, text)`` of module and source line; without a graph, operator and phase come first."""
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
@@ -151,10 +144,7 @@ def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[s
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return the tensors of a buffer, its live range, its last tensor and why the buffer is freed.
-
-    Return ``None`` for a buffer of one tensor.
-    """
+    """Return tensors, live range, last tensor and end of a buffer; ``None`` for a buffer of one tensor."""
     mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
     rows = [plan.row(r) for r in _in_order(plan, mask)]
     if len(rows) < 2:
@@ -191,11 +181,7 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return a card of the largest buffers that are live in an arena at a step.
-
-    ``where``: arena and step. ``storages``: ``(row of the first tensor, bytes)`` of the live buffers. ``colour_of``:
-    row → colour of its box on the map, or ``""``.
-    """
+    """Return a card of the largest buffers, ``(row, bytes)``, that are live in an arena at a step (``where``)."""
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
     for row, size in storages:  # buffers of one size and one source line of a snapshot are one entry

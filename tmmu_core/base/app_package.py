@@ -4,6 +4,7 @@ In a checkout the app is the folder ``app/`` beside ``tmmu_core/``. In a wheel t
 so that it does not collide with another package ``app`` (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
 """
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -29,3 +30,15 @@ def project_path(name: str) -> Path:
     """
     in_wheel = HOME / IN_WHEEL / name
     return in_wheel if in_wheel.exists() else HOME / name
+
+
+def sample_entries(folder: Path) -> list[dict[str, str]]:
+    """Return the entries of the graphs and instances in ``index.json`` of a folder of samples.
+
+    Return [] if the file is missing or is not JSON. ``file`` of an entry is a path relative to the folder.
+    """
+    try:
+        listed = json.loads((folder / "index.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    return [entry for kind in ("samples", "instances") for entry in listed.get(kind, ())]

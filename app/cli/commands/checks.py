@@ -121,10 +121,7 @@ def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Sol
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print headlines, findings and warnings, and return the exit code: 1 if a finding is an error, else 0.
-
-    ``more``: the other keys of the JSON record, including ``warnings``.
-    """
+    """Print findings and warnings (in ``more``, the rest of the JSON); return 1 if a finding is an error, else 0."""
     has_error = any(finding.severity == "error" for finding in findings)
     if as_json:
         write_json({"ok": not has_error, **more, "findings": findings})

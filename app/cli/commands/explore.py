@@ -14,8 +14,7 @@ from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
-BASE_PATH = "TMMU_BASE_PATH"
-"""Environment variable with the default of ``--base-path``."""
+BASE_PATH = "TMMU_BASE_PATH"  # environment variable with the default of --base-path
 MAIN = Path(__file__).resolve().parents[2] / "main.py"
 SERVE = MAIN.parent / "serving" / "serve.py"
 

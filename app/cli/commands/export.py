@@ -47,15 +47,11 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
     return build_render_plan(plan, constants, module_prefix=named)
 
 
-PROJECT = "c-project"
-"""Name of the format that writes a folder."""
+PROJECT = "c-project"  # a format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
 """Format that writes the model with the plan in it → (check of the model's bytes, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
-REPORTS = ("html", "pdf", "md", "svg", "png")
-"""Formats that ``tmmu export`` does not write; the error names ``tmmu report`` instead."""
-SHOWN_NAMES = 5
-"""Maximum number of tensors in the note about tensors that the runtime places (``tflm``)."""
+REPORTS = ("html", "pdf", "md", "svg", "png")  # for these formats, the error names ``tmmu report``
 
 
 @dataclass(frozen=True)
@@ -99,10 +95,7 @@ def export_command(
 
 
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
-    """Write a model file with a plan: with the finished plan in the file ``name``, or with a new plan of the model.
-
-    ``model_name``: the model file, if ``name`` is a plan or a graph of it.
-    """
+    """Write the model file (``model_name`` if ``name`` is a plan or graph) with a finished plan or with a new plan."""
     data, source = input_of(name)
     opened = read_any_at(data, source, request.dims)
     refuses, ending = MODELS[to]
@@ -118,10 +111,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
 
 
 def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a TensorFlow Lite model with a finished plan, or with a new plan by the planner ``auto``.
-
-    ``model``: bytes and file name of the model.
-    """
+    """Write a TensorFlow Lite model ``(bytes, name)`` with a finished plan, or with a new plan by ``auto``."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run
@@ -131,18 +121,14 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
     if written.left:
-        more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
-        print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
+        print_note(f"left to the runtime: {numbers.some(written.left)}")
         if not is_graph:
             print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write an ONNX model with the order of a plan, a fitted graph or ``--order``, else with the best order found.
-
-    ``model``: bytes and file name of the model.
-    """
+    """Write an ONNX model ``(bytes, name)`` with the order of a plan or graph, else with the best order found."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model
@@ -180,10 +166,7 @@ def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the values of the constants in the file of ``--model``, else in the planned model file.
-
-    A finished plan and standard input have none. Raises :class:`UsageError` if the file of ``--model`` has none.
-    """
+    """Return the constants in the file of ``--model``, else in the planned model file; none for a finished plan."""
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):

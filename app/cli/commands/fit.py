@@ -25,7 +25,7 @@ from app.cli.console import (
 from app.cli.options import AsJson, argument, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
-from app.texts.module_text import module_table, peak_text
+from app.texts.fit_text import bound_lines, module_table, peak_text
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
@@ -212,14 +212,7 @@ def _print_fit(fitted: Fitted) -> None:
         print_lines(f"Fits: {after} of {capacity} (before: {before}).")
     elif fitted.answer == "cannot":
         print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
-        limited = fitted.capacity.limited(start.plan)
-        for need in fitted.bound.needs:
-            if need.arena in limited:
-                step = f" at {need.step!r}" if need.step else ""
-                more = f" and {len(need.tensors) - 4} more" if len(need.tensors) > 4 else ""
-                tensors = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
-                print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
-        print_lines(f"  Smallest plan found: {after}.")
+        print_lines(*(f"  {line}" for line in bound_lines(fitted)), f"  Smallest plan found: {after}.")
     else:
         over = numbers.full_bytes(fitted.over_bytes)
         print_lines(f"Best plan found: {after}, {over} over capacity. Lower bound: {bound}.")

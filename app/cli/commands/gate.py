@@ -47,27 +47,19 @@ SCOPES = {
 class GateOptions:
     """Options for the limits, the baseline and the outputs."""
 
-    max_extent: list[str] | None = option(
-        "Maximum size of all arenas together, or of one arena. Repeatable.", "[ARENA=]BYTES"
-    )
-    max_gap: list[str] | None = option(
-        "Maximum gap to the lower bound, in percent of it. Repeatable.", "[ARENA=]PERCENT"
-    )
+    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES")
+    max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT")
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
     min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
     max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
     baseline: str | None = option(
         "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
     )
-    max_growth: str | None = option(
-        "Allowed growth of peak, arena size and lower bound, arena by arena [0].", "BYTES|PERCENT%"
-    )
+    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%")
     max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%")
     max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%")
     allow_incomplete: bool = option("Accept a plan that does not cover its whole graph.", default=False)
-    out: str | None = option(
-        "Write summary.md, annotations.txt, report.html and the plans to this folder, for a pull request.", "FOLDER"
-    )
+    out: str | None = option("Write summary, annotations, report and plans to this folder, for CI.", "FOLDER")
     explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL")
 
     def texts(self, names: Sequence[str]) -> dict[str, Any]:
@@ -83,7 +75,6 @@ LIMITS: dict[str, core.Measure] = {
     "--min-reuse": "reuse",
     "--max-reuse-cost": "reuse cost",
 }
-"""Option → the figure that it limits."""
 
 
 def gate_command(
@@ -192,8 +183,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    difference = core.baseline_warning(after.plan, before.plan) if before else ""
-    print_lines("; ".join(filter(None, (result, difference))))
+    print_lines("; ".join(filter(None, (result, _difference(after, before)))))
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {certificate_text.status_text(after.plan, arena)}" for arena in claimed), "")
@@ -211,9 +201,13 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     show_warnings(warnings_of(after, before))
 
 
+def _difference(after: Resolved, before: Resolved | None) -> str:
+    """Return the warning about a baseline of another planner, mode or option; "" for none."""
+    return core.baseline_warning(after.plan, before.plan) if before else ""
+
+
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    difference = core.baseline_warning(after.plan, before.plan) if before else ""
-    return [*filter(None, [difference]), *warnings_of(after, before)]
+    return [*filter(None, [_difference(after, before)]), *warnings_of(after, before)]
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
@@ -252,10 +246,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
 
 
 def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the plan or the comparison in an explorer; "" if the store does not contain the plans.
-
-    Raises :class:`UsageError` if ``explorer`` is not a web address, or without a store.
-    """
+    """Return the URL of the plan or comparison in an explorer; "" if its store lacks a plan."""
     if explorer is None:
         return ""
     try:

@@ -3,18 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from app.cli.console import (
-    FINDING,
-    STREAM,
-    SUCCESS,
-    UsageError,
-    format_by_ending,
-    print_lines,
-    read_input,
-    write_bytes,
-    write_json,
-    write_output,
-)
+from app.cli import console
+from app.cli.console import FINDING, STREAM, SUCCESS, UsageError
 from app.cli.options import AsJson, Model, Out, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
 from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings
@@ -32,7 +22,7 @@ ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet
 
 def writer_of(name: str) -> Callable[[Plan], bytes]:
     """Return the function that encodes a plan in the format of a file name. Raises :class:`UsageError`."""
-    return plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")]
+    return plan_file.WRITERS[console.format_by_ending(name, ENDINGS, "json")]
 
 
 def plan_command(
@@ -57,7 +47,7 @@ def plan_command(
             raise UsageError("a folder of snapshots has no single plan to write.", "Omit -o, or pass one snapshot.")
         ranks = list(summaries(files))
         if json:
-            write_json({"ranks": rank_records(ranks)})
+            console.write_json({"ranks": rank_records(ranks)})
         else:
             print_ranks(ranks)
         return FINDING if any(rank.error for rank in ranks) else SUCCESS
@@ -65,26 +55,26 @@ def plan_command(
     if engines is not None:
         if not isinstance(opened, Graph):
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
-        opened = engine_instance(opened, read_engines(read_input(engines), engines), request)
+        opened = engine_instance(opened, read_engines(console.read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, accepts_finished_plans=False)
     plan = found.valid_plan("export") if output is not None or json else found.plan
     if output is not None and write is not None:
-        write_output(output, write(plan), "the plan")
+        console.write_output(output, write(plan), "the plan")
     if json or output == STREAM:
         show_warnings(found.warnings, on_stderr=True)
     if output == STREAM:
         return SUCCESS
     if json:
-        write_bytes(plan_file.to_json(plan, found.warnings, found.better))
+        console.write_bytes(plan_file.to_json(plan, found.warnings, found.better))
     else:
         print_plan(plan)
         if found.graph is not None and (shapes := shape_sources_text(found.graph)):
-            print_lines(f"shapes: {shapes}")
+            console.print_lines(f"shapes: {shapes}")
         if plan.categories:
             print_live_lines(plan)
         if hint := totals_text.better(found.better):
-            print_lines(f"hint: {hint}")
+            console.print_lines(f"hint: {hint}")
         shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # print_plan shows these warnings
         show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
     print_findings(found)

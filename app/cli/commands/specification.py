@@ -1,19 +1,11 @@
 """Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
 
+from typing import Any
+
+from app.cli import console
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import writer_of
-from app.cli.console import (
-    STREAM,
-    SUCCESS,
-    UsageError,
-    format_by_ending,
-    print_lines,
-    read_input,
-    table,
-    write_bytes,
-    write_json,
-    write_output,
-)
+from app.cli.console import STREAM, SUCCESS, UsageError
 from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_option
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve
@@ -36,13 +28,13 @@ def trace_command(
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
     name = output or STREAM
-    is_cbor = format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
+    is_cbor = console.format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
     found = resolve(graph, request)
     if found.findings:
         found.valid_plan("export")
     write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
     data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
-    write_output(name, data, "the trace")
+    console.write_output(name, data, "the trace")
     return SUCCESS
 
 
@@ -64,7 +56,7 @@ def checkpoint_command(
     if found.plan.ir_hash != (found.whole_graph_hash or solved.plan.ir_hash):
         what = f"{graph} is not a plan of {graph_of_plan}: the ir_hash differs."
         raise UsageError(what, "Pass the graph of the plan.")
-    write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
+    console.write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
     return SUCCESS
 
 
@@ -76,14 +68,15 @@ def restore_command(
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
     write = None if output is None else writer_of(output)
-    plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_option("token", token))
+    expected = None if token is None else read_option("token", token)
+    plan = restore(console.read_input(checkpoint), checkpoint, token=expected)
     refuse_invalid(plan, OPERATORS["checkpoint"])
     if output is not None and write is not None:
-        write_output(output, write(plan), "the plan")
+        console.write_output(output, write(plan), "the plan")
     if json and output != STREAM:
-        write_bytes(plan_file.to_json(plan))
+        console.write_bytes(plan_file.to_json(plan))
     elif output != STREAM:
-        print_lines("restored: the recomputed plan hash equals the stored hash", "")
+        console.print_lines("restored: the recomputed plan hash equals the stored hash", "")
         print_plan(plan)
     return SUCCESS
 
@@ -117,32 +110,32 @@ def apply_command(
             applied.debug_fill(tensor_id, debug_fill)
     zeroed = sum(applied.enter(step) for step in sorted(set(found.plan.birth.tolist())))
     state = commit_execution(applied)
-    mapped = {name: handle.size_bytes for name, handle in applied.arenas.items()}
+    arenas: list[dict[str, Any]] = [
+        {"name": a.name, "extent_bytes": a.extent_bytes, "alignment_bytes": a.alignment_bytes}
+        | {"mapped_bytes": applied.arenas[a.name].size_bytes}
+        for a in found.plan.arenas
+    ]
+    bound = len(found.plan)
     if json:
-        arenas = [
-            {"name": a.name, "extent_bytes": a.extent_bytes, "alignment_bytes": a.alignment_bytes}
-            | {"mapped_bytes": mapped[a.name]}
-            for a in found.plan.arenas
-        ]
         hashes = {"tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
         batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
-        figures = {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
-        write_json({**hashes, **batch, **figures, "warnings": found.warnings})
+        figures = {"zeroed_bytes": zeroed, "tensors_bound": bound, "arenas": arenas}
+        console.write_json({**hashes, **batch, **figures, "warnings": found.warnings})
         return SUCCESS
-    print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
-    sizes = [(a.name, mapped[a.name], a.extent_bytes, a.alignment_bytes) for a in found.plan.arenas]
-    rows = [[name, *map(numbers.full_bytes, of_arena)] for name, *of_arena in sizes]
-    table(("arena", ">mapped", ">arena size", ">alignment"), rows)
-    print_lines("", f"state hash {state.state_hash.hex()}")
+    console.print_lines(f"applied: {numbers.count(bound, 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
+    sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")
+    rows = [[arena["name"], *(numbers.full_bytes(arena[size]) for size in sizes)] for arena in arenas]
+    console.table(("arena", ">mapped", ">arena size", ">alignment"), rows)
+    console.print_lines("", f"state hash {state.state_hash.hex()}")
     return SUCCESS
 
 
 def schema_command(name: str | None = argument("Schema name; omit to list all.", "NAME", None)) -> int:
     """Print a JSON Schema of a file or of --json output."""
     if name is None:
-        print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))
+        console.print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))
         return SUCCESS
     if name not in schemas.NAMES:
         raise UsageError(f"unknown schema {name!r}.", strict.closest_hint(name, schemas.NAMES))
-    write_bytes(schemas.file(name).read_bytes())
+    console.write_bytes(schemas.file(name).read_bytes())
     return SUCCESS

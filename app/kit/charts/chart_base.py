@@ -1,22 +1,20 @@
 """Shared parts of charts: colours, layout, axes and step curves."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+import streamlit as st
 
+from app.session import state
 from app.texts import numbers
 
 LIVE = "#0072B2"
-LINE = "#7d8896"
-"""A grey with enough contrast on light and dark backgrounds."""
+LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
-CONFIG = {"displayModeBar": False, "scrollZoom": True}
-"""Configuration of a chart. The tool bar of Plotly is hidden, because it would cover labels."""
-LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
-"""A legend above the plot."""
+LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above the plot
 FEW_TICKS = 10
 """Maximum length of an axis of whole numbers with a tick at each number. Plotly would add ticks at fractions."""
 
@@ -26,8 +24,7 @@ class TextFigure(go.Figure):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure with escaped texts."""
-        document: dict[str, Any] = _as_text(super().to_dict())
-        return document
+        return _as_text(super().to_dict())
 
 
 _OTHER_TAGS = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)/?>|/?span(?: style=\"color:#[0-9A-Fa-f]{6}\")?>)")
@@ -63,6 +60,21 @@ def figure(height: int) -> go.Figure:
     return fig
 
 
+def draw_chart(fig: go.Figure, key: str, on_click: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Draw a chart on the page. ``on_click`` receives the clicked point."""
+    config = {"displayModeBar": False, "scrollZoom": True}  # the tool bar of Plotly would cover labels
+    if on_click is None:
+        st.plotly_chart(fig, key=key, config=config)
+        return
+
+    def clicked() -> None:
+        event = state.raw(key)
+        for point in event["selection"]["points"][:1] if event else ():
+            on_click(point)
+
+    st.plotly_chart(fig, key=key, config=config, on_select=clicked, selection_mode="points")
+
+
 def add_curve(
     fig: go.Figure,
     x: Sequence[float],
@@ -89,10 +101,7 @@ def add_curve(
 
 
 def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
-    """Draw a dashed line with a label for a limit in bytes, at ``value`` (default: the limit) of the y axis.
-
-    ``across``: at ``value`` of the x axis instead.
-    """
+    """Draw a dashed, labelled line for a limit in bytes, at ``value`` (default: the limit) of the y or x axis."""
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
     draw = fig.add_vline if across else fig.add_hline
@@ -118,10 +127,7 @@ MOST_BANDS, LABELLED_SHARE = 60, 0.2
 
 
 def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Add a coloured band per phase to a chart over steps, if there are at most :data:`MOST_BANDS`; return the chart.
-
-    ``bands``: ``(phase, first step, end)``.
-    """
+    """Add a coloured band per ``(phase, first step, end)`` to a chart over steps, unless there are too many."""
     drawn = bands if len(bands) <= MOST_BANDS else ()
     steps = max((end for _, _, end in drawn), default=0)
     band = {"type": "rect", "xref": "x", "y0": 0, "y1": 0.03, "yref": "paper", "line_width": 0, "layer": "above"}

@@ -13,8 +13,7 @@ from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, l
 from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 20_000
-LABEL_HEIGHT = 14
-"""Height of a tick label in pixels."""
+LABEL_HEIGHT = 14  # of a tick label, in pixels
 MARGIN = {"l": 70, "r": 14, "t": 28, "b": 40}
 
 
@@ -50,10 +49,7 @@ def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figur
 
 
 def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
-    """Return the chart of arena size and proven bound over search nodes, with a logarithmic node axis.
-
-    The axis ends at ``nodes``, or later if a moment is later. ``moments`` must not be empty.
-    """
+    """Return the chart of arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``."""
     fig = figure(height)
     first = min((moment.nodes for moment in moments if moment.nodes), default=1)
     last = max(nodes, *(moment.nodes for moment in moments), first + 1)

@@ -11,11 +11,10 @@ from itertools import chain, count
 from typing import NamedTuple, cast
 from urllib.parse import quote, urlencode
 
-from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
-from app.session import page_jobs, planning, repeat_command, review
+from app.session import page_jobs, plan_rows, planning, repeat_command, review
 from app.session.opening import content_of
 from app.session.planning import Shown
 from app.session.review import Review
@@ -35,8 +34,7 @@ from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import Plan
 
-MOST_TENSORS = 2_000
-"""Maximum number of tensors of a plan that is written into its model file."""
+MOST_TENSORS = 2_000  # largest plan that is written into its model file
 
 
 def address(here: str, query: dict[str, str]) -> str:
@@ -119,10 +117,7 @@ def _instances(plan: Plan, stem: str) -> list[Entry]:
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
-    """Return the opened TensorFlow Lite file with the plan in it.
-
-    Return [] if the file cannot contain the plan, and for a plan of more than :data:`MOST_TENSORS` tensors.
-    """
+    """Return the opened TensorFlow Lite file with the plan in it; [] if it cannot contain the plan."""
     if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
         return []
     with suppress(TmmuError):
@@ -174,30 +169,22 @@ def report(
     judged = job.result() if job.wait(60) and job.worked else None
     return build_report(
         shown.solution or shown.plan,
-        baseline=(baseline.solution or baseline.plan) if baseline else None,
+        baseline=None if baseline is None else baseline.solution or baseline.plan,
         title=shown.opened.name,
         known=Known(judged and judged.verified, judged and judged.lint, budget=shown.choice.budget),
         theme="dark" if dark else "light",
-        review=ReviewPart(
-            notes=[(note.place, note.text, note.author, note.date) for note in review_.notes],
-            views=[{"name": view.name, "link": view.link} for view in review_.views],
-            decision=review_.decision,
-            moves=[(move.kind, move.what, move.bytes) for move in page_jobs.moves_of(shown.choice)],
-            element=review.ELEMENT,
-            embedded=embedded.decode(),
-        ),
+        review=ReviewPart(review_, page_jobs.moves_of(shown.choice), review.ELEMENT, embedded.decode()),
     )
 
 
 PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "ledger": "live bytes and waste"}
-"""Drawing → its title."""
 
 
 def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
     """Return a drawing of an arena as SVG, in the colours of the page. ``kind``: a key of :data:`PICTURES`."""
     if kind == "ledger":
         return str(ledger_figure(shown.plan, waste_ledger(shown.plan, arena), sheet))
-    return str(arena_picture(shown.plan, arena, cast(Kind, kind), sheet, row_colours.of_rows(shown, kind)))
+    return str(arena_picture(shown.plan, arena, cast(Kind, kind), sheet, plan_rows.row_colours(shown, kind)))
 
 
 def _file_names(arenas: list[str]) -> list[str]:

@@ -59,16 +59,10 @@ def draw(full: Choice, opened: Opened) -> None:
     if opened.graph is None:
         return
     text = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
-    st.text_area(
-        "Arenas, as JSON",
-        key=state.set_widget("arenas", state.draft("arenas") or text),
-        placeholder=ARENAS_EXAMPLE,
-        help="The content of a file for --arenas. If set, only these arenas exist. A tensor selects one with its field "
-        "`arena`.",
-        height=100,
-        on_change=controls.apply_text,
-        args=("arenas", "arenas", read_arenas_text, "Arenas not changed", f"Example: {ARENAS_EXAMPLE}."),
-    )
+    hint = f"Example: {ARENAS_EXAMPLE}."
+    widget = controls.parsed("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
+    about = "The content of a file for --arenas. If set, only these arenas exist. A tensor selects one in its `arena`."
+    st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=about, height=100, **widget)
     _size("Page size", "page_size", full.page_size, "none", "Arenas are rounded up to a multiple of this size.")
     about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
     _size("Budget of all arenas", "budget", full.budget, "unlimited", about)
@@ -85,27 +79,23 @@ def draw(full: Choice, opened: Opened) -> None:
 
 
 def _alignment(current: int | None) -> None:
+    widget = controls.parsed("alignment", "alignment", parse_bytes, "", "Alignment not changed")
+    widget["key"] = state.set_widget("alignment", current)  # an invalid text does not stay in the menu
     st.selectbox(
         "Alignment of every arena",
         list(dict.fromkeys((None, *ALIGNMENTS, current))),
-        key=state.set_widget("alignment", current),
         format_func=lambda n: "default (128 B)" if n is None else numbers.exact_bytes(n),
-        on_change=controls.apply_text,
-        args=("alignment", "alignment", parse_bytes, "Alignment not changed"),
         accept_new_options=True,
         placeholder="default (128 B)",
+        **widget,
     )
 
 
 def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
-    st.text_input(
-        label,
-        key=state.set_widget(field, state.draft(field) or ("" if size is None else numbers.exact_bytes(size))),
-        placeholder=if_empty,
-        help=f"{about} Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}.",
-        on_change=controls.apply_text,
-        args=(field, field, parse_bytes, f"{label} not changed"),
-    )
+    text = "" if size is None else numbers.exact_bytes(size)
+    widget = controls.parsed(field, field, parse_bytes, text, f"{label} not changed")
+    about += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
+    st.text_input(label, placeholder=if_empty, help=about, **widget)
 
 
 def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
@@ -161,23 +151,14 @@ def _option(name: str, default: Any, value: Any) -> None:
         )
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
-        example = EXAMPLES[name]
-        st.text_area(
-            f"{title}, as JSON",
-            key=state.set_widget(widget, state.draft(widget) or text),
-            placeholder=example,
-            height=120,
-            help=about,
-            on_change=controls.apply_text,
-            args=(
-                widget,
-                "options",
-                lambda text: _options_with(name, read_json(text, f"option {name}"), default),
-                f"{title} not changed",
-                f"Example: {example}.",
-            ),
-            kwargs={"empty": _options_with(name, default, default)},
-        )
+        example, empty = EXAMPLES[name], _options_with(name, default, default)
+
+        def read(text: str) -> dict[str, Any]:
+            return _options_with(name, read_json(text, f"option {name}"), default)
+
+        hint = f"Example: {example}."
+        parsed = controls.parsed(widget, "options", read, text, f"{title} not changed", hint, empty)
+        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=about, **parsed)
 
 
 def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:

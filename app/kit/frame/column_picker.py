@@ -10,7 +10,6 @@ from tmmu_core.formats.csv import csv_table, instance_csv
 _TABLE = "columns.table"
 """Session key of the rejected table: ``(name, bytes, source that was open when the table was rejected)``."""
 NONE = "none"
-LABELS = {"lower": "first step (lower)", "upper": "end step (upper)"}
 ABOUT = {
     "size": "Size of the buffer in bytes.",
     "lower": "First step of the live range. Without this column, all rows are live at the same time.",
@@ -43,14 +42,10 @@ def draw() -> None:
             for k, (field, about) in enumerate(ABOUT.items()):
                 options = columns if field == "size" else (NONE, *columns)
                 chosen = state.widget_value(f"column.{field}")
-                places[k % 4].selectbox(
-                    LABELS.get(field, field),
-                    options,
-                    key=state.set_widget(
-                        f"column.{field}", chosen if chosen in options else guess.get(field, options[0])
-                    ),
-                    help=about,
-                )
+                chosen = chosen if chosen in options else guess.get(field, options[0])
+                label = {"lower": "first step (lower)", "upper": "end step (upper)"}.get(field, field)
+                key = state.set_widget(f"column.{field}", chosen)
+                places[k % 4].selectbox(label, options, key=key, help=about)
             left, right = st.columns([0.11, 0.89])
             left.form_submit_button("Open the table", type="primary", on_click=_open)
             right.form_submit_button("Cancel", on_click=lambda: state.put(_TABLE, None), type="tertiary")

@@ -15,7 +15,6 @@ GROUPS = {
     "instance": "Packing problems (live ranges and sizes, no graph)",
     "given": "Plans of other tools",
 }
-"""Group of samples in the file ``index.json`` → its heading."""
 
 
 def draw() -> None:
@@ -27,15 +26,14 @@ def draw() -> None:
         st.html(markup.heading("Opened files"))
     for source, name in files:
         _button(for_markdown(name), source, icon=":material/draft:")
-    groups: dict[str, list[opening.Sample]] = {}
-    for sample in opening.samples():
-        groups.setdefault(sample.group, []).append(sample)
-    for group, members in groups.items():
+    samples = opening.samples()
+    for group in dict.fromkeys(sample.group for sample in samples):
         st.html(markup.heading(GROUPS.get(group, group)))
-        for sample in members:
-            about = f" · {sample.teaches}" if sample.teaches else ""
-            _button(f"**{sample.title}**{about}", f"sample:{sample.name}")
-    if not groups:
+        for sample in samples:
+            if sample.group == group:
+                about = f" · {sample.teaches}" if sample.teaches else ""
+                _button(f"**{sample.title}**{about}", f"sample:{sample.name}")
+    if not samples:
         st.caption("This installation has no samples.")
 
 
@@ -55,16 +53,12 @@ def _button(label: str, source: str, icon: str | None = None) -> None:
 
 
 def _open(source: str) -> None:
-    """Open a source and close the menu."""
     state.choose(source=source)
     state.session().uploads += 1
 
 
 def _uploaded(key: str) -> None:
-    """Open the uploaded files; show the last review file, else the first file.
-
-    A first file that the link names and the server lacks keeps the settings of the link.
-    """
+    """Open the uploaded files; show the last review file, else the first file. A file of a link keeps its settings."""
     uploaded = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
     reviews = [file for file in uploaded if review.is_review(file[1])]

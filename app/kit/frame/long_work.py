@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.chart_base import draw_chart
 from app.kit.charts.curves import search_course
 from app.session import planning
 from app.session.opening import card_of
@@ -20,8 +20,7 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.plan_notes import Moment
 
 T = TypeVar("T")
-REFRESH = 0.5
-"""Seconds between two updates of the progress."""
+REFRESH = 0.5  # seconds between two updates of the progress
 
 
 def progress(
@@ -96,5 +95,4 @@ def _course(improvements: Sequence[Improvement], nodes: int) -> None:
     if len(moments) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)
-        fig = search_course(moments, nodes // unit * unit, height=150)
-        st.plotly_chart(fig, key="course-so-far", config=CONFIG)
+        draw_chart(search_course(moments, nodes // unit * unit, height=150), "course-so-far")

@@ -115,8 +115,7 @@ def _progress(
     last_job = None if last_valid is None else job_table().known(planning.plan_key(last_valid))
     if shows_last_plan and last_job is not None and last_job.worked:
         st.html('<div class="tm-last" aria-hidden="true"></div>')  # dims everything that is drawn after it
-        last_plan: Shown = last_job.result()
-        return last_plan
+        return last_job.result()
     for column in st.columns([0.755, 0.245], gap="small"):
         column.skeleton(height=420)
     st.stop()
@@ -152,10 +151,7 @@ def _substitute(choice: Choice) -> Shown:
 
 
 def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice with the node limit of a stopped search; ``None`` if the search was not stopped.
-
-    If only other visitors stopped the search, rerun the page, which starts the search again.
-    """
+    """Return the choice with the node limit of a stopped search; ``None`` if this visitor did not stop a search."""
     try:
         return planning.repeatable(job, choice)
     except TaskNotFinished:
@@ -180,9 +176,8 @@ def explanation(shown: Shown, budget: int | None) -> Explanation:
 
 def name_of(shown: Shown) -> str:
     """Return the name of the plan for titles: the name of the graph, and the rank for the plan of a rank."""
-    if shown.choice.shard_spec is None:
-        return shown.opened.name
-    return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
+    rank = f", rank {shown.choice.rank:,} of {shown.plan.world_size:,}" if shown.choice.shard_spec is not None else ""
+    return f"{shown.opened.name}{rank}"
 
 
 def _actions(shown: Shown, is_over: bool) -> None:
@@ -275,12 +270,9 @@ def digest_card(shown: Shown) -> str:
     trace = shown.opened.trace
     assert trace is not None
     count = numbers.count(trace.tensor_count, "tensor")
-    return markup.empty(
-        "A digest has no tensors to draw",
-        f"A digest contains the figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
-        "Use this digest as a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run "
-        "tmmu trace without --digest.",
-    )
+    about = f"A digest contains figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
+    about += "Use it as a baseline on Compare, or with tmmu compare and tmmu gate. "
+    return markup.empty("A digest has no tensors to draw", f"{about}tmmu trace without --digest writes the tensors.")
 
 
 def draw_errors(*cards: dict[str, Any]) -> None:

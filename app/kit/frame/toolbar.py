@@ -1,6 +1,7 @@
 """The toolbar: menu Open, memory limit, mode, planner and menu Advanced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import streamlit as st
 
@@ -21,7 +22,6 @@ MODES = {
     "backward/train_full": "training step",
     "backward/remat_enabled": "training step, recompute",
 }
-"""``mode/preset`` → label."""
 FIXED = "A plan file keeps its settings. Open its graph to plan it again."
 
 
@@ -39,51 +39,36 @@ def draw(chosen: Choice, opened: Opened) -> None:
             gallery.draw()
         _memory_limit(full, fixed)
         if opened.instance is None:  # a packing problem has no mode and no preset
-            _mode(full, fixed)
+            about = "Inference or training, and the activations that are kept for the backward pass (the preset)."
+            mode = f"{full.mode}/{full.preset}"
+            names = MODES if mode in MODES else {mode: f"{full.mode}, preset {full.preset}", **MODES}
+            _menu("Mode", names, mode, _choose_mode, about, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
-        planners = planning.planners_for(opened)
-        _menu(
-            "Planner",
-            planners,
-            full.planner,
-            str,
-            lambda name: state.choose(**planning.picking(full, name)),
-            about,
-            fixed,
-        )
+
+        def choose(name: str) -> None:
+            state.choose(**planning.picking(full, name))
+
+        _menu("Planner", {name: name for name in planning.planners_for(opened)}, full.planner, choose, about, fixed)
         count = advanced.number_set(full)
-        with st.popover(
-            f"Advanced ({count})" if count else "Advanced",
-            icon=":material/tune:",
-            key="advanced",
-            disabled=bool(fixed),
-            help=fixed or "Options of the planner, arenas, alignment and dimensions.",
-        ):
+        title = f"Advanced ({count})" if count else "Advanced"
+        about = fixed or "Options of the planner, arenas, alignment and dimensions."
+        with st.popover(title, icon=":material/tune:", key="advanced", disabled=bool(fixed), help=about):
             advanced.draw(full, opened)
         if full.shard_spec is not None:
+            whole, options = {"shard_spec": None, "rank": 0}, {"kind": "secondary", "icon": ":material/close:"}
             about = "All pages show the plan of this rank. Click to show the whole graph."
-            whole = {"shard_spec": None, "rank": 0}
-            controls.button(
-                f"rank {full.rank}", "whole-graph", whole, kind="secondary", icon=":material/close:", help=about
-            )
+            controls.button(f"rank {full.rank}", "whole-graph", whole, **options, help=about)
 
 
 def _memory_limit(full: Choice, fixed: str) -> None:
     """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
-    listed = [_short(text) for text in pair_texts(pairs)]
-    st.text_input(
-        "Memory limit",
-        key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
-        placeholder="e.g. 512KiB, 8GiB",
-        help=fixed
-        or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited.",
-        on_change=controls.apply_text,
-        args=("limit", "capacities", OPTION_SPECS["capacities"].read, "Memory limit not changed"),
-        kwargs={"empty": {}},
-        disabled=bool(fixed),
-        width=215,
-    )
+    text = ", ".join(_short(pair) for pair in pair_texts(pairs))
+    read, failed = OPTION_SPECS["capacities"].read, "Memory limit not changed"
+    about = "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited."
+    options: dict[str, Any] = {"help": fixed or about, "disabled": bool(fixed), "width": 215}
+    options |= controls.parsed("limit", "capacities", read, text, failed, empty={})
+    st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
 
 
 def _short(pair: str) -> str:
@@ -93,38 +78,22 @@ def _short(pair: str) -> str:
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
 
 
-def _mode(full: Choice, fixed: str) -> None:
-    def choose(value: str) -> None:
-        mode, _, preset = value.partition("/")
-        state.choose(mode=mode, preset=preset)
-
-    _menu(
-        "Mode",
-        list(MODES),
-        f"{full.mode}/{full.preset}",
-        lambda value: MODES.get(value, value.replace("/", ", preset ")),
-        choose,
-        "Inference or training, and the activations that are kept for the backward pass (the preset).",
-        fixed,
-    )
+def _choose_mode(value: str) -> None:
+    mode, _, preset = value.partition("/")
+    state.choose(mode=mode, preset=preset)
 
 
 def _menu(
-    title: str,
-    values: Sequence[str],
-    value: str | None,
-    name_of: Callable[[str], str],
-    choose: Callable[[str], None],
-    about: str,
-    fixed: str,
+    title: str, names: Mapping[str, str], value: str | None, choose: Callable[[str], None], about: str, fixed: str
 ) -> None:
-    """Draw a menu. ``value``: current value. ``fixed``: reason why the menu is disabled; "" if it is enabled."""
-    key = title.lower()
+    """Draw a menu of name → title. ``value``: current name. ``fixed``: reason why the menu is disabled, or ""."""
+    key, value = title.lower(), value or ""
+    names = names if value in names else {value: value or numbers.UNKNOWN, **names}
     st.selectbox(
         title,
-        values if value in values else (value or "", *values),
+        list(names),
         key=state.set_widget(key, value),
-        format_func=lambda option: name_of(option) or numbers.UNKNOWN,
+        format_func=names.__getitem__,
         on_change=lambda: choose(state.widget_value(key)),
         disabled=bool(fixed),
         help=fixed or about,

@@ -10,10 +10,9 @@ from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import certificate_text, numbers
 from tmmu_core.base.escaping import for_markdown, natural
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, rows_of_parts
 
-WITNESS, LATE, LAYER = "witness", "late", "layer:"
-"""Values of ``Choice.marked``; the name of a layer follows ``LAYER``."""
+WITNESS, LATE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
 LAYERS_FROM = {
     "origins": "The file names the module of each node.",
     "names": "Layers come from the node names.",
@@ -36,10 +35,12 @@ def rows(shown: Shown) -> list[int] | None:
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows of the witness of ``arena`` (``None``: all arenas); ``None`` if the witness is not marked."""
+    """Return the rows of the witness of ``arena`` (``None``: all arenas), also views; ``None`` if it is not marked."""
     if state.choice().marked != WITNESS:
         return None
-    return sorted(row for a in plan.arenas if arena in (None, a.name) for row in certificate_text.witness_rows(plan, a))
+    names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]
+    storages = {plan.storage[row] for name in names for row in rows_of_parts(plan, name)}
+    return [row for row, storage in enumerate(plan.storage.tolist()) if storage in storages]
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
@@ -71,7 +72,6 @@ def certificate(shown: Shown) -> None:
 def _mark_button(
     mark: str, label: str, icon: str, about: str | None = None, focus: Mapping[str, Any] | None = None
 ) -> None:
-    """Draw a button that sets ``mark`` and the fields ``focus`` of the choice, or that clears the mark if it is set."""
     if state.choice().marked == mark:
         controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:
@@ -87,10 +87,7 @@ def late_button(shown: Shown) -> None:
 
 
 def pick_layer(shown: Shown) -> None:
-    """Draw the menu of layers, if the plan has several. The map marks the chosen layer, and the table lists only it.
-
-    For a large plan, draw it only if a layer is already marked.
-    """
+    """Draw the menu of layers, if the plan has several: the map marks the chosen layer, and the table lists only it."""
     chosen = layer_of(state.choice().marked)
     if len(shown.plan) > plan_rows.MAX_EAGER_TENSORS and chosen is None:
         return

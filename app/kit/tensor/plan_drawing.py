@@ -15,16 +15,13 @@ from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import MAX_EAGER_TENSORS, operators, origins, phases
 from app.session.planning import Shown
-from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
+from app.session.view_state import COLOURS, VIEWS
 from app.session.work.jobs import remembered
 from tmmu_core.plans.model import Plan
 
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
-    """Send the plan, and a baseline if given, to the browser; return the handle for :func:`canvas`.
-
-    Call this function outside of fragments.
-    """
+    """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
     origin = _origin(shown, _needs_layers(shown))
     if baseline is None:
         return plan_store(shown.plan, origin, key=key)
@@ -61,7 +58,6 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
-    span = span_of(chosen.span)
     is_hashed = handle.plan.places == "sparse"  # offsets are hashes, so a map would show nothing
     if steps is not None:
         more["flags"] = [(_drawn(steps, (at, at + 1))[0], text) for at, text in more.pop("flags", ())]
@@ -73,30 +69,29 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         search=chosen.search,
         marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena),
         step=step,
-        span=span if span is None or steps is None else _drawn(steps, span),
+        span=chosen.span if chosen.span is None or steps is None else _drawn(steps, chosen.span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
-        zoom=zoom_of(chosen.zoom),
+        zoom=chosen.zoom,
         saved=pictures.saved_size(),
         height=height,
     )
     on: dict[str, Any] = {
         "select": select,
         "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        "span": lambda ends: state.choose(span=span_text(ends and _of_plan(steps, ends))),
+        "span": lambda ends: state.choose(span=ends and _of_plan(steps, ends)),
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
         "view": lambda view: state.choose(view=view) if view in VIEWS else None,
         "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
         "arena": lambda arena: state.choose(arena=arena or arena_focus.ALL),
-        "zoom": lambda edges: state.choose(zoom=zoom_text(edges)),
+        "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:
         on["ghost"] = lambda where: why_here.put(handle.plan, where)
     plan_canvas(handle, replace(picture, **more), on, key=key)
 
 
-def _of_plan(steps: NDArray[np.int64] | None, ends: Sequence[int]) -> Sequence[int]:
-    """Return the plan steps of a range of drawn steps."""
-    return ends if steps is None else steps[list(ends)].tolist()
+def _of_plan(steps: NDArray[np.int64] | None, ends: Sequence[int]) -> tuple[int, ...]:
+    return tuple(int(end) if steps is None else int(steps[end]) for end in ends)
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:

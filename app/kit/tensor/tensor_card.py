@@ -2,27 +2,25 @@
 
 import streamlit as st
 
-from app.kit import address, arena_focus, controls, row_colours
+from app.kit import address, arena_focus, controls
 from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
+from tmmu_core.plans.figures.live_bytes import storages_alive
 
 
 def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
-    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers.
-
-    ``walking``: whether the panel is on the page Graph. ``colour``: default colour scheme of the drawing.
-    """
+    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers."""
     plan, name = shown.plan, state.choice().selected
-    colours = row_colours.of_rows(shown, state.choice().view, colour)
+    colours = plan_rows.row_colours(shown, state.choice().view, colour)
     if not name:
         st.html(markup.fragment("nothing_selected", walking=walking))
         arena = arena_focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = arena_focus.peak_step(shown, arena)
-            live = plan_rows.storages_alive(shown, step, arena)
+            live = storages_alive(plan, step, arena)
             st.html(address.linked(tensor_text.largest(plan, (arena, step), live, colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
@@ -34,22 +32,15 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
     near = tensor_text.neighbours(plan, name)
     with st.container(horizontal=True, gap="small"):
-        for label, target, if_none in (
-            ("‹ previous in slot", near.before, "This is the first tensor of its slot."),
-            ("next in slot ›", near.after, "This is the last tensor of its slot."),
+        for label, target, end in (
+            ("‹ previous in slot", near.before, "first"),
+            ("next in slot ›", near.after, "last"),
         ):
             if plan.has_slots:
-                options = {"disabled": target is None, "help": for_markdown(target) if target else if_none}
-                controls.button(label, f"near.{label}", {"selected": target or name}, kind="secondary", **options)
+                about = for_markdown(target) if target else f"This is the {end} tensor of its slot."
+                options = {"kind": "secondary", "disabled": target is None, "help": about}
+                controls.button(label, f"near.{label}", {"selected": target or name}, **options)
         controls.button("Clear selection", "clear-selection", {"selected": ""})
-    _page_buttons(shown)
-    why_here.panel(shown, name)
-    why_here.replay_button(shown)
-    marks.certificate(shown)
-
-
-def _page_buttons(shown: Shown) -> None:
-    """Draw the buttons that show the tensor on the page Plan and, for a graph, on the page Graph."""
     is_plan, has_graph = state.session().page == "plan", shown.solution is not None
     with st.container(horizontal=True, gap="small", key="elsewhere"):
         if not is_plan and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
@@ -57,3 +48,6 @@ def _page_buttons(shown: Shown) -> None:
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(walk=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
+    why_here.panel(shown, name)
+    why_here.replay_button(shown)
+    marks.certificate(shown)

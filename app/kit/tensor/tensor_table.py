@@ -33,10 +33,7 @@ GROUPED = (
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena (default: all arenas) whose tensor or producer name contains ``search``.
-
-    The rows are sorted by size, largest first. An empty search matches all rows.
-    """
+    """Return the rows of an arena (or all) whose tensor or producer name contains ``search``, largest first."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
@@ -44,10 +41,7 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
 
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
-    """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase.
-
-    The column of sizes padded to the alignment is empty if no size has padding.
-    """
+    """Return the table of ``rows``. The column of padded sizes is empty if no size has padding."""
     ids, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
     sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
     padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
@@ -182,10 +176,7 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = da
 
 
 def column_config(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the configuration of the columns, with glossary definitions as hover texts.
-
-    A column of texts such as ``1 → 2`` has no number format, also if :data:`GROUPED` lists it.
-    """
+    """Return the configuration of the columns: titles, glossary definitions as hover texts, and number formats."""
     widths: dict[str, Any] = {"tensor": "medium", "operator": 130}
     config = {}
     for name in frame.columns:

@@ -13,8 +13,7 @@ from tmmu_core.judge.finding import Finding
 
 SECONDS_TO_WAIT = 0.5
 """Seconds that a page waits for the verdict on a small plan. It does not wait for the verdict on a large plan."""
-TENSORS_DRAWN_PER_SECOND = 250_000
-"""Number of tensors that a browser draws in a second."""
+TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
 
 
 def mark(shown: Shown) -> str:
@@ -65,10 +64,7 @@ def _only_over(judged: Judgement) -> bool:
 
 
 def findings(shown: Shown) -> None:
-    """Draw the table of errors and warnings, if there are any and the verdict is ready.
-
-    It is folded if there are only warnings and exceeded capacities.
-    """
+    """Draw the table of errors and warnings, folded if there are only warnings and exceeded capacities."""
     job = planning.known_judgement(shown)
     if job is None or not job.worked:
         return
@@ -88,10 +84,7 @@ def findings(shown: Shown) -> None:
 
 
 def _await(shown: Shown) -> None:
-    """Start the verifier after the page is drawn, and run the page again when the verifier has ended.
-
-    An earlier start would delay the drawing of a large plan.
-    """
+    """Start the verifier after the page is drawn, which it would delay; rerun the page when the verifier has ended."""
     is_drawn = False
 
     @st.fragment(run_every=1.0 + len(shown.plan) / TENSORS_DRAWN_PER_SECOND)

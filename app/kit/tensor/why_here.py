@@ -8,7 +8,6 @@ import streamlit as st
 from app.kit import address, arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.session.view_state import tried_of, tried_text
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
@@ -25,37 +24,36 @@ def panel(shown: Shown, name: str) -> None:
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
     st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
-    with st.expander("Try another place", expanded=bool(state.choice().tried)):
+    with st.expander("Try another place", expanded=state.choice().tried is not None):
         _place_form(plan, name)
 
 
 def _place_form(plan: Plan, name: str) -> None:
-    """Draw the fields for another offset and first step, and the conflicts there."""
     place, row = tried(plan), plan.row_of[name]
     offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
+
+    def typed() -> None:
+        state.choose(tried=(int(state.widget_value("tried-offset")), int(state.widget_value("tried-birth"))))
+
     left, right = st.columns(2, gap="small")
     for column, label, name, value, most in (
         (left, "Offset (B)", "tried-offset", offset, controls.MOST_NUMBER),
         (right, "First step", "tried-birth", birth, min(plan.steps - 1, controls.MOST_NUMBER)),
     ):
-        column.number_input(label, 0, most, key=state.set_widget(name, min(value, most)), on_change=_typed)
+        column.number_input(label, 0, most, key=state.set_widget(name, min(value, most)), on_change=typed)
     if place is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
     st.html(address.linked(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST)))
-    controls.button("Undo", "untried", {"tried": ""})
-
-
-def _typed() -> None:
-    state.choose(tried=tried_text(int(state.widget_value("tried-offset")), int(state.widget_value("tried-birth"))))
+    controls.button("Undo", "untried", {"tried": None})
 
 
 def tried(plan: Plan) -> Ghost | None:
     """Return the tried place of the selected storage and its conflicts; ``None`` without a tried place."""
     chosen = state.choice()
-    if not chosen.tried or chosen.selected not in plan.row_of:
+    if chosen.tried is None or chosen.selected not in plan.row_of:
         return None
-    return ghost(plan, chosen.selected, *tried_of(chosen.tried))
+    return ghost(plan, chosen.selected, *chosen.tried)
 
 
 def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
@@ -71,7 +69,7 @@ def put(plan: Plan, place: Mapping[str, Any]) -> None:
     """Store the place to which a box was dragged as the tried place; the offset is rounded to the alignment."""
     name = str(place["id"])
     offset = on_grid(plan, name, int(place["offset"]))
-    state.choose(selected=name, tried=tried_text(offset, int(place["birth"])))
+    state.choose(selected=name, tried=(max(0, offset), max(0, int(place["birth"]))))
 
 
 def _placements(shown: Shown) -> int:
@@ -84,15 +82,8 @@ def _placements(shown: Shown) -> int:
 def replay_button(shown: Shown) -> None:
     """Draw the button that starts the replay, if the placements of the arena can be replayed."""
     if state.choice().turn is None and _placements(shown):
-        st.button(
-            "Replay the placement",
-            key="replay-placement",
-            icon=":material/play_arrow:",
-            type="tertiary",
-            help="Show the placements of the planner one after the other.",
-            on_click=_show_turn,
-            args=(shown, 1),
-        )
+        icon, about = ":material/play_arrow:", "Show the placements of the planner one after the other."
+        controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=about)
 
 
 def turns(shown: Shown) -> list[int] | None:
@@ -109,7 +100,8 @@ def turns(shown: Shown) -> list[int] | None:
             ("»", last, "last placement"),
         ):
             is_off = target == turn or not 1 <= target <= last
-            st.button(label, key=f"turn.{label}", help=tip, disabled=is_off, on_click=_show_turn, args=(shown, target))
+            shown_turn = _turn(shown, min(max(1, target), last))
+            controls.button(label, f"turn.{label}", shown_turn, kind="secondary", help=tip, disabled=is_off)
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
@@ -126,5 +118,6 @@ def _row_placed(shown: Shown, turn: int) -> int:
     return int(storages_of(shown.plan).head[order.storages[turn - 1]])
 
 
-def _show_turn(shown: Shown, turn: int) -> None:
-    state.choose(turn=turn, selected=shown.plan.tensor_ids[_row_placed(shown, turn)], marked="", search="")
+def _turn(shown: Shown, turn: int) -> dict[str, Any]:
+    """Return the fields of the choice that show the placements up to ``turn``."""
+    return {"turn": turn, "selected": shown.plan.tensor_ids[_row_placed(shown, turn)], "marked": "", "search": ""}

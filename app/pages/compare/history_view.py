@@ -9,23 +9,23 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure
+from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure
 from app.session import history, state
+from app.session.opening import card_of
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.gate import changed_settings
+from tmmu_core.store.find_growth import comparable_runs
+from tmmu_core.store.run_label import MAIN, Run
 
 if TYPE_CHECKING:
-    from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Line, Store
     from tmmu_core.store.stored_sweeps import Sweep
 
 MOST_LINES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
-MOST_LABELS = 24
-"""Maximum number of labels on the commit axis."""
-REFRESH = 2.0
-"""Seconds between updates of a running sweep."""
+MOST_LABELS = 24  # on the commit axis
+REFRESH = 2.0  # seconds between updates of a running sweep
 
 
 def draw() -> None:
@@ -36,7 +36,7 @@ def draw() -> None:
         _runs_and_sweeps(store)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
-        st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
+        st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
 def _runs_and_sweeps(store: Store) -> None:
@@ -70,15 +70,10 @@ def _runs(store: Store, model: str) -> tuple[Run, ...]:
 
     Without a chosen branch, the branch is ``main``, or the branch of the model's last run if ``main`` has no runs.
     """
-    from tmmu_core.store.find_growth import comparable_runs
-    from tmmu_core.store.run_label import MAIN
-
     runs = store.runs(model)
-    branches = {run.branch for run in runs}
-    branch = state.choice().branch
-    branch = branch if branch in branches else MAIN if MAIN in branches else runs[-1].branch
-    runs = tuple(run for run in runs if run.branch == branch)
-    return comparable_runs(runs)[-MOST_RUNS:]
+    branches = (state.choice().branch, MAIN, runs[-1].branch)
+    branch = next(branch for branch in branches if any(run.branch == branch for run in runs))
+    return comparable_runs(tuple(run for run in runs if run.branch == branch))[-MOST_RUNS:]
 
 
 def _claim(store: Store, runs: tuple[Run, ...]) -> str:
@@ -101,8 +96,7 @@ def _chart(runs: tuple[Run, ...]) -> None:
     if picked is not None:
         note = f"{runs[picked].commit} selected: click another commit to compare them"
     st.html(markup.heading("Arena size, peak and lower bound", note))
-    chart = sizes_over_commits(runs, picked)
-    st.plotly_chart(chart, key=key, config=CONFIG, on_select=lambda: _click(key, runs), selection_mode="points")
+    draw_chart(sizes_over_commits(runs, picked), key, lambda point: _click(int(point["customdata"][0]), runs))
     if picked is not None:
         with controls.row():
             st.button("Open plan", key="history-open", on_click=lambda: _show_plan(runs[picked]))
@@ -120,10 +114,8 @@ def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
     add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
     marker = {"color": LIVE, "size": [16 if k == picked else 9 for k in x]}
-    texts = []
-    for k, run in enumerate(runs):
-        sizes = (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes)
-        texts.append([k, run.commit, run.at[:19], *map(numbers.full_bytes, sizes)])
+    sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
+    texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = (
         "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
         "<br>lower bound %{customdata[5]}"
@@ -142,17 +134,13 @@ def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
 
 
 def _picked(runs: tuple[Run, ...]) -> int | None:
-    """Return the index of the selected run; ``None`` without one."""
     commit = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 
 
-def _click(key: str, runs: tuple[Run, ...]) -> None:
+def _click(clicked: int, runs: tuple[Run, ...]) -> None:
     """Select the clicked run, clear its selection, or compare it with the run that is already selected."""
-    point = state.clicked_point(key)
-    if point is None:
-        return
-    clicked, picked = int(point["customdata"][0]), _picked(runs)
+    picked = _picked(runs)
     if picked is None or picked == clicked:
         state.choose(pick="" if picked == clicked else runs[clicked].commit)
         return
@@ -162,8 +150,8 @@ def _click(key: str, runs: tuple[Run, ...]) -> None:
 
 def _open(source: str, **changes: str) -> None:
     """Open the plan of a run. A new source resets the other fields, so model, branch and selection are set again."""
-    choice = state.choice()
-    state.choose(**{"source": source, "model": choice.model, "branch": choice.branch, "pick": choice.pick, **changes})
+    kept = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
+    state.choose(**{"source": source, **kept, **changes})
 
 
 def _show_plan(run: Run) -> None:

@@ -18,14 +18,13 @@ from app.pages.graph import graph_view
 from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text, totals_text
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange
+from tmmu_core.formats.planfile.compare_plans import KINDS, ArenaChange, Comparison, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
-MOST_BUTTONS = 8
-"""Maximum number of baselines that are offered as buttons."""
+MOST_BUTTONS = 8  # for baselines
 KIND_LABELS = {
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
@@ -170,9 +169,10 @@ def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
 
 def invalid(left: Shown, right: Shown) -> list[str]:
     """Return a warning for each of the two plans that is invalid or incomplete, as HTML."""
-    sides = (("baseline", left), ("candidate", right))
-    faults = [f"{name} is invalid" for name, side in sides if side.verdict is not None and not side.verdict.ok]
-    faults += [f"{name} is incomplete" for name, side in sides if side.plan.incomplete]
+    faults = []
+    for name, side in (("baseline", left), ("candidate", right)):
+        faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
+        faults += [f"{name} is incomplete"] if side.plan.incomplete else []
     return [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
 
 
@@ -239,12 +239,10 @@ def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
     """Return a table of figures per arena and a table of the totals, baseline → candidate, as HTML."""
     rows = []
     for change in comparison.arenas:
-        a, b = change.left, change.right
-        sides = zip(_texts(a, left), _texts(b, right), strict=True)
+        sides = zip(_texts(change.left, left), _texts(change.right, right), strict=True)
         gap, *others = (markup.esc(numbers.change(*pair)) for pair in sides)
-        bound = _figure(a.bound_bytes if a else None, b.bound_bytes if b else None)
-        size = _figure(a.extent_bytes if a else None, b.extent_bytes if b else None)
-        rows.append([f"<b>{markup.esc(change.name)}</b>", bound, size, gap, *others])
+        bytes_ = [_figure(change, "bound_bytes"), _figure(change, "extent_bytes")]
+        rows.append([f"<b>{markup.esc(change.name)}</b>", *bytes_, gap, *others])
     head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
     sums = [[*map(markup.esc, total)] for total in totals_text.changes(left, right)]
     return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], sums)
@@ -258,8 +256,9 @@ def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
     return numbers.over_bound(*arena.gap), markup.optimality(arena.status), slots, f"{arena.max_live:,}"
 
 
-def _figure(a: int | None, b: int | None) -> str:
-    """Return ``before → after (growth)`` of a figure in bytes as HTML; ``None``: the plan does not have the arena."""
+def _figure(arena: ArenaChange, field: str) -> str:
+    """Return ``before → after (growth)`` of a figure in bytes as HTML; "none" for a plan without the arena."""
+    a, b = (None if side is None else getattr(side, field) for side in (arena.left, arena.right))
     change = numbers.change(*("none" if size is None else numbers.short_bytes(size) for size in (a, b)))
     if a is None or b is None or a == b:
         return change
@@ -270,14 +269,8 @@ def _figure(a: int | None, b: int | None) -> str:
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
     """Draw the maps, the live bytes and the changed tensors. A selection reruns only this function."""
     have_graphs = left.solution is not None and right.solution is not None
-    layout = st.segmented_control(
-        "Layout",
-        ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])],
-        default="Overlaid",
-        key="w.how",
-        label_visibility="collapsed",
-        required=True,
-    )
+    layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]
+    layout = controls.switch("Layout", layouts, default="Overlaid", key="w.how")
     if layout == "Overlaid":
         plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
     else:
@@ -288,7 +281,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
             st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.phases(right))
-        st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)
+        chart_base.draw_chart(fig, f"curves.{left.key}.{right.key}.{arena}")
     changes(comparison, left, right)
     state.write_link()
 
@@ -319,23 +312,21 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     if not labels:
         st.html(markup.empty("No tensor changed", "Offsets, sizes and live ranges are equal in both plans."))
         return
-    picked = st.pills(
-        "Changes", list(labels), format_func=labels.__getitem__, key="w.kinds", label_visibility="collapsed"
-    )
+    options: dict[str, Any] = {"format_func": labels.__getitem__, "key": "w.kinds", "label_visibility": "collapsed"}
+    picked = st.pills("Changes", list(labels), **options)
     total = comparison.totals[picked][0] if picked else int((comparison.kinds != 0).sum())
     listed = comparison.largest(picked, MOST_CHANGES)
     note = f"{numbers.of(len(listed), total, 'change')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
     have_slots = baseline.plan.has_slots and candidate.plan.has_slots
     table = pd.DataFrame([_row(change, have_slots) for change in listed])
-    if not state.choice().selected:
-        tensor_table.selectable(table, "changes", "", height=320)
-        return
-    left, right = st.columns([0.68, 0.32], gap="small")
+    selected = state.choice().selected
+    left, right = st.columns([0.68, 0.32], gap="small") if selected else (st.container(), None)
     with left:
-        tensor_table.selectable(table, "changes", state.choice().selected, height=420)
-    with right:
-        tensor_card.panel(candidate)
+        tensor_table.selectable(table, "changes", selected, height=420 if selected else 320)
+    if right is not None:
+        with right:
+            tensor_card.panel(candidate)
 
 
 def _row(change: TensorChange, have_slots: bool) -> dict[str, str]:

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.chart_base import draw_chart
 from app.kit.download import downloads, pictures
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
@@ -85,10 +85,7 @@ def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], byte
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
-    """Draw a switch; if it is on, measure and draw the memory of TensorFlow Lite Micro without and with the plan.
-
-    ``make`` returns the model file with the plan.
-    """
+    """Draw a switch; if it is on, draw the memory of TensorFlow Lite Micro without and with the plan."""
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
     model = make()
@@ -100,7 +97,7 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
     figures = measured.figures
     before, after = figures["arena"], figures["arena_with_plan"]
     heads = ("TFLM's own plan", figures["head"]), ("with this plan", figures["head_with_plan"])
-    st.plotly_chart(bars(*heads, measured.given.bound), key="tflm-head", config=CONFIG)
+    draw_chart(bars(*heads, measured.given.bound), "tflm-head")
     st.caption(
         f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
         f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. With this plan, the outputs on random inputs are "

@@ -10,7 +10,7 @@ import streamlit as st
 
 from app.canvas.plan_component import Memory, Picture, plan_canvas
 from app.kit import controls
-from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
+from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
 from app.kit.tensor import plan_drawing
@@ -19,6 +19,7 @@ from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
+from app.texts.fit_text import bound_lines
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -39,15 +40,15 @@ KINDS: dict[Kind, str] = {
     "offload": "offload",
     "sizes": "smaller sizes, which change the results",
 }
-"""Kinds of changes that can be selected → label."""
 
 
 def draw(shown: Shown) -> None:
     """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        title = "No memory limit is set. Enter a limit above, and changes are combined until the plan fits"
-        st.html(markup.claim(title))
+        st.html(
+            markup.claim("No memory limit is set. Enter a limit above, and changes are combined until the plan fits")
+        )
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _with_selected_change()
         if preview is not None:
@@ -69,10 +70,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
-    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit.
-
-    Without a result of the search, the title is the size of the current plan and the limit.
-    """
+    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit."""
     limit, current_bytes = limit_text(capacity), numbers.short_bytes(capacity.taken(shown.plan))
     if not search.worked:
         return f"Needs {current_bytes}, limit {limit}"
@@ -148,12 +146,15 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
         move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
-            _needs(fitted)
+            bound = numbers.short_bytes(fitted.bound_within(fitted.capacity))
+            st.html(markup.heading(f"Why the lower bound is {bound}"))
+            for line in bound_lines(fitted):
+                st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
     with right:
         if len(points) > 1:
             st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
             fig = bytes_against_cost(points, fitted.flops, capacity, preview)
-            st.plotly_chart(fig, key=key, config=CONFIG, on_select=lambda: _pick(key), selection_mode="points")
+            draw_chart(fig, key, lambda point: _pick(key, int(point["point_index"])))
         if down is None:
             about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
             find = partial(state.put, "fit.down", True)
@@ -175,18 +176,13 @@ def _with_selected_change() -> Candidate | None:
     return job.result() if job.wait(planning.PATIENCE) and job.worked else None
 
 
-def _pick(key: str) -> None:
-    """Preview the plan of the clicked point of a curve."""
-    if point := state.clicked_point(key):
-        state.put("fit.point", (key, int(point["point_index"])))
-        state.put(move_tables.CHOSEN, None)
+def _pick(key: str, point: int) -> None:
+    state.put("fit.point", (key, point))
+    state.put(move_tables.CHOSEN, None)
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
-    """Draw the live bytes over the steps and the memory map of the preview; without changes, of the current plan.
-
-    Bytes above the limit are red in the curve of the live bytes.
-    """
+    """Draw live bytes and memory map of the preview, or of the current plan; bytes above the limit are red."""
     planned = shown
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
@@ -197,7 +193,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     peaks = [numbers.short_bytes(int(live.max())) for live in (current, changed) if live is not None]
     st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
     fig = live_bytes_under(limit, current, changed)
-    st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
+    draw_chart(fig, f"fit-memory.{shown.key}.{capacity.key}")
     _map(shown, planned, capacity, limit)
 
 
@@ -226,8 +222,7 @@ def _map(shown: Shown, planned: Shown, capacity: Capacity, limit: int | None) ->
     plan_canvas(handle, picture, {"select": plan_drawing.select}, key="fit-map")
 
 
-_BEFORE = "fit.before"
-"""Session key of the choice from which a plan of Fix was opened, for the button Undo."""
+_BEFORE = "fit.before"  # session key of the choice from which a plan of Fix was opened, for the button Undo
 
 
 def _buttons(shown: Shown, preview: Candidate) -> None:
@@ -246,29 +241,16 @@ def _buttons(shown: Shown, preview: Candidate) -> None:
 
 
 def _apply(shown: Shown, preview: Candidate) -> None:
-    choice = state.choice()
-    state.put(_BEFORE, choice)
+    state.put(_BEFORE, state.choice())
     if all(move.kind == "planner" for move in preview.moves):
         state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
     else:
-        state.choose(**page_jobs.applied_changes(preview, choice, shown.opened.name))
+        state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 
 
 def _undo() -> None:
     state.choose(**vars(state.raw(_BEFORE)))
     state.put(_BEFORE, None)
-
-
-def _needs(fitted: Fitted) -> None:
-    st.html(markup.heading(f"Why the lower bound is {numbers.short_bytes(fitted.bound_within(fitted.capacity))}"))
-    limited = fitted.capacity.limited(fitted.start.plan)
-    for need in fitted.bound.needs:
-        if need.arena not in limited:
-            continue
-        step = f" at {need.step}" if need.step else ""
-        names = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
-        line = f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}" + (f" ({names})" if names else "")
-        st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
 
 
 def _sizes(shown: Shown, capacity: Capacity) -> None:
@@ -294,11 +276,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def live_bytes_under(limit: int | None, current: U64, changed: U64 | None) -> go.Figure:
-    """Return the curves of the live bytes: the changed plan filled, the current plan dotted, bytes above the limit red.
-
-    ``current`` and ``changed``: live bytes per step, shape (T,); without ``changed``, the current plan is filled. The
-    x axis is in percent of the steps, because the two plans can have different numbers of steps.
-    """
+    """Return the curves of live bytes per step: current plan dotted, changed plan filled, bytes above the limit red."""
     fig = figure(260)
     capacity = numbers.UNLIMITED if limit is None else limit
     hover = "%{x:.1f} % of the steps<br>%{customdata}"

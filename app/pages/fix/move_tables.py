@@ -10,13 +10,12 @@ from app.kit.frame import long_work
 from app.session import state
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
-from app.texts.module_text import module_table, peak_text
+from app.texts.fit_text import module_table, peak_text
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
 
-CHOSEN = "fit.move"
-"""Session key: ``(kind, text)`` of the selected change; the page previews its plan."""
+CHOSEN = "fit.move"  # session key: (kind, text) of the selected change, whose plan the page previews
 MOST_LISTED = 40
 SMALLEST_SHARE = 1_000
 """Changes that save less than 1/1000 of the plan's bytes are listed only if no change saves more than that."""
@@ -57,10 +56,7 @@ def by_module(fitted: Fitted) -> None:
 
 
 def ranked(job: Job[WhatIf], current_bytes: int) -> None:
-    """Draw the table of single changes: other planners, then the largest savings. A click previews the plan.
-
-    ``current_bytes``: size of the current plan, all arenas together.
-    """
+    """Draw the table of single changes: other planners, then the largest savings. A click previews the plan."""
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return

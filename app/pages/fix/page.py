@@ -3,7 +3,7 @@
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.chart_base import draw_chart
 from app.kit.charts.curves import search_course
 from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
@@ -107,7 +107,10 @@ def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -
     arena = arena_focus.arena(shown)
     rows = [_row(name, plans[name], arena) for name in names]
     for name, error in errors.items():
-        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(_reason(shown, name, error))}</span>'])
+        reason = " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
+        if shown.opened.instance is not None and _selects_memories(name):
+            reason = "needs a graph: it selects memories by tensor role"
+        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
     head = ("planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout")
     current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
     return markup.table(head, rows, numbers=(1, 2, 3, 5), now=current)
@@ -132,13 +135,6 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     ]
 
 
-def _reason(shown: Shown, name: str, error: TmmuError) -> str:
-    """Return the reason why a planner has no plan."""
-    if shown.opened.instance is not None and _selects_memories(name):
-        return "needs a graph: it selects memories by tensor role"
-    return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
-
-
 def _search_curves(plans: dict[str, Plan], arena: str) -> None:
     """Draw size and bound of each planner over its search nodes. Equal curves are drawn once."""
     drawn: list[tuple[Moment, ...]] = []
@@ -151,7 +147,7 @@ def _search_curves(plans: dict[str, Plan], arena: str) -> None:
         note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
         st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
         fig = search_course(points, nodes if isinstance(nodes, int) else 0)
-        st.plotly_chart(fig, key=f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}", config=CONFIG)
+        draw_chart(fig, f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}")
 
 
 page()

@@ -18,6 +18,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
+from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 HEIGHT = 600
 PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
@@ -34,8 +35,7 @@ class Scene:
     tree: Tree
     arena: str
     """The chosen or default arena; "" for a plan without arenas."""
-    peak: int
-    """Step of the arena's peak."""
+    peak: int  # step of the arena's peak
     peak_node: int
     """Node of that step; −1 for the step that loads the inputs, and for a plan without steps."""
 
@@ -69,17 +69,9 @@ def scene_of(shown: Shown) -> Scene:
 
 
 def _controls(scene: Scene) -> None:
-    """Draw the controls: whole model or neighbourhood, search, radius, opening of modules."""
     chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
     with controls.row("walk-controls"):
-        st.segmented_control(
-            "Shown part",
-            list(PARTS),
-            format_func=PARTS.__getitem__,
-            label_visibility="collapsed",
-            required=True,
-            **state.bound("walk", part),
-        )
+        controls.switch("Shown part", PARTS, **state.bound("walk", part))
         search(scene.shown)
         if part == graph_levels.AROUND:
             st.number_input(
@@ -140,7 +132,6 @@ def _matches(shown: Shown, text: str) -> list[str]:
 
 
 def _select_next(matches: list[str]) -> None:
-    """Select the match after the selected one, else the first."""
     if matches:
         selected = state.choice().selected
         state.choose(selected=matches[(matches.index(selected) + 1) % len(matches) if selected in matches else 0])
@@ -155,13 +146,12 @@ def closed_modules_containing(scene: Scene, selected: str) -> tuple[str, ...]:
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
-    """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts.
-
-    ``shape`` is a digest of everything that determines the layout: the browser lays out the graph again if it changes.
-    """
+    """Return the input of ``graph_chart.js``. It lays out the graph again if the digest ``shape`` changes."""
     graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
     total = plan.arena_of[arena].peak_live_bytes if arena else 0
-    written = graph_levels.live_bytes_written(scene.shown, scene.view, scene.peak, arena)
+    written = (0,) * len(graph.vertices)
+    if arena:  # the live bytes at the peak that the nodes of each box wrote
+        written = graph.total(live_bytes_by_writer(plan, scene.index, scene.peak, arena)[0])
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
     levels = [_level(scene.tree, level) for level in graph.levels]
@@ -297,12 +287,10 @@ def _open_all(paths: tuple[str, ...]) -> None:
     chosen = state.choice()
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
-        opened, closed = graph_levels.with_path(opened, path), graph_levels.without_path(closed, path)
+        closed, opened = graph_levels.moved(path, closed, opened)
     state.choose(opened=opened, closed=closed)
 
 
 def _close(path: str) -> None:
-    chosen = state.choice()
-    state.choose(
-        opened=graph_levels.without_path(chosen.opened, path), closed=graph_levels.with_path(chosen.closed, path)
-    )
+    opened, closed = graph_levels.moved(path, state.choice().opened, state.choice().closed)
+    state.choose(opened=opened, closed=closed)

@@ -65,18 +65,14 @@ def facts(shown: Shown) -> str:
     sizes = resolve_dims(graph, None) | dict(shown.choice.dims)
     dims = ", ".join(f"{name} = {sizes[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
     rows = [
-        ("inputs", markup.esc(_some(graph.inputs))),
-        ("outputs", markup.esc(_some(graph.outputs))),
+        ("inputs", markup.esc(numbers.some(graph.inputs) or "none")),
+        ("outputs", markup.esc(numbers.some(graph.outputs) or "none")),
         ("dimensions", markup.esc(dims or "no named dimensions")),
         ("execution order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(solution.liveness.refusals):,} not allowed"),
         *([("size out of range", OUT_OF_RANGE[graph.replan_policy])] if graph.dims else []),
     ]
     return markup.heading("Graph") + markup.table(["", ""], rows)
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "") or "none"
 
 
 @remembered
@@ -168,12 +164,11 @@ def alias_groups(shown: Shown) -> None:
     for name, members in sorted(groups.items())[:MOST_GROUPS]:
         in_buffer = np.flatnonzero(np.isin(plan.storage, plan.storage[members]))
         offset, ends = int(plan.offset[in_buffer].min()), plan.offset[in_buffer] + plan.size[in_buffer]
-        listed = ", ".join(f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members[:8])
-        more = f" and {len(members) - 8:,} more" if len(members) > 8 else ""
+        listed = numbers.some([f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members], 8)
         live = numbers.live_range(int(plan.birth[in_buffer].min()), int(plan.death[in_buffer].max()))
         size = numbers.full_bytes(int(ends.max()) - offset)
         offset_text = f'<span class="mono">{numbers.offset(offset)}</span>'
-        rows.append([f"<b>{markup.esc(name)}</b>", listed + more, live, size, offset_text])
+        rows.append([f"<b>{markup.esc(name)}</b>", listed, live, size, offset_text])
     note = f"{numbers.of(len(rows), len(groups), 'group')} listed; members share one buffer"
     st.html(markup.heading(numbers.count(len(groups), "alias group"), note))
     st.html(markup.table(["group", "members", "live range", "size", "offset"], rows, numbers=(3,)))

@@ -3,12 +3,12 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts.chart_base import CONFIG, FAINT, LINE, LIVE, bytes_axis, figure
+from app.kit.charts.chart_base import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
 from app.kit.frame import long_work
 from app.session import page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from tmmu_core.runtime.measure.measure_model import PLANNER, Measured
+from tmmu_core.runtime.measure.measure_model import PLANNER
 
 
 def draw(shown: Shown) -> None:
@@ -25,23 +25,18 @@ def draw(shown: Shown) -> None:
         job = page_jobs.model_run(choice, shown.opened)
         title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
         measured = long_work.result(job, title, failed, source=shown.opened.name, patience=0)
-        if measured is not None:
-            _draw_bytes(measured, shown.key)
-
-
-def _draw_bytes(measured: Measured, key: str) -> None:
-    planned = measured.planned
-    fig = bars((measured.runtime, measured.theirs), (f"plan by {PLANNER}", planned.ours), planned.bound)
-    st.plotly_chart(fig, key=f"measured.{key}", config=CONFIG)
-    st.caption(
-        f"{measured.runtime}: {numbers.full_bytes(measured.theirs)}; a plan by {PLANNER}: "
-        f"{numbers.full_bytes(planned.ours)}; lower bound {numbers.full_bytes(planned.bound)}."
-    )
-    parts = "".join(
-        f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(part)}</li>"
-        for part, size in measured.difference()
-    )
-    st.html(f'<div class="tm">Difference from the lower bound:<ul>{parts}</ul></div>')
+        if measured is None:
+            return
+        planned = measured.planned
+        fig = bars((measured.runtime, measured.theirs), (f"plan by {PLANNER}", planned.ours), planned.bound)
+        draw_chart(fig, f"measured.{shown.key}")
+        theirs, ours, bound = map(numbers.full_bytes, (measured.theirs, planned.ours, planned.bound))
+        st.caption(f"{measured.runtime}: {theirs}; a plan by {PLANNER}: {ours}; lower bound {bound}.")
+        parts = "".join(
+            f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(part)}</li>"
+            for part, size in measured.difference()
+        )
+        st.html(f'<div class="tm">Difference from the lower bound:<ul>{parts}</ul></div>')
 
 
 def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figure:

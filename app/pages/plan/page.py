@@ -13,7 +13,6 @@ from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdi
 from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
-from app.session.view_state import span_of
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
@@ -45,7 +44,9 @@ def page() -> None:
     with controls.row("views"):
         view = controls.pick_view(titles)
         if view in STEP_VIEWS:
-            arena_focus.step_controls(shown, arena_focus.arena(shown))
+            last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
+            step = min(arena_focus.step_of(shown, arena_focus.arena(shown)), last)
+            st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))
         if view == "map":
             marks.pick_layer(shown)
     _body(shown, plan_drawing.store(shown), view)
@@ -58,10 +59,7 @@ def page() -> None:
 
 
 def given_offsets(shown: Shown) -> None:
-    """For a file with offsets, draw a button that opens Compare with these offsets as baseline.
-
-    If the current plan has the offsets of the file, the button also selects the planner of the best plan.
-    """
+    """For a file with offsets, draw a button that opens Compare with these offsets as baseline."""
     instance = shown.opened.instance
     if instance is None or instance.packing is None:
         return
@@ -104,7 +102,6 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
 
 
 def _tables(shown: Shown) -> None:
-    """Draw the tables of tensors and of idle buffers; the content of a closed table is not computed."""
     arena = arena_focus.drawn(shown.plan)
     tensors = st.expander("Tensors", key="tensors", on_change="rerun")
     if tensors.open:
@@ -122,7 +119,7 @@ def _tables(shown: Shown) -> None:
 
 def _step_range(shown: Shown) -> None:
     """Draw the figures and the buffers of the range of steps that is selected on the curve, if there is one."""
-    span, plan, arena = span_of(state.choice().span), shown.plan, arena_focus.arena(shown)
+    span, plan, arena = state.choice().span, shown.plan, arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps:
         return
     buffers = plan_rows.buffers_in_range(shown, span, arena)
@@ -133,7 +130,7 @@ def _step_range(shown: Shown) -> None:
     )
     with controls.row("step-range"):
         st.html(markup.heading(title, "most bytes × steps first; click a row to select"))
-        controls.button("✕", "no-range", {"span": ""}, help="Clear the range")
+        controls.button("✕", "no-range", {"span": None}, help="Clear the range")
     listed = buffers.rows[: tensor_table.MOST_ROWS]
     table = pd.DataFrame(
         {

@@ -6,21 +6,19 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus
-from app.kit.charts.chart_base import CONFIG, PHASE_COLOURS, figure
+from app.kit import arena_focus, controls
+from app.kit.charts.chart_base import PHASE_COLOURS, draw_chart, figure
 from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on, layer_colours, operator_colours
 from tmmu_core.plans.analysis.peak_lines import line_of
-from tmmu_core.plans.figures.live_bytes import alive_at
+from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
 
-MOST_BOXES = 600
-"""Maximum number of buffers with their own box; all smaller buffers share one box."""
-MOST_LEVELS = 12
-"""Maximum number of nested groups around a box."""
+MOST_BOXES = 600  # all smaller buffers share one box
+MOST_LEVELS = 12  # nested groups around a box
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
@@ -33,18 +31,16 @@ def draw(shown: Shown) -> None:
     plan = shown.plan
     arena = arena_focus.arena(shown)
     step = arena_focus.step_of(shown, arena)
-    buffers = plan_rows.storages_alive(shown, step, arena)
+    buffers = storages_alive(plan, step, arena)
     st.html(markup.claim(claim(shown, arena, step, buffers)))
     groupings = _groupings(shown)
     names = list(groupings)
-    picked = st.segmented_control(
-        "Group by", names, default=names[0], key="w.peak-group", label_visibility="collapsed", required=True
-    )
+    picked = controls.switch("Group by", names, default=names[0], key="w.peak-group")
     name = picked if picked in groupings else names[0]  # another file can have other groupings
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
     key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
-    st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
+    draw_chart(treemap(plan, buffers, *groupings[name]), key)
     rows = alive_at(plan, step, arena)
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
@@ -56,10 +52,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest has 44.4 %``.
-
-    ``buffers``: ``(row of the first tensor, bytes)`` of the live buffers, largest first.
-    """
+    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest has 44.4 %``."""
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
     step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
     if not buffers:
@@ -113,7 +106,8 @@ def treemap(
         boxes.append(((), f"{len(rest):,} smaller buffers", sum(size for _, size in rest), ""))
     if colours is None:
         outermost = sorted((group[0] for group in totals if len(group) == 1), key=lambda name: (-totals[name,], name))
-        colours = _colours(outermost)
+        unknown = [name for name in outermost if name not in ROLE_COLOURS | PHASE_COLOURS]
+        colours = dict(zip(unknown, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
     entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
     filled = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
     fig = figure(300)
@@ -140,10 +134,3 @@ def treemap(
 def _key(group: Path) -> str:
     """Return the id of a group; "" for the root, therefore "%" for an empty name."""
     return "/".join(quote(part, safe="") or "%" for part in group)
-
-
-def _colours(names: Sequence[str]) -> dict[str, str]:
-    """Return a colour per group: the fixed colour of a role or phase, else the next colour of the palette."""
-    known = ROLE_COLOURS | PHASE_COLOURS
-    palette = dict(zip([name for name in names if name not in known], CATEGORIES, strict=False))
-    return {name: known.get(name) or palette.get(name, OTHER) for name in names}

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
+from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.session.planning import Shown, requested
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
@@ -34,7 +34,7 @@ def draw(shown: Shown) -> None:
             key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
             points = job_table().remembered(key, partial(cost_curve, problem))
             st.html(markup.heading("Bytes against cost", savings(points, arena)))
-            st.plotly_chart(curve(points, arena), key=f"reuse.{shown.key}.{name}", config=CONFIG)
+            draw_chart(curve(points, arena), f"reuse.{shown.key}.{name}")
 
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:
@@ -79,7 +79,7 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
-        listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + (" …" if len(names) > 6 else "")
+        listed = numbers.some([numbers.shortened(name, 20) for name in names])
         texts.append(
             f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together, but the capacity is "
             f"{capacity}. No two of them can share bytes without a conflict or a cost: {listed}"

@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus
+from app.kit import arena_focus, controls
 from app.kit.charts import chart_base
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
@@ -14,8 +14,7 @@ from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
 
 MOST_ROWS = 40
-SAMPLES = 4_000
-"""Maximum number of points of a curve; a screen does not show more."""
+SAMPLES = 4_000  # points of a curve; a screen does not show more
 
 
 def history_of(shown: Shown) -> History | None:
@@ -30,10 +29,8 @@ def draw(shown: Shown) -> None:
     assert history is not None
     step = arena_focus.step_of(shown, arena_focus.arena(shown))
     st.html(markup.claim(claim(history, step)))
-    st.plotly_chart(_curve(shown, history, step), key=f"reserved.{shown.key}.{step}", config=chart_base.CONFIG)
-    key = st.segmented_control(
-        "Sum by", KEYS, default=KEYS[0], key="w.sum-by", label_visibility="collapsed", required=True
-    )
+    chart_base.draw_chart(_curve(shown, history, step), f"reserved.{shown.key}.{step}")
+    key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
     st.html(_totals(history, key or KEYS[0], step))
 
 
@@ -64,7 +61,6 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
 
 @remembered
 def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
-    """Return ``(steps, category → live bytes at these steps)``."""
     history = history_of(shown)
     assert history is not None
     return history.live_by_category(SAMPLES)

@@ -1,15 +1,20 @@
 """The view Ranks: the memory of every rank of a sharded graph, and the plan of one rank."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
 
+import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
+from plotly.subplots import make_subplots
 
 from app.canvas.plan_component import PlanHandle
 from app.kit import controls
-from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.chart_base import TextFigure, draw_chart, figure
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
-from app.pages.scale.rank_figures import heat_map
 from app.session import page_jobs, planning, rank_sets, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
@@ -17,6 +22,7 @@ from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_CLASSES = 24
@@ -25,7 +31,7 @@ MOST_CLASSES = 24
 def draw(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the plan of one rank."""
     chosen = state.choice()
-    chosen = chosen.of_whole().but(shard=chosen.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
+    chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
     job = page_jobs.all_ranks(chosen)
     job.wait(planning.PATIENCE)
     ranks = job.result() if job.worked else None
@@ -50,27 +56,26 @@ def draw(graph: Graph) -> None:
 
 def editor(graph: Graph, chosen: Choice) -> None:
     """Draw the presets and the text field of the shard spec."""
-    presets = {preset.name: preset for preset in rank_sets.presets(graph)}
-    preset = next((each for each in presets.values() if rank_sets.compact(each.text) == chosen.shard), None)
-    text = preset.text if preset else chosen.shard
-    if not preset:
-        with suppress(TmmuError):  # invalid JSON is shown as it is
-            text = rank_sets.pretty(rank_sets.spec_of(text))
+    presets = rank_sets.presets(graph)
+    preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
+    text = chosen.shard
+    with suppress(TmmuError):  # invalid JSON is shown as it is
+        text = rank_sets.pretty(rank_sets.spec_of(text))
 
     def apply_preset() -> None:
         if name := state.widget_value("shard-preset"):
-            _apply(presets[name].text)
+            _apply(presets[name][1])
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     st.pills(
         "Presets",
         list(presets),
-        key=state.set_widget("shard-preset", preset.name if preset else None),
+        key=state.set_widget("shard-preset", preset),
         on_change=apply_preset,
         label_visibility="collapsed",
     )
     if preset is not None:
-        st.caption(for_markdown(f"{preset.name}: {preset.about}."))
+        st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
     st.text_area(
         "Shard spec as JSON",
         key=state.set_widget("shard-text", text),
@@ -116,8 +121,7 @@ def heat(chosen: Choice, ranks: RankPlans) -> None:
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-    chart = heat_map(ranks, places, look=rank)
-    st.plotly_chart(chart, key=key, config=CONFIG, on_select=lambda: _pick(key), selection_mode="points")
+    draw_chart(heat_map(ranks, places, look=rank), key, lambda point: state.choose(look=int(point["customdata"][0])))
     st.html(_classes(ranks, rank))
 
 
@@ -127,12 +131,6 @@ def _selected(ranks: RankPlans) -> int:
     if chosen is not None and chosen < ranks.world_size:
         return chosen
     return int(ranks.extents.sum(axis=1).argmax())
-
-
-def _pick(key: str) -> None:
-    point = state.clicked_point(key)
-    if point is not None:
-        state.choose(look=int(point["customdata"][0]))
 
 
 def _classes(ranks: RankPlans, rank: int) -> str:
@@ -212,3 +210,125 @@ def body(whole: Choice, shown: Shown, handle: PlanHandle) -> None:
         if state.choice().selected:
             tensor_card.panel(shown)
     state.write_link()
+
+
+# --- the heat map ------------------------------------------------------------------------------------------------
+
+
+MOST_IN_ONE_ROW = 64
+COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
+"""The share of blue grows with the size, on a light and on a dark background."""
+HIDDEN = {"marker": {"opacity": 0}}
+
+
+@dataclass(frozen=True)
+class RankGrid:
+    """The columns and rows of a heat map."""
+
+    columns: int
+    rows: int
+    fills_columns: bool
+    """Whether consecutive ranks are in one column, not in one row."""
+    column_title: str
+    row_title: str
+
+    def cell(self, rank: int) -> tuple[int, int]:
+        """Return column and row of a rank."""
+        return divmod(rank, self.rows) if self.fills_columns else (rank % self.columns, rank // self.columns)
+
+
+def grid_of(spec: ShardSpec) -> RankGrid:
+    """Return the grid for the ranks of a mesh.
+
+    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. For more ranks, the slow mesh axes are the columns and the fast
+    axes the rows. If these would be more than 256 columns or 16 rows, the ranks fill long rows one after the other.
+    """
+    axes = [(name, size) for name, size in spec.mesh if size > 1]
+    world = spec.world_size
+    if world <= MOST_IN_ONE_ROW:
+        return RankGrid(world, 1, False, "rank", "")
+    for cut in range(1, len(axes)):
+        rows = prod(size for _, size in axes[cut:])
+        if rows <= 16 and world // rows <= 256:
+            slow, fast = (" × ".join(name for name, _ in part) for part in (axes[:cut], axes[cut:]))
+            return RankGrid(world // rows, rows, True, slow, fast)
+    columns = MOST_IN_ONE_ROW if world <= 512 else 128 if world <= 2048 else 256
+    return RankGrid(columns, -(-world // columns), False, f"rank, {columns} per row", "")
+
+
+def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
+    """Return a heat map per arena. ``places``: mesh coordinates of each rank; ``look``: the selected rank."""
+    names, grid = ranks.arena_names, grid_of(ranks.spec)
+    cell = 36 if grid.rows == 1 else max(7, min(14, 200 // grid.rows))
+    height = len(names) * (grid.rows * cell + 34) + 62
+    spacing = 34 / height if names else 0
+    fig = make_subplots(
+        figure=TextFigure(), rows=max(1, len(names)), cols=1, shared_xaxes=True, vertical_spacing=spacing
+    )
+    fig.update_layout(figure(height).layout)
+    column, row = grid.cell(look)
+    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "type": "rect"}
+    for number, name in enumerate(names):
+        _cells(fig, ranks, number, grid, cell, places)
+        axis = fig.layout[f"yaxis{number + 1 if number else ''}"]
+        at = {"x": 0, "xref": "paper", "xanchor": "left", "y": axis.domain[1], "yref": "paper", "yanchor": "bottom"}
+        text = f"<b>{name}</b>  {_range(ranks.extents[:, number])}"
+        fig.add_annotation(text=text, showarrow=False, font={"size": 12}, **at)
+        fig.add_shape(**frame, line={"color": "#E69F00", "width": 3}, row=number + 1, col=1)
+    _axes(fig, grid, len(names))
+    return fig
+
+
+def _cells(fig: go.Figure, ranks: RankPlans, number: int, grid: RankGrid, cell: int, places: Sequence[str]) -> None:
+    """Draw the cells of one arena, and an invisible marker on each: only markers have hover texts and clicks."""
+    x, y = np.array([grid.cell(rank) for rank in range(ranks.world_size)]).T
+    sizes = ranks.extents[:, number]
+    z = np.full((grid.rows, grid.columns), np.nan)
+    z[y, x] = sizes.astype(np.float64) / max(1, int(ranks.extents.max()))
+    gaps = {"xgap": 1 if grid.columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
+    coloured = go.Heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
+    hover = f"{ranks.arena_names[number]} %{{customdata[2]}}<br>rank class %{{customdata[3]}}<extra></extra>"
+    markers = go.Scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        marker={"size": max(6, cell - 4), "symbol": "square", "opacity": 0},
+        selected=HIDDEN,
+        unselected=HIDDEN,
+        customdata=[
+            (rank, places[rank], numbers.full_bytes(size), rank_class)
+            for rank, (size, rank_class) in enumerate(zip(sizes.tolist(), ranks.class_of.tolist(), strict=True))
+        ],
+        hovertemplate=f"<b>rank %{{customdata[0]}}</b> (%{{customdata[1]}})<br>{hover}",
+    )
+    fig.add_traces([coloured, markers], rows=number + 1, cols=1)
+
+
+def _axes(fig: go.Figure, grid: RankGrid, arenas: int) -> None:
+    rows = _ticks(grid.rows, 8)
+    plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
+    fig.update_xaxes(range=[-0.5, grid.columns - 0.5], tickvals=_ticks(grid.columns, 32), **plain)
+    fig.update_yaxes(range=[grid.rows - 0.5, -0.5], tickvals=rows, showticklabels=grid.rows > 1, **plain)
+    if grid.row_title:
+        fig.update_yaxes(title={"text": grid.row_title, "standoff": 4})
+    elif grid.rows > 1:
+        fig.update_yaxes(ticktext=[str(row * grid.columns) for row in rows])
+    fig.update_xaxes(title={"text": grid.column_title, "standoff": 4}, row=arenas, col=1)
+    margin = {"l": 56 if grid.rows > 1 else 10, "r": 10, "t": 24, "b": 38}
+    fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
+
+
+def _range(sizes: np.ndarray) -> str:
+    """Return the smallest and the largest size of an arena, and the rank or the number of ranks with the largest."""
+    largest = int(sizes.max())
+    smallest_text, largest_text = numbers.short_bytes(int(sizes.min())), numbers.short_bytes(largest)
+    if largest_text == smallest_text:
+        return f"{largest_text} on every rank"
+    ranks = np.flatnonzero(sizes == largest)
+    ranks_text = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
+    return f"{smallest_text} to {largest_text} (on {ranks_text})"
+
+
+def _ticks(count: int, most: int) -> list[int]:
+    """Return at most ``most`` ticks from 0 to ``count`` − 1, a power of two apart."""
+    return list(range(0, count, 1 << (-(-count // most) - 1).bit_length()))

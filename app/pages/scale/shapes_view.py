@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
+from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.session import opening, page_jobs, state
 from app.session.planning import Shown
@@ -61,14 +61,8 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
         with column:
             st.html(markup.heading(f"{name} over {dim}", note))
-            key = f"dim.{dim}.{name}.{shown.key}.{current}"
-            st.plotly_chart(
-                dim_curve(curve, name, current=current, capacity=capacity, is_complete=tried == sizes),
-                key=key,
-                config=CONFIG,
-                on_select=lambda key=key: _picked(key, graph, dim),
-                selection_mode="points",
-            )
+            chart = dim_curve(curve, name, current=current, capacity=capacity, is_complete=tried == sizes)
+            draw_chart(chart, f"dim.{dim}.{name}.{shown.key}.{current}", lambda point: _picked(point, graph, dim))
     with columns[1] if len(drawn) == 1 else st.container():
         st.html(markup.heading("Arena sizes"))
         st.html(table(curve, current))
@@ -93,13 +87,8 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
 
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
-            st.segmented_control(
-                "Dimension",
-                sorted(graph.dims),
-                format_func=for_markdown,
-                label_visibility="collapsed",
-                **state.bound("dim", dim, "shapes-dim"),
-            )
+            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
+            controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
         st.markdown(f"{for_markdown(dim)} =", width="content")
         controls.size_input(
             for_markdown(dim),
@@ -114,17 +103,14 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
         st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
 
 
-def _picked(key: str, graph: Graph, dim: str) -> None:
-    point, bounds = state.clicked_point(key), graph.dims[dim]
-    if point is not None and bounds.min <= float(point["x"]) <= bounds.max:
+def _picked(point: dict[str, Any], graph: Graph, dim: str) -> None:
+    bounds = graph.dims[dim]
+    if bounds.min <= float(point["x"]) <= bounds.max:
         controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
 
 
 def table(curve: DimCurve, current: int) -> str:
-    """Return the table of arena sizes at the smallest, the current and the largest planned size, as HTML.
-
-    A line below the table counts the sizes that cannot be planned, with the first error.
-    """
+    """Return the table of arena sizes at the smallest, current and largest size, and a line about rejected sizes."""
     sizes = curve.values.tolist()
     listed = sorted({0, len(sizes) - 1, *([sizes.index(current)] if current in sizes else [])})
     head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in listed), "peak equals arena size"]

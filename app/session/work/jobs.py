@@ -24,14 +24,12 @@ from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, c
 from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
-GRACE = 5.0
-"""Seconds that a job continues without visitors, so that a reloaded tab finds the job."""
+GRACE = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
 FAIR_SHARE = 60.0
 """Seconds after which a job is stopped if another job waits for its worker. A search returns its best result."""
 FORGOTTEN = 60.0
 """Seconds after which a tab without a connection counts as closed; a broken connection is restored sooner."""
-CHECK_EVERY = 0.5
-"""Seconds between two checks for closed tabs."""
+CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
 
 class Abandoned(BaseException):
@@ -42,10 +40,7 @@ _thread = threading.local()
 
 
 class Job(Generic[T]):
-    """A function that runs in a thread, with progress, result and error.
-
-    ``work`` receives a progress callback. The callback returns ``False`` when ``work`` should stop.
-    """
+    """A function that runs in a thread. Its progress callback returns ``False`` when it should stop."""
 
     def __init__(self, what: str, work: Callable[[Progress], T], key: Hashable = None) -> None:
         self.what, self.key = what, key
@@ -193,10 +188,7 @@ class JobTable:
             return job
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job with this key, running or finished, or ``None``.
-
-        A job that ended early for this visitor comes before a job of other visitors.
-        """
+        """Return the job with this key, or ``None``. A job that ended early for this visitor comes first."""
         with self._lock:
             self._settle(key)
             ended_early = self.cache.get(("ended early", visitors.visitor(), key))
@@ -265,7 +257,6 @@ class JobTable:
 
     @contextmanager
     def _reserved_worker(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
-        """Wait for a free worker and reserve it."""
         visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.SERVER)
         worker: _UsedWorker | None = None
         while worker is None:

@@ -20,8 +20,7 @@ import numpy as np
 import pandas as pd
 
 T = TypeVar("T")
-AFTER = 10.0
-"""Minimum seconds that an entry is kept after its last visitor has left."""
+AFTER = 10.0  # seconds that an entry is kept after its last visitor has left
 _SAMPLED = 64
 """Maximum number of members of a collection whose size is measured; their mean is used for the other members."""
 
@@ -61,8 +60,7 @@ def _sampled(members: Iterable[Any], count: int, seen: set[int]) -> float:
 class _Entry:
     value: Any
     weight: int
-    owners: set[str] = field(default_factory=set)
-    """Visitors to whom the value belongs; empty for a public value."""
+    owners: set[str] = field(default_factory=set)  # visitors; empty for a public value
     left_at: float | None = None
 
 

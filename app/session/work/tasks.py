@@ -4,9 +4,9 @@ A graph is passed as a :data:`Subject`, if possible as its file: the worker read
 large graph would block the server's pages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
@@ -15,10 +15,8 @@ from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves
-from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
-from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.formats.open_file import read_any, read_any_at, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
@@ -31,6 +29,8 @@ from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.measure.measure_model import Measured, measure
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,7 @@ def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Planni
 def measured(
     context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", planned: bytes = b""
 ) -> Measured:
-    """Run a model in its runtime and return the measured memory.
-
-    With ``runtime``, run the model twice in that runtime: the file ``data``, and the file ``planned``, which contains
-    a plan.
-    """
+    """Run a model and return its memory; with ``runtime``, also run the file ``planned``, which has a plan."""
     context.progress("running the model", 0, 0)
     return measure(data, name, dims, runtime, with_own_plan=planned)
 
@@ -148,8 +144,7 @@ class Goal(NamedTuple):
 
     dim: str
     capacity: Capacity
-    model: File | None = None
-    """The file of the graph, if the file must be read again for each size of the dimension."""
+    model: File | None = None  # if the file must be read again for each size
 
 
 def largest(
@@ -163,21 +158,16 @@ def largest(
     return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, reread)
 
 
-def ranked_moves(context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
-    """Rank the changes by the bytes that each saves alone."""
-    return what_if(_start(context, subject, request), kinds, context.progress)
-
-
 def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
     """Return the current plan with one change."""
     return plan_moves(_start(context, subject, request), (move,))
 
 
-def curve_down(
-    context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]
-) -> tuple[Candidate, ...]:
-    """Return plans by bytes and cost, down to the lower bound."""
-    return curve(_start(context, subject, request), Allowed(kinds), context.progress)
+def from_plan(
+    context: TaskContext, subject: Subject, request: PlanRequest, search: Callable[..., T], *inputs: Any
+) -> T:
+    """Return ``search(the current plan, *inputs, progress)``; ``search``: a module-level function of the core."""
+    return search(_start(context, subject, request), *inputs, context.progress)
 
 
 def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:

@@ -1,36 +1,20 @@
 """Visitors of the explorer: one per open browser tab. Jobs and private files belong to visitors."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-loop: asyncio.AbstractEventLoop | None = None
-"""Event loop of the server; ``None`` before the server starts."""
+loop: asyncio.AbstractEventLoop | None = None  # event loop of the server, None before it starts
 SERVER = ""
 """Owner of work outside of pages (server start, tests). It always counts as connected."""
 
 
-_server = threading.local()
-
-
 def visitor() -> str:
-    """Return the session id of the browser tab that runs the current page; outside of a page :data:`SERVER`."""
+    """Return the session id of the browser tab that runs the current page; in other threads :data:`SERVER`."""
     context = get_script_run_ctx(suppress_warning=True)
-    return SERVER if context is None or getattr(_server, "works", False) else context.session_id
-
-
-@contextmanager
-def as_server() -> Iterator[None]:
-    """Make :func:`visitor` return :data:`SERVER` in this block."""
-    _server.works = True
-    try:
-        yield
-    finally:
-        _server.works = False
+    return SERVER if context is None else context.session_id
 
 
 def is_connected(visitor_: str) -> bool:

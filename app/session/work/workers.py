@@ -25,14 +25,11 @@ from tmmu_core.base.limits import WORKER_BYTES, ceiling
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
 
-NICENESS = 10
-"""Niceness of workers, so that the server answers page requests first."""
-ENV_RENICE = "TMMU_STAND_BACK"
-"""Environment variable; with the value ``0`` workers run at normal priority."""
+NICENESS = 10  # lower than the server, so that the server answers page requests first
+ENV_RENICE = "TMMU_STAND_BACK"  # with the value 0, workers run at normal priority
 TICK = 0.05
 """Minimum seconds between two progress messages, and maximum seconds that the server waits for a message."""
-STOP_TIMEOUT = 20.0
-"""Seconds after which a stopped task that still runs is killed."""
+STOP_TIMEOUT = 20.0  # seconds after which a stopped task that still runs is killed
 CAN_FORK = hasattr(os, "fork")
 CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])

@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.cli.console import error_text
+from app.session import opening
 from app.texts import markup, refusal_text
 from tests.app.pages.run_page import BROKEN, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
@@ -36,8 +37,7 @@ def test_nearest_reader_is_the_one_that_took_the_file(name: str, reader: str) ->
 
 def test_other_readers_and_the_record_are_folded() -> None:
     error = refusal("text.onnx")
-    card = {"title": "text.onnx was not opened", "message": error.message, "source": error.source, "hint": error.hint}
-    shown = markup.error_card({**card, "tried": error.tried, "record": error.record()})
+    shown = markup.error_card(opening.card_of(error, "text.onnx was not opened"))
     in_view, _, folded = shown.partition("<details>")
     assert "<b>onnx</b>: its first byte begins no field of an ONNX model" in in_view
     assert "<b>tflite</b>" not in in_view

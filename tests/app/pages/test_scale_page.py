@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from app.pages.scale.rank_figures import heat_map
+from app.pages.scale.ranks_view import heat_map
 from app.pages.scale.shapes_view import dim_curve
 from app.session import opening, page_jobs, planning, rank_sets
 from app.session.view_state import Choice
@@ -35,14 +35,15 @@ def test_spec_that_is_no_object_is_rejected(text: str) -> None:
 def test_every_preset_is_planned(sample: str) -> None:
     whole = opening.open_source(f"sample:{sample}").graph
     assert whole is not None
-    for preset in rank_sets.presets(whole):
-        assert plan_ranks(whole, PlanRequest(shard_spec=preset.spec)).world_size == read_spec(preset.spec).world_size
+    for _, text in rank_sets.presets(whole).values():
+        spec = rank_sets.spec_of(text)
+        assert plan_ranks(whole, PlanRequest(shard_spec=spec)).world_size == read_spec(spec).world_size
 
 
 def test_tensor_parallel_preset_shards_heads_and_mlp_activations() -> None:
     whole = opening.open_source("sample:llama3_8b_train_b1_s2048").graph
     assert whole is not None
-    split = shard(whole, read_spec(rank_sets.presets(whole)[0].spec))
+    split = shard(whole, read_spec(rank_sets.spec_of(rank_sets.presets(whole)["Tensor parallel 8"][1])))
     shares = {shape: own for shape, own in zip(split.shapes, split.splits, strict=True) if own}
     assert shares[1, 32, 2048, 2048] == ((1, "tp"),)  # scores of 32 heads
     assert shares[1, 2048, 14336] == ((2, "tp"),)  # hidden units of the MLP
@@ -86,7 +87,7 @@ def test_graph_without_named_dimensions_is_offered_one() -> None:
     assert "Scale needs a graph with a named dimension" in html(at)
     next(button for button in at.button if "dynamic batch" in button.label).click().run()
     assert claim(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
-    empty = opening.Opened("", "", "graph", graph([], [], dims={"B": Dim(1, 4)}))
+    empty = opening.Opened("", "", graph([], [], dims={"B": Dim(1, 4)}))
     assert not page_jobs.scales(empty, Choice())
 
 

@@ -30,15 +30,9 @@ def test_foreign_text_is_escaped(text: str) -> None:
 
 
 def test_error_card_has_code_place_readers_and_hint() -> None:
-    card = {
-        "title": "x.json was not opened",
-        "code": "LIVENESS_CYCLE",
-        "number": 1305,
-        "message": "a cycle.",
-        "place": "$.nodes[1]",
-        "tried": [("onnx", "not protobuf")],
-        "hint": "Break it.",
-    }
+    record = {"code_id": "LIVENESS_CYCLE", "numeric_code": 1305, "diagnostics": {"path": "$.nodes[1]"}}
+    record |= {"tried": [{"reader": "onnx", "reason": "not protobuf"}]}
+    card = {"title": "x.json was not opened", "message": "a cycle.", "hint": "Break it.", "record": record}
     html = markup.error_card(card)
     for shown_text in ("x.json was not opened", "LIVENESS_CYCLE 1305", "$.nodes[1]", "not protobuf", "Break it."):
         assert shown_text in html

@@ -9,7 +9,7 @@ from typing import Any
 from app.session import opening
 from app.session.planning import baseline_of
 from app.session.rank_sets import compact, spec_of
-from app.session.view_state import NAMES, Choice, from_query, to_query, tried_of, zoom_of
+from app.session.view_state import NAMES, Choice, from_query, to_query
 from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput
@@ -87,9 +87,6 @@ def use_of(key: str) -> Callable[[bytes], None]:
 
 def _look(key: str, choice: Choice) -> None:
     """Read the parameters that only some pages read."""
-    zoom_of(choice.zoom)
-    if choice.tried:
-        tried_of(choice.tried)
     baseline: Any = baseline_of(choice)
     if baseline is not None:
         to_query(baseline)

@@ -1,4 +1,4 @@
-"""The table of a fitted training step's bytes by module, for the command line and the page Fix."""
+"""Texts about a fit for the command line and the page Fix: reasons for the lower bound, and bytes by module."""
 
 from app.texts import numbers
 from tmmu_core.fitting.layers import COLUMNS, fitted_layers, fitted_peak, grouped_layers
@@ -6,10 +6,7 @@ from tmmu_core.fitting.problem.answer import Fitted
 
 
 def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:
-    """Return ``(titles, rows)`` with a row per group of equal modules; no rows for a graph without a backward pass.
-
-    Columns in which every module has 0 bytes are left out.
-    """
+    """Return ``(titles, rows)`` with a row per group of equal modules; no rows for a graph without a backward pass."""
     groups = grouped_layers(fitted_layers(fitted))
     columns = [name for name in COLUMNS if any(row[name] for _, row in groups.values())]
     rows = [
@@ -26,3 +23,15 @@ def peak_text(fitted: Fitted) -> str:
     """Return the node and module at the peak, and a suggestion to lower it: ``Peak: mm_6 in blocks.3. …``."""
     peak = fitted_peak(fitted)
     return f"Peak: {peak['node']} in {peak['module'] or 'the model'}. {peak['suggestion']}".rstrip()
+
+
+def bound_lines(fitted: Fitted) -> list[str]:
+    """Return the reason for the lower bound of each limited arena, with up to four of its tensors."""
+    lines = []
+    limited = fitted.capacity.limited(fitted.start.plan)
+    for need in fitted.bound.needs:
+        if need.arena in limited:
+            step = f" at {need.step!r}" if need.step else ""
+            tensors = f" ({numbers.some([*map(repr, need.tensors)], 4)})" if need.tensors else ""
+            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
+    return lines
