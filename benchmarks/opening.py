@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, Page
 from app.canvas.pack import pack_plan
 from app.cli.commands.explore import arguments
 from app.session import pages
-from app.session.opening import SAMPLES, Sample, read_catalogue
+from app.session.opening import Sample, samples
 from app.session.work import tasks
 from app.session.work.workers import TaskContext
 from benchmarks.serving import ROOT, chromium, served
@@ -314,13 +314,13 @@ def measured_upload(count: int) -> tuple[int, float, dict[str, float], dict[str,
 def main(names: list[str]) -> None:
     """Measure the named samples, or all samples and write the page; or tables by their number of rows."""
     page = ROOT / "docs" / "measured" / "opening.md"
-    samples, _, kept = page.read_text(encoding="utf-8").partition(UPLOADS)
+    of_samples, _, kept = page.read_text(encoding="utf-8").partition(UPLOADS)
     if names and all(name.isdecimal() for name in names):
-        page.write_text(samples + uploads([measured_upload(int(name)) for name in names]), encoding="utf-8")
+        page.write_text(of_samples + uploads([measured_upload(int(name)) for name in names]), encoding="utf-8")
         return
     with served(lambda host, port: arguments([], True, port, host)) as address, chromium() as browser:
         rows = []
-        for sample in read_catalogue(SAMPLES):
+        for sample in samples():
             if names and sample.name not in names:
                 continue
             rows.append(measure(browser, address, sample))

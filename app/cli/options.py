@@ -148,12 +148,3 @@ def read_option(name: str, text: str | list[str]) -> Any:
         raise
     except ValueError as error:
         raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
-
-
-def read_bytes_option(name: str, text: str) -> int:
-    """Parse a size such as ``8MiB`` to bytes; ``name``: the option. Raises :class:`UsageError`."""
-    try:
-        size: int = OPTION_SPECS["alignment"].read(text)
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
-    return size

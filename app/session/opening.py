@@ -161,21 +161,16 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
 
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
-    """Return the samples, in the order of the catalogue."""
-    return read_catalogue(SAMPLES)
-
-
-def read_catalogue(folder: Path) -> tuple[Sample, ...]:
-    """Return the samples of a folder; () without its file ``index.json``."""
+    """Return the samples in the order of ``index.json``; () without this file."""
     return tuple(
         Sample(
             name=entry["file"].split("/")[-1].split(".")[0],
             title=entry.get("title", entry["file"]),
-            path=folder / entry["file"],
+            path=SAMPLES / entry["file"],
             teaches=entry.get("teaches", ""),
             group=entry.get("group", "samples"),
         )
-        for entry in sample_entries(folder)
+        for entry in sample_entries(SAMPLES)
     )
 
 

@@ -4,6 +4,7 @@ A link contains the whole state of the screen: graph, planning options, selectio
 value are left out, except the graph, because servers start with different graphs.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -180,10 +181,11 @@ _LAST_EDGE = float(1 << 64)
 
 def _read_range(name: str, text: str) -> tuple[float, ...]:
     parts = text.split("~")
-    if not all(part.replace(".", "", name == "zoom").isdigit() and part.isascii() for part in parts):
-        raise ValueError(_RANGES[name])
-    numbers = tuple(round(float(part), 3) if name == "zoom" else strict.whole_number(part) for part in parts)
+    if name == "zoom":  # with the precision of a link
+        numbers = tuple(round(float(part), 3) for part in parts if re.fullmatch(r"[0-9]*\.?[0-9]+", part))
+    else:
+        numbers = tuple(map(strict.whole_number, parts))
     is_rising = name == "tried" or all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
-    if len(numbers) != (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _LAST_EDGE:
+    if not len(parts) == len(numbers) == (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _LAST_EDGE:
         raise ValueError(_RANGES[name])
     return numbers

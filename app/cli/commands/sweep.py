@@ -14,7 +14,7 @@ from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
-from app.cli.options import AsJson, StoreUrl, argument, option, read_bytes_option, read_option
+from app.cli.options import AsJson, StoreUrl, argument, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -22,6 +22,7 @@ from tmmu_core.base.errors import TmmuError, escaped_surrogates
 from tmmu_core.base.extras import installed, require
 from tmmu_core.formats.open_file import Opened, read_any
 from tmmu_core.graph.model import MODES, PRESETS, Graph
+from tmmu_core.library.arguments import amount_of_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.dynamic_shapes import sample_points
@@ -79,7 +80,7 @@ def sweep_command(
         else (None,),
         planners=_names(options.planners, tuple(PLANNERS)) or ("slots", "naive"),
         shards=tuple(map(_shard, _commas(options.shards))) if options.shards else None,
-        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(options.fits)) or None,
+        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _commas(options.fits)) or None,
         ranks=options.ranks,
     )
     sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]

@@ -61,7 +61,7 @@ def draw(full: Choice, opened: Opened) -> None:
     text = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
     hint = f"Example: {ARENAS_EXAMPLE}."
     widget = controls.parsed("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
-    about = "The content of a file for --arenas. If set, only these arenas exist. A tensor selects one in its `arena`."
+    about = "Content of a file for --arenas. Then only these arenas exist. A tensor selects one with its field `arena`."
     st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=about, height=100, **widget)
     _size("Page size", "page_size", full.page_size, "none", "Arenas are rounded up to a multiple of this size.")
     about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
