@@ -9,7 +9,7 @@ import pytest
 from app.cli.main import run
 from tests.formats.onnx.test_onnx import model, op, value
 from tests.support.paths import DATA
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import MissingExtra, UnreadableInput
 from tmmu_core.runtime.measure.measure_model import Figures, Measured, measure
 
 SIDE = 1024
@@ -109,12 +109,9 @@ def test_eager_mode_reports_tensors_and_scratch_per_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "file"), [("ai_edge_litert", "tflite/hello_world_int8.tflite"), ("torch", "torch/two_layers.pt2")]
+    ("package", "file"), [("ai_edge_litert", "tflite/hello_world_int8.tflite"), ("PyTorch", "torch/two_layers.pt2")]
 )
-def test_missing_runtime_is_named_with_its_installation(
-    module: str, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tmmu_core.runtime.measure.measure_model.find_spec", lambda _: None)
-    with pytest.raises(UnreadableInput, match=module) as caught:
+def test_missing_runtime_is_named_with_its_command(package: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tmmu_core.base.extras.find_spec", lambda _: None)
+    with pytest.raises(MissingExtra, match=f"(?s){package}.*pip install"):
         measure((DATA / file).read_bytes(), file)
-    assert "pip install" in caught.value.hint

@@ -40,7 +40,8 @@ def installed(package: str) -> bool:
 def missing(package: str, what: str, source: str = "") -> MissingExtra:
     """Return the error for a missing package. ``what`` needs the package; it begins the sentence."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
-    return MissingExtra(message, source=source, hint=f"Add it: {install(EXTRA_OF[package])}")
+    command = install(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
+    return MissingExtra(message, source=source, hint=f"Add it: {command}")
 
 
 def require(package: str, what: str) -> None:

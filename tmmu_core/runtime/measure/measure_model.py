@@ -12,11 +12,10 @@ import sys
 from base64 import b64decode
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
-from tmmu_core.base.extras import need
+from tmmu_core.base.extras import need, require
 from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
@@ -145,7 +144,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     # This loads the onnx package, which only these models need.
     from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
 
-    need("onnxruntime", "running a model")
+    need("onnxruntime", "running the model")
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
     graph = read_graph(data, name)
@@ -174,7 +173,7 @@ def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in
 
 
 def _litert(data: bytes, name: str) -> Measured:
-    _require_module("ai_edge_litert", "ai-edge-litert", name)
+    require("ai_edge_litert", "running the model")
     graph = read_graph(data, name)
     answer = _run_child("litert", {}, data, name)
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
@@ -183,7 +182,7 @@ def _litert(data: bytes, name: str) -> Measured:
 
 
 def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:
-    _require_module("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
+    require("tflite_micro", "running the model")
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
     planned_model = with_own_plan or with_plan(model, data, plan).data
@@ -203,7 +202,7 @@ def _executorch(data: bytes, name: str) -> Measured:
 
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
-    _require_module("torch", "'tmmu-plan-explorer[torch]'", name)
+    require("torch", "running the model")
     program, fixed = read_program(data), {dim: Dim(size, size) for dim, size in dims.items()}
     symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
@@ -213,15 +212,6 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
     return Measured(name, EAGER, allocated, figures, _figures(graph, point), None, point, steps)
-
-
-def _require_module(module: str, package: str, name: str) -> None:
-    if find_spec(module) is None:
-        raise UnreadableInput(
-            f"running the model needs the package {module}, which is not installed.",
-            source=name,
-            hint=f"Add it: pip install {package}",
-        )
 
 
 RUN_ALONE = "Check that the model runs in its runtime without tmmu."
