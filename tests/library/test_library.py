@@ -202,6 +202,8 @@ def test_pack_returns_offsets_in_the_order_of_the_arrays() -> None:
     assert packed.lower_bound_bytes == 12
     assert repr(packed) == "<Packed 3 buffers: extent 12 B, optimal>"
     assert np.asarray(packed).dtype == np.uint64
+    with pytest.raises(ValueError, match="copy"):
+        np.array(packed, dtype=np.int64, copy=False)
     assert list(packed) == packed.offset.tolist()
     assert len(tmmu.pack([], [], [])) == 0
 
@@ -273,10 +275,12 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
         ({"dims": {"B": 2.5}}, "not a dict from dimension to whole number"),
         ({"budget": 2**64}, "is over 2"),
         ({"capacity": True}, "capacity: True is not a number of bytes"),
+        ({"arenas": {"activations": 5}, "alignment": 64}, "Expected `object`, got `int`"),
+        ({"options": 5}, "options: 5 is not a dict"),
     ],
 )
 def test_invalid_request_is_rejected(how: dict[str, Any], why: str) -> None:
-    with pytest.raises(UnreadableInput, match=why):
+    with pytest.raises(tmmu.TmmuError, match=why):
         tmmu.plan(chain(2), **how)
     assert tmmu.plan(chain(2), rank=1, world_size=2, seed=3, budget=2**64 - 1).rank == 1
 

@@ -62,7 +62,11 @@ def refuse_many(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the configuration with each arena as a mapping of the given fields, or of an ``Arena``'s changed ones."""
+    """Return the configuration with each arena as a mapping of the given fields, or of an ``Arena``'s changed ones.
+
+    Raises the errors of :func:`read_arenas`.
+    """
+    read_arenas(config)
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
         for name, arena in (config or {}).items()

@@ -45,6 +45,7 @@ FIELDS = tuple("capacity" if field.name == "capacities" else field.name for fiel
 """The parameters of :func:`tmmu.plan` that are fields of its request."""
 _AMOUNTS = ("alignment", "page_size", "budget")
 _COUNTS = ("seed", "rank", "world_size")
+_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes}
 
 
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
@@ -132,6 +133,9 @@ def _value(name: str, value: Any) -> Any:
         return tuple(value)
     if name in _COUNTS:
         value = _digits(value)
+    if not isinstance(value, str | _TYPES.get(name, object)):
+        wanted = "bytes" if _TYPES[name] is bytes else "a dict"
+        raise UnreadableInput(f"{name}: {strict.shown(value)} is not {wanted}.", hint=f"Give {wanted} or a text.")
     if not isinstance(value, str):
         return sizes_of(value) if name == "dims" else value
     spec = OPTION_SPECS[name]

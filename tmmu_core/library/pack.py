@@ -53,7 +53,7 @@ class Packed:
         return self.offset[k]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.offset, dtype=dtype) if copy or dtype is not None else self.offset
+        return np.array(self.offset, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
         proof = "optimal" if self.optimal else f"bound {self.lower_bound_bytes:,} B"

@@ -260,11 +260,8 @@ class Plan(model.Plan):
         path = Path(path)
         writer = plan_file.WRITERS.get(path.suffix.removeprefix("."))
         if writer is None:
-            raise UnreadableInput(
-                f"a plan cannot be written as {path.suffix or 'a file without a suffix'}.",
-                source=str(path),
-                hint=f"Use the suffix .{', .'.join(plan_file.WRITERS)}.",
-            )
+            kind, hint = path.suffix or "a file without a suffix", f"Use the suffix .{', .'.join(plan_file.WRITERS)}."
+            raise UnreadableInput(f"a plan cannot be written as {kind}.", source=str(path), hint=hint)
         write_output_file(path, writer(self))
         return path
 

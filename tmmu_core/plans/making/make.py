@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
-from tmmu_core.graph.arenas import as_given, check_alignment, read_arenas, unused_arenas
+from tmmu_core.graph.arenas import as_given, check_alignment, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
@@ -158,10 +158,9 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
     """Return the problems with the requested alignments and capacities; settings that are not requested are unchanged.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, ``AlignmentViolation`` for an
-    invalid alignment, and the errors of ``read_arenas``.
+    invalid alignment, and the errors of ``as_given``.
     """
     names = tuple([problem.arena for problem in problems])
-    read_arenas(request.arenas)  # checks the values
     config = as_given(request.arenas)
     capacities_by_name(dict.fromkeys(config, 0), names)
     capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
