@@ -114,10 +114,11 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     source, target, tensor = _passages(index, code, around.tensor)
     crosses = source != target
     middle: set[int] = set()  # the code of the middle, if any
-    if around.tensor >= 0 or around.node >= 0:
-        producer = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
-        unwritten = -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
-        middle.add(int(code[producer]) if producer >= 0 else unwritten)
+    node = around.node if around.tensor < 0 else writer_of(index, around.tensor)
+    if node >= 0:
+        middle.add(int(code[node]))
+    elif around.tensor >= 0:
+        middle.add(-1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor)
     visible = {*code.tolist(), *source.tolist(), *target.tolist(), *middle}  # the middle may have no edge
     neighbours: dict[int, set[int]] = {}
     if around.radius is not None and middle:
