@@ -177,15 +177,11 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     cycle = [*list(position)[position[base] :], base]
     names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED])
     more = " → …" if len(cycle) > strict.LISTED else ""
-    producers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
-    raise LivenessCycle(
-        f"these views are views of each other: {names}{more}.",
-        hint="Remove the view of one tensor: it is then the base of the other tensors.",
-        tensor=graph.tensors[base].id,
-        node_id=next(producers, ""),
-        path=f"$.tensors[{base}].view.base_tensor_uid",
-        reason="view_cycle",
-    )
+    message = f"these views are views of each other: {names}{more}."
+    hint = "Remove the view of one tensor: it is then the base of the other tensors."
+    tensor, path = graph.tensors[base].id, f"$.tensors[{base}].view.base_tensor_uid"
+    node = next((node.node_id for node in graph.nodes if tensor in node.outputs), "")
+    raise LivenessCycle(message, hint=hint, tensor=tensor, node_id=node, path=path, reason="view_cycle")
 
 
 def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:

@@ -11,6 +11,7 @@ formula, or with shapes that do not match its formula, is unknown, not 0. All fi
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt, prod
 
 from tmmu_core.graph.index import GraphIndex
@@ -90,16 +91,6 @@ def graph_flops(index: GraphIndex) -> GraphFlops:
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------
-
-
-def _each(count: int) -> Formula:
-    """Return the formula of ``count`` operations for every element of the first output."""
-    return lambda call: count * call.result
-
-
-def _read(count: int) -> Formula:
-    """Return the formula of ``count`` operations for every element of the first input, as in a reduction."""
-    return lambda call: count * call.operand
 
 
 def _fold(call: Call) -> int:
@@ -234,8 +225,9 @@ def _linalg(call: Call) -> int:
 
 FORMULAS: dict[str, Formula] = {
     "moves": lambda call: 0,
-    **{f"each{count}": _each(count) for count in (1, 2, 3, 4, 5, 8, 9, 14)},
-    **{f"read{count}": _read(count) for count in (1, 2, 3, 4, 6, 11, 14)},
+    # For every element of the first output; in a reduction, for every element of the first input.
+    **{f"each{n}": partial(lambda n, call: n * call.result, n) for n in (1, 2, 3, 4, 5, 8, 9, 14)},
+    **{f"read{n}": partial(lambda n, call: n * call.operand, n) for n in (1, 2, 3, 4, 6, 11, 14)},
     "fold": _fold,
     # By a mask; PyTorch's ``select`` is a view.
     "select": lambda call: call.result if len(call.inputs) > 2 else 0,

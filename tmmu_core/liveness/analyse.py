@@ -126,14 +126,10 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
     if in_one_storage:
         one, other_id, i = min(in_one_storage)
-        raise InvalidIrShapes(
-            f"tensors {one!r} and {other_id!r} must not alias, but they share one storage.",
-            reason="must_not_alias_same_storage",
-            node_id="",
-            tensor=one,
-            path=f"$.tensors[{i}].must_not_alias",
-            hint="Remove the pair from must_not_alias, or undo the view, alias group or in-place write.",
-        )
+        message = f"tensors {one!r} and {other_id!r} must not alias, but they share one storage."
+        hint = "Remove the pair from must_not_alias, or undo the view, alias group or in-place write."
+        reason, path = "must_not_alias_same_storage", f"$.tensors[{i}].must_not_alias"
+        raise InvalidIrShapes(message, reason=reason, node_id="", tensor=one, path=path, hint=hint)
     return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 

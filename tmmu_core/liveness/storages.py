@@ -103,14 +103,10 @@ def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
         return
     view = min(views, key=ids.__getitem__)
     root, producer = int(ranges.roots[view]), int(index.producer[view])
-    raise InvalidIrShapes(
-        f"tensor {ids[view]!r} is a view of {ids[root]!r}, which nothing in this mode's timeline writes: "
-        "it has no address.",
-        reason="view_of_nothing",
-        node_id=index.node_ids[producer] if producer >= 0 else "",
-        tensor=ids[view],
-        hint=f"Write {ids[root]!r} by a node, make it a graph input, or remove the view of {ids[view]!r}.",
-    )
+    node_id, why = index.node_ids[producer] if producer >= 0 else "", "which nothing in this mode's timeline writes"
+    message = f"tensor {ids[view]!r} is a view of {ids[root]!r}, {why}: it has no address."
+    hint = f"Write {ids[root]!r} by a node, make it a graph input, or remove the view of {ids[view]!r}."
+    raise InvalidIrShapes(message, reason="view_of_nothing", node_id=node_id, tensor=ids[view], hint=hint)
 
 
 def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:

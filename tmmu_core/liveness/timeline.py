@@ -10,6 +10,7 @@ Python's ``str`` order.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,11 +216,9 @@ def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> 
 
 def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
     """Join steps of equal phase to ranges. ``None`` is the phase before it; at the start, the first known phase."""
-    begins: list[tuple[int, Phase]] = (
-        [(0, next((phase for phase in phases if phase is not None), "forward"))] if phases else []
-    )
-    for step, phase in enumerate(phases):
-        if phase is not None and phase != begins[-1][1]:
-            begins.append((step, phase))
-    ends = [step for step, _ in begins[1:]] + [len(phases)]
-    return tuple([Stretch(phase, start, end) for (start, phase), end in zip(begins, ends, strict=False)])
+    first: Phase = next(filter(None, phases), "forward")
+    known: list[Phase] = []
+    for phase in phases:
+        known.append(phase or (known[-1] if known else first))
+    begins = [step for step, phase in enumerate(known) if step == 0 or phase != known[step - 1]]
+    return tuple([Stretch(known[begin], begin, end) for begin, end in pairwise([*begins, len(known)])])

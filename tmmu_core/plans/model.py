@@ -163,23 +163,11 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """``[first, second, cost]``: the cost is paid once if the byte ranges of the two overlap."""
 
 
-COLUMN_OF = {
-    "tensor_id": "tensor_ids",
-    "arena": "arena",
-    "logical_slot": "logical_slot",
-    "offset_bytes": "offset",
-    "size_bytes": "size",
-    "alignment": "alignment",
-    "birth": "birth",
-    "death": "death",
-    "generation": "generation",
-    "role": "roles",
-    "dtype": "dtypes",
-    "shape": "shapes",
-    "alias_group_id": "alias_group_ids",
-    "base_tensor_uid": "base_tensor_uids",
-    "category": "categories",
-}
+_COLUMNS = (
+    *("tensor_ids", "arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation"),
+    *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids", "categories"),
+)
+COLUMN_OF = dict(zip(TensorRow.__annotations__, _COLUMNS, strict=True))
 """Field of :class:`TensorRow` → its column in :class:`PlanColumns`, in the order of the fields."""
 
 Handoff = tuple[int, str, str]

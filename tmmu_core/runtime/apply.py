@@ -26,9 +26,8 @@ from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime import philox
-from tmmu_core.runtime.arena import ArenaHandle, check_base, map_arena
+from tmmu_core.runtime.arena import OPERATOR, ArenaHandle, check_base, map_arena
 
-OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
 NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
@@ -216,13 +215,8 @@ def apply_plan(
     security level, and the errors of ``refuse_invalid``.
     """
     if security not in SECURITY:
-        raise InvalidIrShapes(
-            f"unknown security level {security!r}.",
-            operator=OPERATOR,
-            reason="unknown_security",
-            node_id="",
-            hint=strict.closest_hint(security, SECURITY),
-        )
+        message, hint = f"unknown security level {security!r}.", strict.closest_hint(security, SECURITY)
+        raise InvalidIrShapes(message, operator=OPERATOR, reason="unknown_security", node_id="", hint=hint)
     if not verified:
         refuse_invalid(plan, OPERATOR)
     arenas: dict[str, ArenaHandle] = {}
@@ -233,14 +227,11 @@ def apply_plan(
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
         check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
         if handle.size_bytes < arena.extent_bytes:
+            needed, given = arena.extent_bytes, handle.size_bytes
+            what = f"the memory given for arena {arena.name!r} has {given:,} B, the plan needs {needed:,} B"
+            message, hint = f"{what}; nothing was committed.", "Give a larger block, or let apply_plan map the arena."
             raise ArenaTooSmall(
-                f"the memory given for arena {arena.name!r} has {handle.size_bytes:,} B, the plan needs "
-                f"{arena.extent_bytes:,} B; nothing was committed.",
-                operator=OPERATOR,
-                arena=arena.name,
-                capacity=handle.size_bytes,
-                required=arena.extent_bytes,
-                hint="Give a larger block, or let apply_plan map the arena.",
+                message, operator=OPERATOR, arena=arena.name, capacity=given, required=needed, hint=hint
             )
         arenas[arena.name] = handle
     _check_addresses(placed, arenas)
@@ -257,16 +248,14 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
     """Raise ``AlignmentViolation`` for the first tensor whose address is misaligned."""
     base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
     addresses = base[plan.arena] + plan.offset
-    for row in np.flatnonzero(addresses % plan.alignment).tolist():
-        raise AlignmentViolation(
-            f"tensor {plan.tensor_ids[row]!r} would lie at address {int(addresses[row]):#x}, which is not a multiple "
-            f"of {int(plan.alignment[row])} B.",
-            operator=OPERATOR,
-            arena=plan.arenas[plan.arena[row]].name,
-            logical_slot=int(plan.logical_slot[row]),
-            tensor=plan.tensor_ids[row],
-            hint="Set the arena's alignment to the largest alignment of its tensors.",
-        )
+    misaligned = np.flatnonzero(addresses % plan.alignment)
+    if len(misaligned):
+        row = plan.row(int(misaligned[0]))
+        place = f"tensor {row.tensor_id!r} would lie at address {int(addresses[misaligned[0]]):#x}"
+        message = f"{place}, which is not a multiple of {row.alignment} B."
+        hint = "Set the arena's alignment to the largest alignment of its tensors."
+        tensor, arena, slot = row.tensor_id, row.arena, row.logical_slot
+        raise AlignmentViolation(message, operator=OPERATOR, arena=arena, logical_slot=slot, tensor=tensor, hint=hint)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from tmmu_core.base.errors import AlignmentViolation, AllocationFailure
 from tmmu_core.graph.arenas import check_alignment
 from tmmu_core.planners.columns import align_up
 
+OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
 U8 = NDArray[np.uint8]
 
 PAGE = mmap.PAGESIZE
@@ -54,12 +55,10 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
         block = np.frombuffer(mmap.mmap(-1, committed + slack, flags=_FLAGS), np.uint8)
     except (OSError, OverflowError, ValueError, MemoryError) as error:
         why = "more than a process can address" if isinstance(error, OverflowError) else error
+        message = f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed."
+        hint = "Plan a smaller batch or run on a machine with more memory."
         raise AllocationFailure(
-            f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed.",
-            operator="UML_OS.TMMU.ApplyPlan_v1",
-            arena=arena_id,
-            peak_required_bytes=committed,
-            hint="Plan a smaller batch or run on a machine with more memory.",
+            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=hint
         ) from error
     start = -int(block.ctypes.data) % alignment_bytes
     return handle_of(arena_id, block[start : start + committed], alignment_bytes, fresh=True)
@@ -78,11 +77,13 @@ def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: boo
 def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
     """Raise ``AlignmentViolation`` if the base pointer is not aligned."""
     if base_ptr % alignment_bytes:
+        message = f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B."
+        hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
         raise AlignmentViolation(
-            f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B.",
-            operator="UML_OS.TMMU.ApplyPlan_v1",
+            message,
+            operator=OPERATOR,
             arena=arena_id,
             base_ptr=hex(base_ptr),
             alignment_bytes=alignment_bytes,
-            hint="Give memory that starts on the arena's alignment, or let apply_plan map it.",
+            hint=hint,
         )

@@ -136,12 +136,9 @@ def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
         axes.append((name, size))
     if len(dict(axes)) != len(axes):
         raise refused("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
-    ranks, most = 1, limits.ceiling(limits.RANKS)
-    for _, size in axes:
-        ranks *= size
-        if ranks > most:
-            refusal = limits.limit_error(limits.RANKS, "the mesh")
-            raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
+    if prod(size for _, size in axes) > limits.ceiling(limits.RANKS):
+        refusal = limits.limit_error(limits.RANKS, "the mesh")
+        raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     return tuple(axes)
 
 

@@ -135,7 +135,12 @@ class Lives:
             "must_not_alias": (x_storage, y_storage) in self.must_not_alias,
             "other_arena": self.arena[x_storage] != self.arena[y_storage],
         }
-        return next((condition for condition, is_violated in violated.items() if is_violated), "")
+        return _first(violated)
+
+
+def _first(violated: Mapping[str, bool]) -> str:
+    """Return the first violated condition; empty if none is."""
+    return next((condition for condition, is_violated in violated.items() if is_violated), "")
 
 
 def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
@@ -223,16 +228,11 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
             "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
             "other_arena": None not in (a.arena, b.arena) and a.arena != b.arena,
         }
-        for condition, is_violated in violated.items():
-            if is_violated:
-                raise InvalidIrShapes(
-                    f"{node.node_id} may not write {y} in place of {x}: {condition}.",
-                    reason="in_place_denied",
-                    condition=condition,
-                    node_id=node.node_id,
-                    tensor=x,
-                    t=step,
-                )
+        condition = _first(violated)
+        if condition:
+            message, node_id = f"{node.node_id} may not write {y} in place of {x}: {condition}.", node.node_id
+            about = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": x}
+            raise InvalidIrShapes(message, t=step, **about)
         overwritten |= {(step, x), (step, y)}
         groups.join(x, y)
         if x_set != y_set:

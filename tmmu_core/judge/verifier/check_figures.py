@@ -38,7 +38,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             "slots": int((facts.slots.arena == number).sum()),
             "max_live": facts.max_live(number, facts.held_until),
             "storages": int(here.sum()),
-            "peak_live_bytes": facts.peak_live_bytes(number),
+            "peak_live_bytes": facts.live_peak_of(np.flatnonzero(here))[1],
         }
         yield from _different(arena.name, vars(arena), counts, arena.name)
     yield from _check_sums_of_rows(facts)

@@ -128,10 +128,6 @@ class PlanFacts:
         _, most = live_peak(self.birth[here], np.minimum(until[here], self.end), np.ones(int(here.sum()), np.uint64))
         return most
 
-    def peak_live_bytes(self, arena: int) -> int:
-        """Return the most bytes of the arena in use at one step."""
-        return self.live_peak_of(np.flatnonzero(self.arena == arena))[1]
-
     def live_peak_of(self, here: I64) -> tuple[int, int]:
         """Return ``(step, bytes)`` of the first peak of the storages ``here``."""
         return live_peak(self.birth[here], self.held_until[here], self.size[here])

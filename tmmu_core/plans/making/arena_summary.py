@@ -144,15 +144,15 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
+        message = f"the plan needs {needed:,} B over all arenas, the quota (--budget) is {budget:,} B"
+        hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
         raise AllocationFailure(
-            f"the plan needs {needed:,} B over all arenas, the quota (--budget) is {budget:,} B; "
-            "nothing was committed.",
+            f"{message}; nothing was committed.",
             arena=largest.name,
             peak_required_bytes=needed,
             memory_bytes_budget=budget,
             allocation_failures=1,
-            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
-            f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
+            hint=f"{hint}tmmu fit FILE --capacity {budget} looks for a graph that fits.",
         )
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))

@@ -19,7 +19,7 @@ from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
-from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns
+from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns, group_numbers
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
@@ -233,11 +233,9 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
-    is_first = np.ones(len(order), np.bool_)
-    slot, arena = slot[order], arena[order]
-    is_first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
-    start = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
-    return number, number - start[number]
+    slot_number, _ = group_numbers(arena, slot)
+    first_of_slot = np.searchsorted(slot_number[order], slot_number)
+    return number, number - first_of_slot
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
