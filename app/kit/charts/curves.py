@@ -45,7 +45,7 @@ def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figur
         add_curve(fig, [0, plan.steps], [extent, extent], "", colour, dash=dash, showlegend=False)
     fig.update_xaxes(steps_axis(max(baseline.steps, candidate.steps)))
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
-    return fig.update_layout(showlegend=True, legend=LEGEND, margin={**MARGIN, "b": 24})
+    return fig.update_layout(showlegend=True, legend=LEGEND, margin=MARGIN)
 
 
 def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:

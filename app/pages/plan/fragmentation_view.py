@@ -47,7 +47,7 @@ def _accounts(bytes_of: dict[str, int], extent: int) -> str:
     for account in ACCOUNTS:
         (name, colour, _), size = ACCOUNT_LOOKS[account], bytes_of[account]
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), glossary.define(name))
-        rows.append([f'<span style="color:{colour}">■</span> {name}', *map(markup.esc, cells)])
+        rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
     return markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
 
