@@ -37,19 +37,15 @@ export class ChartInput {
     else this.hover(x, y);
   }
 
-  /** Update the hovered row and the tooltip, at most once per frame. */
+  /** Update the hovered row and the tooltip. A browser sends at most one movement per frame. */
   hover(x, y) {
-    this.pointer = [x, y];
-    this.hovering ??= requestAnimationFrame(() => {
-      this.hovering = null;
-      const { chart } = this, row = chart.pick(...this.pointer);
-      if (row !== chart.hovered || chart.tip.hidden !== row < 0) {
-        chart.hovered = row;
-        chart.soon("over");
-        chart.fillTip(row < 0 ? null : chart.lines(row));
-      }
-      chart.placeTip(this.pointer);
-    });
+    const { chart } = this, row = chart.pick(x, y);
+    if (row !== chart.hovered || chart.tip.hidden !== row < 0) {
+      chart.hovered = row;
+      chart.soon("over");
+      chart.fillTip(row < 0 ? null : chart.lines(row));
+    }
+    chart.placeTip([x, y]);
   }
 
   onLeave() {
@@ -94,12 +90,8 @@ export class ChartInput {
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
-    const target = chart.overview.at(x, y);
-    if (target) {
-      chart.lookAt(target);
-      return;
-    }
-    const row = chart.pick(x, y);
+    const target = chart.overview.at(x, y), row = chart.pick(x, y);
+    if (target) chart.lookAt(target);
     if (row < 0) return;
     if (!event.shiftKey) chart.select(row, "click");
     else if (row !== chart.selected) chart.compare(row);
@@ -184,12 +176,9 @@ export class ChartInput {
   /** Handle an arrow key: along the axis of steps select a step, else select the neighbouring tensor. */
   walk(dx, dy, far) {
     const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan, state } = chart;
-    if (v) {
-      chart.neighbour(Math.sign(v));
-      return;
-    }
     const here = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
-    chart.goStep((state.step ?? here) + Math.sign(t) * far);
+    if (v) chart.neighbour(Math.sign(v));
+    else chart.goStep((state.step ?? here) + Math.sign(t) * far);
   }
 
   /** Apply the text of the search field; send it to the page after `wait` milliseconds. */

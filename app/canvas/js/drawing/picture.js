@@ -136,23 +136,18 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
  * equal, only the larger box gets the name.
  */
 export function drawNames(pen, sight, rows) {
-  const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
-  const each = scene.view === "lifetimes", named = new Set(), drawn = new Set();
+  const { plan, scene, paints, hits, look, namer } = sight, each = scene.view === "lifetimes", drawn = new Set();
   pen.textBaseline = "middle";
   pen.textAlign = "left";
-  for (const { row, box } of places.slice(0, MOST_NAMES)) {
-    const [x0, y0, x1, y1] = box, head = each ? row : plan.head(row);
-    const others = (plan.members.get(head)?.length ?? 1) - 1;
-    if (named.has(head)) continue;
-    named.add(head);
-    const more = !each && others > 0 ? ` +${others}` : "", letters = Math.floor((x1 - x0 - 9) / LETTER) - more.length;
-    const name = namer.brief(plan.ids.at(head), letters), y = Math.min((y0 + y1) / 2, y0 + 60) + 0.5;
-    if (drawn.has(name)) continue;
-    drawn.add(name);
+  for (const { row, head, box: [x0, y0, x1, y1] } of roomForNames(sight, rows).slice(0, MOST_NAMES)) {
+    const others = (plan.members.get(head)?.length ?? 1) - 1, more = !each && others > 0 ? ` +${others}` : "";
+    const name = namer.brief(plan.ids.at(head), Math.floor((x1 - x0 - 9) / LETTER) - more.length);
+    if (drawn.has(head) || drawn.has(name)) continue;
+    drawn.add(head).add(name);
     if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
     else if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
-    pen.fillText(name + more, x0 + 4, y);
+    pen.fillText(name + more, x0 + 4, Math.min((y0 + y1) / 2, y0 + 60) + 0.5);
   }
 }
 
@@ -164,7 +159,7 @@ function roomForNames({ plan, scene, plane }, rows) {
     const w = box[2] - box[0], h = box[3] - box[1];
     const head = scene.view === "lifetimes" ? row : plan.head(row), alone = head === row && !plan.members.has(row);
     const least = alone ? Math.min(44, LETTER * plan.ids.at(row).length + 9) : 44;
-    if (w >= least && h >= 13) places.push({ area: w * h, row, box });
+    if (w >= least && h >= 13) places.push({ area: w * h, row, head, box });
   }
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }

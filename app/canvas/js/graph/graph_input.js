@@ -30,18 +30,20 @@ export class GraphInput {
   /** Handle a movement: hover without a pressed pointer, drag with one, pinch with two. */
   move(event) {
     const now = this.chart.at(event), last = this.down.get(event.pointerId), { chart } = this;
-    if (!last) return this.hover(chart.itemAt(...now), now);
-    const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
-    this.moved ||= other !== undefined || distance(now, this.began) > CLICK_RADIUS;
-    if (!this.moved) return undefined;
-    this.down.set(event.pointerId, now);
-    if (other) {
-      const factor = distance(now, other) / Math.max(1, distance(last, other));
-      return chart.zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+    if (!last) {
+      this.hover(chart.itemAt(...now), now);
+      return;
     }
-    chart.view = { ...chart.view, x: chart.view.x + now[0] - last[0], y: chart.view.y + now[1] - last[1] };
+    const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
+    this.moved ||= distance(now, this.began) > CLICK_RADIUS;
+    if (!this.moved) return;
+    this.down.set(event.pointerId, now);
+    const moves = other ? 2 : 1; // two fingers move their midpoint by half of the movement of each
+    chart.view.x += (now[0] - last[0]) / moves;
+    chart.view.y += (now[1] - last[1]) / moves;
     this.hover(null);
-    return chart.soon("base");
+    const [x, y] = other ?? now, factor = other ? distance(now, other) / Math.max(1, distance(last, other)) : 1;
+    chart.zoom(factor, (now[0] + x) / 2, (now[1] + y) / 2);
   }
 
   release(event) {

@@ -119,7 +119,7 @@ export class Columns {
       this[column] = spec[column] ? new Table(spec[column], read) : null;
     }
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
-    this.arenas = spec.arenas.map((arena) => ({ ...arena, live: rounded(read(arena.live)), rawLive: read(arena.live) }));
+    this.arenas = spec.arenas.map((arena) => ({ ...arena, live: rounded(read(arena.live)) }));
     this.viewRows = read(spec.views);
     const bases = read(spec.bases);
     this.baseOf = new Map(Array.from(this.viewRows, (row, k) => [Number(row), Number(bases[k])]));

@@ -77,7 +77,7 @@ function sumOf(arenas, steps, capacity) {
   const total = (name) => arenas.reduce((sum, arena) => sum + Number(arena[name]), 0);
   const live = Float64Array.from({ length: steps }, (_, t) => arenas.reduce((sum, arena) => sum + arena.live[t], 0));
   const peak_step = live.reduce((best, bytes, t) => (bytes > live[best] ? t : best), 0), peak = live[peak_step] ?? 0;
-  return { name: "all arenas", live, rawLive: live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
+  return { name: "all arenas", live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
 /** Return {v0, v1} of the rows, if the arena k begins at bases[k]. */
