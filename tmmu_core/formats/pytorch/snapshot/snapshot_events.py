@@ -239,14 +239,14 @@ class Device:
 def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return the live ranges of a device, by birth and address, from its events and its blocks at the end."""
     _private_lanes(events, segments)
-    rows = tuple(array("q") for _ in range(8))
+    rows = array("q")
     open_, steps = _traced(events, rows)
-    for address, (block, segment) in dict(_active(segments)).items():
-        if address not in open_:
-            size = block.size if block.requested_size is None else block.requested_size
-            lane = events.lanes.setdefault(segment.lane, len(events.lanes))
-            _add(rows, 0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
-    columns = np.array([np.frombuffer(column, np.int64) for column in rows])
+    for at, (block, segment) in dict(_active(segments)).items():
+        if at not in open_:
+            requested = block.size if block.requested_size is None else block.requested_size
+            lane_row = events.lanes.setdefault(segment.lane, len(events.lanes))
+            rows.extend((0, max(steps, 1), at, requested, block.stack, lane_row, 0, events.is_recorded))
+    columns = np.frombuffer(rows, np.int64).reshape(-1, 8).T
     columns = columns[:, columns[3] > 0]
     _end_early_ranges(*columns[:3])
     columns = columns[:, np.lexsort((columns[2], columns[0]))]
@@ -272,13 +272,11 @@ def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
     events.lane = array("i", lane.tobytes())
 
 
-def _add(rows: Sequence[Any], *row: int) -> None:
-    for column, value in zip(rows, row, strict=True):
-        column.append(value)
+def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
+    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``.
 
-
-def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
-    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
+    A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
+    """
     open_: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
     seen: set[int] = set()
     step = 0
@@ -289,17 +287,18 @@ def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
         opened = open_.pop(addr, None)
         if opened is not None:  # freed, or allocated again without a recorded free
             birth, opened_size, opened_stack, opened_lane = opened
-            _add(rows, birth, step, addr, opened_size, opened_stack, opened_lane, stack if action == FREE else 0, 0)
+            free_stack = stack if action == FREE else 0
+            rows.extend((birth, step, addr, opened_size, opened_stack, opened_lane, free_stack, 0))
         elif action == FREE and addr in seen:
             events.repeated_frees += 1
         elif action == FREE and size:
-            _add(rows, 0, max(step, 1), addr, size, 0, lane, stack, 1)
+            rows.extend((0, max(step, 1), addr, size, 0, lane, stack, 1))
         if action == ALLOC:
             open_[addr] = step, size, stack, lane
         seen.add(addr)
         step += 1
     for addr, (birth, size, stack, lane) in open_.items():
-        _add(rows, birth, step, addr, size, stack, lane, 0, 0)
+        rows.extend((birth, step, addr, size, stack, lane, 0, 0))
     return set(open_), step
 
 
