@@ -33,7 +33,7 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()
     """First bytes that no readable format has."""
     parts: tuple[tuple[bytes, bytes], ...] = ()
-    """Pairs of first and later bytes: a file that no reader opens has this format if it has both bytes of a pair."""
+    """Pairs (first bytes, other bytes): a file that no reader opens has this format if it has both of a pair."""
     endings: tuple[str, ...] = ()
     """Endings of the name of a file or folder of this format."""
 

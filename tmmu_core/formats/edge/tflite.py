@@ -18,8 +18,8 @@
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
   outputs to the operator's outputs, as in the Micro runtime (:mod:`tmmu_core.formats.scopes`). Every use of a body has
   its own activations; constants and variables are shared by all uses. Bodies that cannot be planned are listed in
-  ``Node.unplanned``: recursion, more than ``DEEPEST`` levels, more than ``MOST_REPEATED`` words of repeated uses,
-  tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
+  ``Node.unplanned``: recursion, more than ``DEEPEST`` levels, subgraphs that are used again too often
+  (``MOST_REPEATED``), tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
 """
 
 from __future__ import annotations

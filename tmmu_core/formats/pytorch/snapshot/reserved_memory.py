@@ -56,8 +56,8 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
     Three placements are tried: the allocator's addresses without gaps between regions; whole segments, each at one
-    offset; single blocks. The result is the first one within ``most`` bytes, else the first of the three, as for a
-    ``most`` of ``None``.
+    offset; single blocks. The result is the first placement within ``most`` bytes. If there is none, or ``most`` is
+    ``None``, it is the first of the three.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
