@@ -123,7 +123,7 @@ def input_of(name: str) -> tuple[bytes, str]:
         from tmmu_core.formats.xla import xla_dump
 
         if (foreign := unplannable.recognised_folder(Path(name))) is not None:
-            raise foreign.refusal(name)
+            raise foreign.refusal(source=name)
         name = str(Path(name) / xla_dump.only(modules_in(Path(name)), name).files[0])
     data = read_input(name)
     if name.endswith(".txt"):

@@ -52,7 +52,7 @@ def arena_names(memories: Iterable[int]) -> dict[int, str]:
 
 
 def is_log(data: bytes) -> bool:
-    """Return whether bytes may be a text log: no zero byte at the start, no document, and no ONNX model (first byte 8)."""
+    """Return whether bytes may be a text log: no zero byte at the start, no document, no ONNX model (first byte 8)."""
     return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
 
 

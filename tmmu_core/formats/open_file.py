@@ -52,13 +52,11 @@ class Reader:
         return str(_load(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
-        """Return the content of unpacked bytes. Raises ``TmmuError``; its source is ``name``."""
-        with source_of_errors(name):
-            try:
-                return _load(self.module)(data, name, *dims)
-            except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
-                hint = "Check the program that wrote it."
-                raise UnreadableInput("the file is nested too deeply.", hint=hint) from error
+        """Return the content of unpacked bytes. Raises ``TmmuError``, in general without its source."""
+        try:
+            return _load(self.module)(data, name, *dims)
+        except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
+            raise UnreadableInput("the file is nested too deeply.", hint="Check the program that wrote it.") from error
 
 
 def _load(address: str) -> Callable[..., Any]:
@@ -122,12 +120,17 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
         foreign = unplannable.by_magic(plain)
         if foreign is not None:
-            raise foreign.refusal(name)
+            raise foreign.refusal()
         if plain.startswith(b"PAR1"):
             hint = 'Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".'
             raise UnreadableInput("Parquet files are written for notebooks and cannot be opened.", hint=hint)
         if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
             document.refuse_many_values(plain, 0 if plain is data else len(data))
+        return _read_by_content(plain, name, readers)
+
+
+def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
+    """Return the content of unpacked bytes, read by the first reader that accepts them."""
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)
@@ -137,29 +140,28 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
         try:
             return reader.read(plain, name)
         except (UnreadableInput, InvalidIrShapes) as error:
-            _refuse_later(plain, name)
+            _refuse_later(plain)
             if isinstance(error, InvalidIrShapes):
                 raise
             later = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
-    _refuse_later(plain, name)
+    _refuse_later(plain)
     foreign = unplannable.recognised(plain, name)
     if foreign is not None:
-        raise foreign.refusal(name, tuple(tried))
+        raise foreign.refusal(tuple(tried))
     is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain)).keys()
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
-    raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
+    raise UnreadableInput("Unrecognised file format.", tried=tuple(tried), hint=hint)
 
 
-def _refuse_later(data: bytes, name: str) -> None:
+def _refuse_later(data: bytes) -> None:
     """Raise ``UnreadableInput`` for a document or trace that a later version wrote; ignore what cannot be decoded."""
     first = data.partition(b"\n")[0] if b"allocation_header" in data[:1024] else data
     found: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
         found = document.fields(first) if document.kind(first) else {}
-    with source_of_errors(name):
-        document.refuse_later(found)
+    document.refuse_later(found)
 
 
 def refuse_unplannable(path: Path) -> None:
@@ -171,7 +173,7 @@ def refuse_unplannable(path: Path) -> None:
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))
             if foreign is not None:
-                raise foreign.refusal(path.name)
+                raise foreign.refusal(source=path.name)
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:
@@ -187,9 +189,10 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     Readers with ``takes_dims`` infer the shapes with these bounds. Raises the errors of :func:`read_graph`, and
     ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
     """
-    plain = unpacking.unpack(data, name)
-    reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
-    graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
+    with source_of_errors(name):
+        plain = unpacking.unpack(data)
+        reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
+        graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
         hint = strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed."

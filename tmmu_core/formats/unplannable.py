@@ -37,7 +37,7 @@ class Unplannable:
     endings: tuple[str, ...] = ()
     """Endings of the name of a file or folder of this format."""
 
-    def refusal(self, source: str, tried: tuple[tuple[str, str], ...] = ()) -> UnreadableInput:
+    def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:
         """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
