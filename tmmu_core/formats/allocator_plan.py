@@ -70,10 +70,7 @@ def stem_of(path: str) -> str:
 def instance_of(
     name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance of live ranges in their arenas; if they are ``placed``, their offsets are its packing.
-
-    Raises the error of :func:`refuse_beyond_last_byte`.
-    """
+    """Return the instance of live ranges, with a packing if they are ``placed``. Raises ``UnreadableInput``."""
 
     def normative(life: LiveRange) -> tuple[bytes, int, int, bytes]:
         return life.arena.encode(), life.birth, -life.size, life.id.encode("utf-8", "surrogatepass")

@@ -165,10 +165,7 @@ def _refuse_later(data: bytes) -> None:
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` for a file whose first bytes are those of a format that cannot be planned.
-
-    Such a file may be too large to be read whole.
-    """
+    """Raise ``UnreadableInput`` for a file of any size whose first bytes are those of a format without plans."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))

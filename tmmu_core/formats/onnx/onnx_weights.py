@@ -108,10 +108,7 @@ class _Reading:
             raise _damaged(self.name) from error
 
     def _array(self, name: str, known: dict[str, Any], depth: int = 0) -> Any:
-        """Return the value of a constant. ``known`` collects values by name: several operators may read one.
-
-        Raises ``UnreadableInput``.
-        """
+        """Return the value of a constant; ``known`` collects values by name. Raises ``UnreadableInput``."""
         if name in known:
             return known[name]
         proto, node = self._proto(name), self.writer_of.get(name)

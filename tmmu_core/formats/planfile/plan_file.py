@@ -105,10 +105,7 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
 
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
-    """Return one arena as packing CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
-
-    Raises the errors of :func:`rows_of_instance`.
-    """
+    """Return one arena as packing CSV with offsets, a row per storage. Raises as :func:`rows_of_instance`."""
     s, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
     problem = Problem(
         arena=name,
@@ -152,10 +149,7 @@ def refuses(data: bytes) -> str:
 
 
 def from_document(data: bytes, source: str = "") -> Plan:
-    """Read a plan file, JSON or CBOR, plain or gzipped.
-
-    Raises ``UnreadableInput`` with the place of the error (``$.tensors[4].birth``).
-    """
+    """Read a plan file, JSON or CBOR, plain or gzipped. Raises ``UnreadableInput`` with the place of the error."""
     with source_of_errors(source):
         data = unpacking.unpack(data)
         document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)

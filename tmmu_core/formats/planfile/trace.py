@@ -260,10 +260,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
 
 
 def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
-    """Return a record as a typed value; ``before`` are the earlier records.
-
-    Raises ``UnreadableInput`` without a place, and ``msgspec.ValidationError``.
-    """
+    """Return a typed record; ``before``: earlier ones. Raises ``UnreadableInput``, ``msgspec.ValidationError``."""
     if before and isinstance(before[-1], _Summary):
         raise UnreadableInput("a record follows the summary.")
     if not before and (not isinstance(record, dict) or record.get("record") != "allocation_header"):

@@ -133,10 +133,7 @@ def _usable(device: torch.device) -> torch.device:
 
 
 class StandIns:
-    """Fake tensors of one mode that replace given tensors; tensors that share a storage still share one.
-
-    ``real``: tensors with data are also replaced.
-    """
+    """Fake tensors in place of given ones (``real``: also of those with data). Shared storages stay shared."""
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real

@@ -58,10 +58,7 @@ class Call(NamedTuple):
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Return ``arguments`` with a new leaf tensor of the same storage for each tensor, so that ``grad`` is not shared.
-
-    Parameters stay.
-    """
+    """Return ``arguments`` with new leaf tensors of the same storages, which share no ``grad``; parameters stay."""
     leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:

@@ -43,10 +43,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def read_history(data: bytes) -> tuple[History, list[str]]:
-    """Return the history of the device with the highest peak, and a note that names the other devices.
-
-    Raises ``UnreadableInput``.
-    """
+    """Return the history of the device with the highest peak, and notes on the others. Raises ``UnreadableInput``."""
     snapshot = snapshot_events.read_snapshot(data)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
