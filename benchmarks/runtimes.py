@@ -131,8 +131,8 @@ def onnx_rows() -> Iterator[str]:
         assert found is not None
         order = found.move.details["order"] if found.move else start.plan.execution_order
         files = (data, with_order(data, graph, order, name))
-        default = [run_onnx(file, name, inputs, arena=False) for file in files]
-        kept = [run_onnx(file, name, inputs, arena=False, in_order=True) for file in files]
+        default = [run_onnx(file, inputs, arena=False) for file in files]
+        kept = [run_onnx(file, inputs, arena=False, in_order=True) for file in files]
         bounds = [tmmu.plan(read_graph(file, name)).arena_of["activations"].bound_bytes for file in files]
         same = kept[0]["outputs"] == kept[1]["outputs"]
         bytes_of = [min(run["grown"][1:]) for run in (*default, *kept)]

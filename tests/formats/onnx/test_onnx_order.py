@@ -114,6 +114,6 @@ def test_weights_in_other_files_stay_beside_the_model(tmp_path: Path, capsys: py
 @pytest.mark.slow
 def test_onnxruntime_holds_fewer_bytes_in_the_new_order(tmp_path: Path) -> None:
     new = exported(NET, tmp_path)
-    before, after = (run_onnx(data, "m.onnx", [INPUT], arena=False, in_order=True) for data in (NET, new))
+    before, after = (run_onnx(data, [INPUT], arena=False, in_order=True) for data in (NET, new))
     assert after["outputs"] == before["outputs"]
     assert max(after["grown"]) < max(before["grown"]) / 2

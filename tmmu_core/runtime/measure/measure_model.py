@@ -115,17 +115,17 @@ def measure(
     ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)
-    if runtime and detected != LITERT:
-        message = f"{MICRO} runs TensorFlow Lite models only."
-        raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
-    if not detected:
-        hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
-        raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", source=name, hint=hint)
-    if in_order and detected != ONNXRUNTIME:
-        raise UnreadableInput(f"--in-order has no effect in {detected}.", source=name, hint="Omit --in-order.")
-    if dims and detected not in (ONNXRUNTIME, EAGER):
-        raise UnreadableInput(f"--dims has no effect in {detected}.", source=name, hint="Omit --dims.")
     with source_of_errors(name):
+        if runtime and detected != LITERT:
+            message = f"{MICRO} runs TensorFlow Lite models only."
+            raise UnreadableInput(message, hint="Give a .tflite file, or omit --runtime.")
+        if not detected:
+            hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
+            raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", hint=hint)
+        if in_order and detected != ONNXRUNTIME:
+            raise UnreadableInput(f"--in-order has no effect in {detected}.", hint="Omit --in-order.")
+        if dims and detected not in (ONNXRUNTIME, EAGER):
+            raise UnreadableInput(f"--dims has no effect in {detected}.", hint="Omit --dims.")
         if runtime:
             return _micro(data, name, with_own_plan)
         if detected in (LITERT, EXECUTORCH):
@@ -146,36 +146,36 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
 
     need("onnxruntime", "running the model")
     if not sys.platform.startswith("linux"):
-        raise UnreadableInput("memory is measured through Linux's /proc.", source=name, hint="Measure on Linux.")
+        raise UnreadableInput("memory is measured through Linux's /proc.", hint="Measure on Linux.")
     graph = read_graph(data, name)
     graph = read_at(graph, dims, data, name) if dims else graph
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
     tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
     inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
-    runs, without_arena = (run_onnx(model, name, inputs, arena=arena, in_order=in_order) for arena in (True, False))
+    runs, without_arena = (run_onnx(model, inputs, arena=arena, in_order=in_order) for arena in (True, False))
     (arena, pattern, _), (reserved, pattern_reserved, _) = runs["grown"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": pattern_reserved}
     figures["no_arena"] = min(without_arena["grown"][1:])
     run = None
     with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
         if not in_order:
-            rewritten = b64decode(_run_child("optimised", {}, model, name)["model"])
+            rewritten = b64decode(_run_child("optimised", {}, model)["model"])
             rewritten_graph = read_graph(rewritten, name)
             sizes = {dim: size for dim, size in point.items() if dim in rewritten_graph.dims}
             run = _figures(read_at(rewritten_graph, sizes, rewritten, name), sizes)
     return Measured(name, ONNXRUNTIME, arena + pattern, figures, _figures(graph, point), run, point)
 
 
-def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
+def run_onnx(data: bytes, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
     """Return the figures of :func:`.runtime_child.measure_onnx`; ``inputs`` are lists of name, dtype and shape."""
     request = {"inputs": inputs, "arena": arena, "in_order": in_order}
-    return _run_child("onnx", request, data, name, "Give sizes that the model accepts: --dims NAME=SIZE.")
+    return _run_child("onnx", request, data, "Give sizes that the model accepts: --dims NAME=SIZE.")
 
 
 def _litert(data: bytes, name: str) -> Measured:
     require("ai_edge_litert", "running the model")
     graph = read_graph(data, name)
-    answer = _run_child("litert", {}, data, name)
+    answer = _run_child("litert", {}, data)
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
@@ -186,7 +186,7 @@ def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
     planned_model = with_own_plan or with_plan(model, data, plan).data
-    answer = _run_child("tflm", {"length": len(data)}, data + planned_model, name)
+    answer = _run_child("tflm", {"length": len(data)}, data + planned_model)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
     own = _summary(model.as_run, plan)
     return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
@@ -208,7 +208,7 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     program = program.at(symbols)
     graph = torch_module.with_dims(as_saved(program, name), program, fixed)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    answer = _run_child("torch", {"point": symbols}, data, name)
+    answer = _run_child("torch", {"point": symbols}, data)
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
     return Measured(name, EAGER, allocated, figures, _figures(graph, point), None, point, steps)
@@ -219,7 +219,7 @@ CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tf
 """Task of a child process → the runtime that its errors name."""
 
 
-def _run_child(task: str, request: dict[str, Any], model: bytes, name: str, hint: str = RUN_ALONE) -> dict[str, Any]:
+def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN_ALONE) -> dict[str, Any]:
     """Run a task in a child process and return its result. Raises ``UnreadableInput`` if it fails."""
     # malloc returns freed memory to the system at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
@@ -230,13 +230,13 @@ def _run_child(task: str, request: dict[str, Any], model: bytes, name: str, hint
         child = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
         hint = RUN_ALONE if task in ("litert", "tflm") else "Choose smaller sizes with --dims."
-        raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", source=name, hint=hint) from error
+        raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", hint=hint) from error
     if child.returncode or not child.stdout:
-        raise UnreadableInput("the run ended without a result.", source=name, hint=RUN_ALONE)
+        raise UnreadableInput("the run ended without a result.", hint=RUN_ALONE)
     answer: dict[str, Any] = json.loads(child.stdout)
     if "failed" in answer:
         what = f"{CHILDREN[task]} does not run the model: {answer['failed'].rstrip('.')}."
-        raise UnreadableInput(what, source=name, hint=hint)
+        raise UnreadableInput(what, hint=hint)
     return answer
 
 
