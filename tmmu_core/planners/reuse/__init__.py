@@ -203,9 +203,8 @@ def moved_down(model: ReuseModel, offset: list[int]) -> list[int]:
         moved = False
         for u in sorted(range(len(offset)), key=lambda u: (place.offset[u], u)):
             before = place.offset[u]
-            cost = place.price(u, before)
-            lower = (at for at in place.offers(u) if at < before and 0 <= place.price(u, at) <= cost)
-            place.offset[u] = min(lower, default=before)
+            highest = place.price(u, before)
+            place.offset[u] = next((at for at, cost in place.costs(u) if at < before and cost <= highest), before)
             moved |= place.offset[u] != before
     return place.offset
 

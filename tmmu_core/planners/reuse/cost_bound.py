@@ -14,8 +14,9 @@ its alignment. Only these offsets are tried. The units are solved from the last 
 units after a position bounds every larger problem. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, combinations
 from math import gcd
 from typing import Any
 
@@ -32,7 +33,7 @@ MOST_UNITS = 1_000
 MOST_SEEDS = 24
 """Maximum number of units from which a clique grows."""
 SHIFT = 128
-"""Binary places to compare costs per cell: different ones differ by over 2^-128, because offsets are below 2^61."""
+"""Binary places to compare costs per byte: different ones differ by over 2^-128, because sizes are below 2^61."""
 MOST_OFFERS = 1_000
 """Maximum number of offsets, over all units, for an exhaustive search."""
 MOST_PLACEMENT_NODES = 10_000
@@ -123,47 +124,53 @@ def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
 
 def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:
     """Return the largest bound of the cliques that grow from the unit ``seed``, and the clique with this bound."""
-    size = model.size.tolist()
+    size, align = model.size.tolist(), model.align.tolist()
     clique, open_units, best = [seed], set(near[seed]), (0, [seed])
-    paid = dict.fromkeys(open_units, 0)
+    paid, grid, pairs = dict.fromkeys(open_units, 0), align[seed], Counter[Pair]()
     while open_units:
         last = clique[-1]
         for unit in open_units:
             paid[unit] += soft.get((min(unit, last), max(unit, last)), 0) > 0
         chosen = max(open_units, key=lambda unit: (paid[unit] + (len(clique) - paid[unit]) // 2, size[unit], -unit))
+        new = [(min(unit, chosen), max(unit, chosen)) for unit in clique]
         clique.append(chosen)
         open_units = open_units & near[chosen]
-        bound = clique_bound(model, clique, soft)
+        if align[chosen] < grid:
+            grid, new = align[chosen], list(combinations(sorted(clique), 2))
+            pairs.clear()
+        pairs.update((soft[a, b], -(-min(size[a], size[b]) // grid) * grid) for a, b in new if (a, b) in soft)
+        bound = clique_bound(model, clique, grid, pairs)
         if bound > best[0]:
             best = (bound, list(clique))
     return best
 
 
-def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) -> int:
-    """Return the lower bound of the penalties ``soft`` between the units of a clique."""
-    grid = min(int(model.align[unit]) for unit in clique)
-    size = {unit: -(-int(model.size[unit]) // grid) * grid for unit in clique}
+def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter[Pair]) -> int:
+    """Return the lower bound of the penalties between the units of a clique, whose least alignment is ``grid``.
+
+    ``pairs`` counts the pairs with each penalty and size of the smaller unit, rounded up to ``grid``.
+    """
+    sizes = [-(-int(model.size[unit]) // grid) * grid for unit in clique]
     reserved = model.reserved.tolist()
     ends = [end for _, end in reserved]
-    cell = gcd(*size.values(), *(int(model.pin[unit]) for unit in clique if model.pin[unit] >= 0), *ends)
+    cell = gcd(*sizes, *(int(model.pin[unit]) for unit in clique if model.pin[unit] >= 0), *ends)
     if any(cell % int(model.align[unit]) for unit in clique):
         cell = grid if all(end % grid == 0 for end in ends) else 1
     room = -(-model.capacity // grid) * grid // cell
     free = room - sum(
         max(0, min(-(-end // cell), room) - begin // cell) for begin, end in merged_ranges(reserved, grid, cell)
     )
-    cells = sum(size.values()) // cell
+    cells = sum(sizes) // cell
     if free <= 0:
         return 0
     full = cells // free
     need = free * full * (full - 1) // 2 + (cells - free * full) * full
-    pairs = [(a, b) for k, a in enumerate(clique) for b in clique[:k]]
-    offers = [(soft[pair], min(size[a], size[b]) // cell) for a, b in pairs if (pair := (min(a, b), max(a, b))) in soft]
     cost = 0
-    for weight, reach in sorted(offers, key=lambda one: ((one[0] << SHIFT) // one[1], one)):
-        part = min(need, reach)
-        cost += -(-weight * part // reach)  # a fraction of the weight for the last pair only
-        need -= part
+    for weight, smaller in sorted(pairs, key=lambda pair: ((pair[0] << SHIFT) // pair[1], pair)) if need else ():
+        reach = smaller // cell
+        whole, rest = divmod(min(need, reach * pairs[weight, smaller]), reach)
+        cost += weight * whole - -weight * rest // reach  # a fraction of the weight for the last pair only
+        need -= whole * reach + rest
     return cost
 
 

@@ -47,21 +47,32 @@ class Placement:
                 cost += weight
         return cost
 
-    def offers(self, u: int) -> Iterator[int]:
-        """Yield aligned offsets for unit ``u`` within the capacity: its pin, else 0 and the ends of occupied bytes."""
-        ends = [0, *(end for _, end in self.reserved)]
-        ends += [self.offset[v] + other_size for v, _, other_size, _ in self.edges[u] if self.offset[v] >= 0]
-        grid = self.align[u]
-        for end in ends if self.pin[u] < 0 else [self.pin[u]]:
-            at = -(-end // grid) * grid
-            if at <= self.model.capacity - self.size[u]:
-                yield at
+    def costs(self, u: int) -> Iterator[tuple[int, int]]:
+        """Yield aligned offsets for unit ``u`` within the capacity, ascending, and the cost of each.
+
+        The offsets are its pin, else 0 and the ends of occupied bytes, without the forbidden ones.
+        """
+        size, offset, grid = self.size[u], self.offset, self.align[u]
+        spans = [(begin - size, end, HARD) for begin, end in self.reserved]
+        spans += [(offset[v] - own, offset[v] + other, w) for v, own, other, w in self.edges[u] if offset[v] >= 0]
+        begins, ends = sorted((begin, w) for begin, _, w in spans), sorted((end, w) for _, end, w in spans)
+        entered = left = hard = cost = 0
+        for at in [self.pin[u]] if self.pin[u] >= 0 else sorted({-(-end // grid) * grid for end, _ in [(0, 0), *ends]}):
+            if at > self.model.capacity - size:
+                return
+            while entered < len(begins) and begins[entered][0] < at:
+                hard, cost = hard + (begins[entered][1] == HARD), cost + max(begins[entered][1], 0)
+                entered += 1
+            while left < len(ends) and ends[left][0] <= at:
+                hard, cost = hard - (ends[left][1] == HARD), cost - max(ends[left][1], 0)
+                left += 1
+            if not hard:
+                yield at, cost
 
     def put(self, u: int) -> int:
         """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 if none fits."""
-        found = min(((cost, at) for at in self.offers(u) if (cost := self.price(u, at)) >= 0), default=(-1, -1))
-        self.offset[u] = found[1]
-        return found[0]
+        self.offset[u], cost = min(self.costs(u), key=lambda found: found[::-1], default=(-1, -1))
+        return cost
 
     def cost(self) -> int:
         """Return the cost of all active penalties."""
