@@ -11,7 +11,6 @@ from app.session.graph_levels import path_text
 from tests.app.canvas.test_touch import touch
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.support.build import chain
-from tests.support.hostile import hostile_graph, hostile_names
 from tmmu_core.graph.native import native_file
 
 pytestmark = pytest.mark.browser
@@ -219,19 +218,3 @@ def test_thousand_nodes_are_laid_out_in_the_background(visit: Visit, tmp_path: P
         page.mouse.wheel(0, 60)
     assert page.evaluate("performance.now()") - began < 20_000
     assert page.locator(".walk").evaluate("(root) => Number(root.dataset.took)") < 20_000
-
-
-def test_names_are_text(visit: Visit, tmp_path: Path) -> None:
-    names = hostile_names("http://127.0.0.1:9")
-    file = tmp_path / "hostile.tmmu.json"
-    file.write_bytes(native_file.encode_json(hostile_graph(names)))
-    page = visit()
-    open_files(page, file)
-    page.get_by_role("button", name="Declare the arenas").click()
-    expect(page.locator(".tm-headline h1")).to_contain_text("image.png")
-    rest(page)
-    page.get_by_role("link", name="Graph", exact=True).click()
-    walk = drawing(page)
-    called = walk.evaluate("(root) => root.dataset.vertices")
-    assert int(called) > 1
-    assert page.locator(".walk :is(img, a[href], script)").count() == 0

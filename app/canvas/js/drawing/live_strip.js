@@ -59,7 +59,7 @@ function drawLabels(pen, { look, strip }, plane, arena) {
   }
   pen.textAlign = "right";
   pen.textBaseline = "middle";
-  pen.fillText(shortBytes(arena.extent), strip.x - 7, plane.level(Number(arena.extent)));
+  if (Number(arena.extent)) pen.fillText(shortBytes(arena.extent), strip.x - 7, plane.level(Number(arena.extent)));
   pen.fillText("0 B", strip.x - 7, strip.y + strip.h - 4);
   pen.fillText("live bytes", strip.x - 7, strip.y + strip.h / 2 + 6);
 }

@@ -171,8 +171,8 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const whole = strip ? around(plot, strip) : plot;
   const line = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
   bordered(pen, "#000", 1.5, () => stroke(pen, line));
-  const live = curve ? ` · ${shortBytes(curve.live[step] ?? 0)} live in ${curve.name}` : "";
-  const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine letters for the step number
+  const room = Math.floor(plot.w / LETTER) - 9, arena = shortened(curve?.name ?? "", Math.max(8, room - 24)); // step: 9 letters
+  const live = curve ? ` · ${shortBytes(curve.live[step] ?? 0)} live in ${arena}` : "", letters = room - live.length;
   const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), line[0] + 4));
   label(pen, look, text, x, Math.max(whole.y + 1, line[1] - 20));

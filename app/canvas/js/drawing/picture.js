@@ -142,8 +142,9 @@ export function drawNames(pen, sight, rows) {
   for (const { row, head, box: [x0, y0, x1, y1] } of roomForNames(sight, rows).slice(0, MOST_NAMES)) {
     const others = (plan.members.get(head)?.length ?? 1) - 1, more = !each && others > 0 ? ` +${others}` : "";
     const name = namer.brief(plan.ids.at(head), Math.floor((x1 - x0 - 9) / LETTER) - more.length);
-    if (drawn.has(head) || drawn.has(name)) continue;
-    drawn.add(head).add(name);
+    const claims = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same place
+    if (claims.some((claim) => drawn.has(claim))) continue;
+    claims.forEach((claim) => drawn.add(claim));
     if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
     else if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";

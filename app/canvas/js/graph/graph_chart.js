@@ -14,8 +14,8 @@ const layouts = new Map(); // shape → layout
 const waiting = new Map(); // number of a request to the worker → [resolve, reject]
 let worker = null, requests = 0;
 
-/** Return a promise of the layout of a drawing, computed in the worker. */
-function layoutOf(drawing) {
+/** Return a promise of the layout of boxes and edges, computed in the worker. */
+function layoutOf({ vertices, edges, levels }) {
   if (!worker) {
     worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
     worker.addEventListener("message", ({ data: { number, layout, why } }) => {
@@ -26,6 +26,14 @@ function layoutOf(drawing) {
     });
   }
   requests += 1;
+  const drawing = {
+    sizes: vertices.map(sizeOf),
+    within: vertices.map(({ level }) => level),
+    edges,
+    levels: levels.map(([number, parent, name, , count]) => {
+      return [number, parent, 30 + LETTER * Math.min(40, name.length + count.length)];
+    }),
+  };
   return new Promise((resolve, reject) => {
     waiting.set(requests, [resolve, reject]);
     worker.postMessage({ number: requests, drawing });
@@ -81,43 +89,36 @@ class GraphChart extends Drawing {
     return { root, stage, tip, canvases: [canvas] };
   }
 
-  /** Show new data from the server; compute a layout if its boxes or edges have changed. */
+  /** Show new data from the server. The previous drawing stays until the layout of new boxes and edges is computed. */
   async update(data) {
-    this.data = data;
+    this.latest = data;
     this.stage.style.height = `${data.height}px`;
     const keys = "Arrow keys follow the edges, Enter selects or opens, Backspace closes.";
     this.stage.setAttribute("aria-label", `${data.title}. ${keys}`);
-    this.root.dataset.vertices = data.vertices.length;
-    this.root.dataset.selected = data.vertices[data.marks.selected]?.name ?? "";
-    if (this.shape === data.shape && this.layout) {
-      this.soon("base");
-      return;
-    }
-    const shape = data.shape, began = performance.now();
+    const { shape, vertices } = data, began = performance.now();
     if (!layouts.has(shape)) {
-      this.showStatus(`computing the layout of ${data.vertices.length.toLocaleString("en")} boxes …`);
-      const levels = data.levels.map(([number, parent, name, , count]) => {
-        return [number, parent, 30 + LETTER * Math.min(40, name.length + count.length)];
-      });
-      const { vertices, edges } = data, within = vertices.map(({ level }) => level);
-      try {
-        layouts.set(shape, await layoutOf({ sizes: vertices.map(sizeOf), within, edges, levels }));
-      } catch (error) {
-        this.showStatus(`layout failed: ${error.message}`);
-        return;
-      }
-      while (layouts.size > MOST_LAYOUTS) layouts.delete(layouts.keys().next().value);
+      this.showStatus(`computing the layout of ${vertices.length.toLocaleString("en")} boxes …`);
+      layouts.set(shape, layoutOf(data));
+      if (layouts.size > MOST_LAYOUTS) layouts.delete(layouts.keys().next().value);
     }
-    if (this.data.shape !== shape) return; // newer data has arrived
-    this.applyLayout(layouts.get(shape), shape);
-    this.root.dataset.took = Math.round(performance.now() - began);
+    try {
+      const layout = await layouts.get(shape);
+      if (this.latest !== data) return; // newer data has arrived
+      this.data = data;
+      if (this.shape !== shape) this.applyLayout(layout, shape);
+      Object.assign(this.root.dataset, { vertices: vertices.length, took: Math.round(performance.now() - began) });
+      this.root.dataset.selected = vertices[data.marks.selected]?.name ?? "";
+      this.soon("base");
+    } catch (error) {
+      this.showStatus(`layout failed: ${error.message}`);
+    }
   }
 
   /** Apply a new layout and keep the clicked box at its place on the screen. */
   applyLayout(layout, shape) {
     const before = this.boxOf?.get(this.anchor), { scale } = this.view;
-    this.layout = layout;
-    this.shape = shape;
+    Object.assign(this, { layout, shape, hovered: null });
+    this.tip.hidden = true;
     this.cursor = -1;
     this.boxOf = new Map(); // key of a box or open module → its rectangle
     this.data.vertices.forEach(({ key }, k) => this.boxOf.set(key, layout.boxes[k]));
@@ -153,7 +154,7 @@ class GraphChart extends Drawing {
     if (!this.layout) return;
     const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage;
     const scale = Math.min(1.2, (clientWidth - 24) / Math.max(1, width), (clientHeight - 24) / Math.max(1, height));
-    this.view = { scale: Math.max(0.004, scale), x: 0, y: 0 };
+    this.view.scale = Math.max(0.004, scale);
     this.centre([0, 0, width, height]);
     this.soon("base");
   }
@@ -222,7 +223,7 @@ class GraphChart extends Drawing {
     paintGraph(this);
     this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
     this.root.dataset.drawn = this.shape;
-    this.showStatus(this.data.status);
+    if (this.data === this.latest) this.showStatus(this.data.status);
   }
 
   /** Show a text below the drawing. An equal text is not set again, because screen readers would repeat it. */
@@ -233,7 +234,7 @@ class GraphChart extends Drawing {
   /** Return the position of a box or of an open module's title on the page; null for an unknown name. For tests. */
   pixelOf(name) {
     const { data, layout, view } = this, rect = this.stage.getBoundingClientRect();
-    if (!layout || this.shape !== data.shape) return null;
+    if (!layout || this.data !== this.latest) return null;
     const vertex = data.vertices.findIndex((v) => v.name === name), frame = data.levels.findIndex((l) => l[2] === name);
     if (vertex < 0 && frame < 0) return null;
     const [x, y, w, h] = vertex >= 0 ? layout.boxes[vertex] : layout.frames[frame];
