@@ -2,7 +2,8 @@
 
 import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
-import { build, fill } from "./element.js";
+import { build, el, fill } from "./element.js";
+import { lookOf } from "../base/theme.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing, saveCanvas } from "./drawing.js";
 import { legendOf, statusOf } from "./legend.js";
@@ -136,8 +137,7 @@ export class Chart extends Drawing {
     if (this.currentScene) return this.currentScene;
     const { view, reach, memory, transposed: sideways, show_baseline } = this.state;
     const other = show_baseline ? this.other : null, pixels = this.plot.h;
-    this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory });
-    return this.currentScene;
+    return (this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory }));
   }
 
   /** The window of the whole plan. */
@@ -316,16 +316,11 @@ export class Chart extends Drawing {
     else this.overview.plane = null;
     guarded(() => this.showFoot(sight, drawn));
     // For tests and benchmarks; firstMs is the time from the bytes to their first picture.
-    Object.assign(this.root.dataset, {
-      overview: this.zoomed ? "shown" : "",
-      drawn: drawn.count,
-      total: this.plan.n,
-      window: [this.win.t0, this.win.t1].join(),
-      levels: [this.win.v0, this.win.v1].join(),
-      paintMs: (performance.now() - began).toFixed(1),
-      paintings: Number(this.root.dataset.paintings ?? 0) + 1,
-    });
-    if (this.painted !== this.pack) this.root.dataset.firstMs = (performance.now() - this.pack.began).toFixed(1);
+    const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
+    const overview = this.zoomed ? "shown" : "", paintings = Number(dataset.paintings ?? 0) + 1;
+    Object.assign(dataset, { overview, paintings, drawn: drawn.count, total: this.plan.n, paintMs: (now - began).toFixed(1) });
+    Object.assign(dataset, { window: [t0, t1].join(), levels: [v0, v1].join() });
+    if (this.painted !== this.pack) dataset.firstMs = (now - this.pack.began).toFixed(1);
     this.painted = this.pack;
   }
 
@@ -348,7 +343,7 @@ export class Chart extends Drawing {
     });
     guarded(() => drawPhases(pen, sight));
     guarded(() => drawTicks(pen, sight, ticks));
-    if (this.strip) guarded(() => drawStrip(pen, sight));
+    if (sight.strip) guarded(() => drawStrip(pen, sight));
     pen.strokeStyle = look.soft;
     pen.lineWidth = 1;
     pen.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
@@ -363,18 +358,14 @@ export class Chart extends Drawing {
   /** Download the visible picture as a PNG, in the size that the page sets or at twice its size in CSS pixels. */
   save() {
     if (!this.plan || !this.win) return;
-    const [w, h] = this.state.saved ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
-    const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
-    const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
-    Object.assign(sheet, { width: w, height: h });
-    // The hatch depends on the pixel ratio, so lookOf must run again.
-    Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
-    const sight = this.sight();
+    const [w, h] = this.state.saved ?? [2 * this.width, 2 * this.height], ratio = w / this.width, height = h / ratio;
+    const sheet = el("canvas", { width: w, height: h }), pen = sheet.getContext("2d");
+    const places = rectangles(this.width, height, this.state), plane = new Plane(places.plot, this.win, this.plane);
+    const sight = { ...this.sight(), ...places, plane, height, ratio, look: lookOf(this.root, ratio) };
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    fillBox(pen, [0, 0, width, high], css(sight.look.solid));
+    fillBox(pen, [0, 0, this.width, height], css(sight.look.solid));
     this.drawPicture(pen, sight);
     guarded(() => drawOverlay(pen, sight, this));
-    Object.assign(this, { ratio: shown, height, plot, strip, look: null });
     saveCanvas(sheet, `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`);
   }
 
@@ -538,21 +529,14 @@ export class Chart extends Drawing {
 
   /** Highlight the tensors that the search finds or that the page marks, and dim all other tensors. */
   search() {
-    const { plan } = this, { search: text, marked } = this.state;
-    this.hits = text ? found(plan, text, this.shown) : null;
-    if (!text && marked?.length) {
-      this.hits = new Uint8Array(plan.n);
-      for (const row of marked) this.hits[row] = 1;
-    }
-    this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
-    let label = "";
-    if (text) label = `${grouped(this.hitRows.length)} found`; // tensors
-    else if (this.hits) {
-      const buffers = new Set(Array.from(this.hitRows, (row) => plan.head(row)));
-      label = `${counted(buffers.size, "buffer")} marked`;
-    }
-    this.parts.count.textContent = label;
-    this.root.dataset.hits = this.hitRows?.length ?? "";
+    const { plan } = this, { marked } = this.state, text = this.state.search.trim();
+    this.hits = text || marked?.length ? found(plan, text, this.shown) : null; // an empty text is not found
+    if (!text) for (const row of marked ?? []) this.hits[row] = 1;
+    const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
+    const buffers = new Set(Array.from(rows ?? [], (row) => plan.head(row))).size;
+    const label = text ? `${grouped(rows.length)} found` : `${counted(buffers, "buffer")} marked`;
+    this.parts.count.textContent = rows ? label : "";
+    this.root.dataset.hits = rows?.length ?? "";
     this.soon("base");
   }
 

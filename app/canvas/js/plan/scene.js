@@ -99,13 +99,9 @@ const usedInOther = (other, name, view) => used(other?.arenas.find((arena) => ar
  * `reach` is for the map only. A capacity, or size in the other plan, that would make the boxes illegible is ignored.
  */
 function bandHeight(arena, view, other, reach) {
-  const extent = Math.max(1, used(arena, view));
-  const otherExtent = usedInOther(other, arena.name, view);
-  const capacity = view === "slots" || arena.capacity === null ? 0 : Number(arena.capacity);
-  const wanted = [extent, view === "map" ? reach : 0];
-  if (capacity <= 2 * extent) wanted.push(capacity);
-  if (otherExtent <= 3 * extent) wanted.push(otherExtent);
-  return Math.max(...wanted);
+  const extent = Math.max(1, used(arena, view)), atMost = (size, factor) => (size <= factor * extent ? size : 0);
+  const [capacity, least] = view === "map" ? [Number(arena.capacity ?? 0), reach] : [0, 0];
+  return Math.max(extent, least, atMost(capacity, 2), atMost(usedInOther(other, arena.name, view), 3));
 }
 
 /** Return the index of the arena whose live bytes vary most between steps, the default arena of the curve. */
