@@ -58,7 +58,7 @@ def refigured(plan: Plan) -> Plan:
                 slots=int((facts.slots.arena == number).sum()),
                 max_live=facts.max_live(number, facts.held_until),
                 storages=int(here.sum()),
-                peak_live_bytes=facts.peak_live_bytes(number),
+                peak_live_bytes=facts.live_peak_of(np.flatnonzero(here))[1],
                 extent_bytes=extent,
                 committed_bytes=-(-extent // arena.page_size) * arena.page_size if arena.page_size else extent,
                 lower_bound_bytes=None,
