@@ -29,10 +29,9 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
 
 INTERRUPTED = 130  # 128 + SIGINT
-VERBOSE = ("-v", "--verbose")  # list why each format reader rejected the file
+VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
-"""Errors of a write to standard output, such as a full disk, that are not bugs."""
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # such as a full disk: not bugs
 
 
 class TolerantFile(io.FileIO):

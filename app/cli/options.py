@@ -34,8 +34,7 @@ def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
     return field(default=default, metadata={"shown": {"metavar": metavar, "help": text}})
 
 
-STORE_ENV = "TMMU_STORE"
-"""Environment variable with the store's URL, the default of ``--store``."""
+STORE_ENV = "TMMU_STORE"  # environment variable with the default of --store
 
 OUTPUT = ("-o", "--output")
 Source = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph, instance or plan; - reads standard input.")]

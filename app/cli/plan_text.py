@@ -133,8 +133,6 @@ def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
     for one in ranks:
         found = None if one.error else largest_difference(fullest, one)
         difference = found and dict(zip(("line", "category", "growth_bytes"), found, strict=True))
-        sizes = {"peak_live_bytes": one.peak, "reserved_peak_bytes": one.reserved}
-        records.append(
-            {"rank": one.rank, "file": one.file, **sizes, "difference": difference, "error": one.error or None}
-        )
+        record = {"rank": one.rank, "file": one.file, "peak_live_bytes": one.peak, "reserved_peak_bytes": one.reserved}
+        records.append({**record, "difference": difference, "error": one.error or None})
     return records

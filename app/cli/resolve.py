@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module
     from tmmu_core.store.store import Store
 
-FIRST_FINDINGS = 5
-"""Maximum number of findings that commands other than ``tmmu verify`` print for an invalid plan."""
+FIRST_FINDINGS = 5  # printed by commands other than tmmu verify
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
@@ -174,9 +173,8 @@ def resolve_opened(
             problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        return _verified(
-            Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from")), graph, **settings
-        )
+        finished = Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from"))
+        return _verified(finished, graph, **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:

@@ -1,6 +1,8 @@
 """Rows of controls, and controls that change the choice of the session."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import streamlit as st
@@ -9,8 +11,13 @@ from app.session import state
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim
 
-MOST_NUMBER = 2**53 - 1
-"""Largest number of an input field, because a browser stores it as a floating-point number."""
+MOST_NUMBER = 2**53 - 1  # a browser stores numbers as binary64
+
+
+@cache
+def component(name: str, script: str) -> Any:
+    """Return the Streamlit component with the JavaScript module ``script``, a path in this folder."""
+    return st.components.v2.component(name, js=(files(__package__) / script).read_text(encoding="utf-8"))
 
 
 def row(key: str | None = None) -> Any:

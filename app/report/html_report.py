@@ -207,15 +207,14 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         slots, live = f"{summary.slots:,}", "slots = max live" if summary.slots == summary.max_live else live
         reuse = numbers.percent(summary.storages - summary.slots, summary.storages)
     accounts = ledger.at(peak_step).items() if plan.steps else ()
+    sheet = pictures.Sheet(height=pictures.LEDGER_HEIGHT, theme=theme)
     return {
         "claim": claim(plan, summary, peak_step),
         "summary": summary,
         "headroom": "unlimited" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
         "reuse": reuse,
         "slots": f"{slots} ({live})",
-        "figure": pictures.ledger_figure(plan, ledger, pictures.Sheet(pictures.WIDTH, pictures.LEDGER_HEIGHT, theme))
-        if plan.steps
-        else "",
+        "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
         "at_peak": [
             (account, pictures.ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
             for account, count in accounts

@@ -34,8 +34,7 @@ from tmmu_core.liveness.analyse import ARENA_OF_ROLE
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
-READ_APART_FROM = 1 << 23
-"""Minimum size in bytes of a file that is read in a worker process, where reading can be cancelled."""
+READ_APART_FROM = 1 << 23  # bytes of a file that is read in a worker, where reading can be cancelled
 SHARED = "TMMU_GALLERY"
 """Environment variable; with the value ``shared``, the list of opened files shows the files of all visitors."""
 SAMPLES = project_path("sample_graphs")
@@ -45,7 +44,7 @@ SAMPLES = project_path("sample_graphs")
 class Sample:
     """A sample of the gallery."""
 
-    name: str  # of the file, without extensions; in links
+    name: str  # file name without extensions, used in links
     title: str
     path: Path
     teaches: str

@@ -37,13 +37,10 @@ from tmmu_core.plans.model import Plan
 
 BEST = "auto"  # the planner of the button "Find the best plan"
 PATIENCE = 2.5  # seconds that a page waits for a result before it shows progress
-LINEAR = ("slots", "naive", GIVEN)  # time is linear in the number of tensors
-HERE_UP_TO = 40_000
-"""Maximum number of tensors for which a planner of :data:`LINEAR` runs in the server process, not in a worker."""
-JUDGED_HERE_UP_TO = 5_000
-"""Number of tensors below which a plan is verified in this process, because starting a worker takes longer."""
-BY_FILE_FROM = 2_000
-"""Number of tensors from which a worker reads a graph from its file. A smaller graph is sent to it pickled."""
+LINEAR = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
+HERE_UP_TO = 40_000  # tensors up to which a planner of LINEAR runs in the server process
+JUDGED_HERE_UP_TO = 5_000  # tensors below which a plan is verified here, as starting a worker takes longer
+BY_FILE_FROM = 2_000  # tensors from which a worker reads a graph from its file instead of a pickle
 
 
 @dataclass(frozen=True, eq=False)

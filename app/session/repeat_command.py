@@ -98,8 +98,7 @@ def file_of(shown: Shown) -> str:
     return f"./{name}" if name.startswith("-") else name  # "-" begins an option, and alone is standard input
 
 
-STEM_BYTES = 100
-"""Maximum bytes of a file name's stem; an arena name may follow, and a file system allows 255 bytes."""
+STEM_BYTES = 100  # an arena name may follow, and a file system allows 255 bytes
 
 
 def file_stem(name: str) -> str:

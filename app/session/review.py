@@ -78,8 +78,7 @@ class Review(msgspec.Struct, frozen=True):
     views: tuple[View, ...] = ()
     decision: Decision | None = None
     author: str = ""
-    deleted: tuple[str, ...] = ()
-    """Digests of deleted notes and decisions: a merge does not bring them back."""
+    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions, which a merge does not bring back
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -91,7 +91,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
-_NUMBERS = ("step", "look", "turn", "radius")  # whole numbers, at least 0
+_NUMBERS = ("step", "look", "turn", "radius")  # fields with a whole number, at least 0
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }

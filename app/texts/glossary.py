@@ -7,8 +7,7 @@ from html import escape
 from tmmu_core.base.app_package import project_path
 
 PATH = project_path("docs/glossary.md")
-_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)
-"""An entry is one line: synonyms in bold, separated by commas, and the definition."""
+_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # synonyms in bold, separated by commas, and definition
 
 
 @cache

@@ -47,7 +47,7 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
     return build_render_plan(plan, constants, module_prefix=named)
 
 
-PROJECT = "c-project"  # a format that writes a folder
+PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
 """Format that writes the model with the plan in it → (check of the model's bytes, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)

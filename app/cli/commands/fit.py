@@ -45,8 +45,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
-EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}
-"""Answer → exit code. ``open``: the search found no plan that fits, and no proof that none exists."""
+EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "open": no plan that fits, and no proof
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 
-MANY = 200
-"""Minimum number of points for which a sweep uses one process per core by default, if Dask is installed."""
+MANY = 200  # points from which a sweep uses one process per core by default, if Dask is installed
 
 
 @dataclass(frozen=True)

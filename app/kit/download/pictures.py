@@ -1,9 +1,5 @@
 """Download of the drawings of an arena as SVG and PNG, in a chosen size and theme."""
 
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
 import streamlit as st
 
 from app.kit import arena_focus, controls
@@ -13,8 +9,7 @@ from app.session import repeat_command, state
 from app.session.planning import Shown
 from app.texts import markup
 
-_SHEET = "pictures"
-"""Session key of the chosen size and theme; unset until the user changes them."""
+_SHEET = "pictures"  # session key of the chosen size and theme
 
 
 def saved_size() -> tuple[int, int] | None:
@@ -48,15 +43,10 @@ def section(shown: Shown) -> None:
     with controls.row("pictures-take"):
         controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", "image/svg+xml", svg)
         data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}
-        _png_button()(key="picture-png", height="content", width="content", data=data)
+        png_button = controls.component("tmmu_png", "download/png.js")
+        png_button(key="picture-png", height="content", width="content", data=data)
 
 
 def _store_sheet() -> None:
     width, height = (int(state.widget_value(f"picture.{side}")) for side in ("width", "height"))
     state.put(_SHEET, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
-
-
-@cache
-def _png_button() -> Any:
-    script = (files(__package__) / "png.js").read_text(encoding="utf-8")
-    return st.components.v2.component("tmmu_png", js=script)

@@ -11,8 +11,7 @@ from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
 
-SECONDS_TO_WAIT = 0.5
-"""Seconds that a page waits for the verdict on a small plan. It does not wait for the verdict on a large plan."""
+SECONDS_TO_WAIT = 0.5  # for the verdict on a small plan
 TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
 
 

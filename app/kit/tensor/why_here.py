@@ -14,8 +14,7 @@ from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import Plan
 
-MOST_REPLAYED = 20_000
-"""Maximum number of storages of an arena whose placements can be replayed; each click sends all placed rows."""
+MOST_REPLAYED = 20_000  # storages of an arena; each click sends all placed rows
 
 
 def panel(shown: Shown, name: str) -> None:

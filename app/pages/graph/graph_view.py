@@ -185,11 +185,6 @@ def _vertex_of(scene: Scene, tensor: int) -> int:
     return next((k for k, v in enumerate(graph.vertices) if v.kind == kind and v.item == item), -1)
 
 
-def _escaped(tip: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the lines ``(label, text)`` of a tooltip with visible control characters."""
-    return [(label, visible(text)) for label, text in tip]
-
-
 def _carrying(scene: Scene, tensor: int) -> list[int]:
     """Return the edges that carry the tensor or another tensor of its buffer."""
     solution = scene.shown.solution
@@ -262,7 +257,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         "level": level,
         "path": None if path is None else graph_levels.path_text(path),
         "pick": pick,
-        "tip": _escaped(tip),
+        "tip": [(label, visible(text)) for label, text in tip],
         "hidden": vertex.hidden,
         "held": written_bytes / total if total else 0.0,
     }
@@ -272,7 +267,7 @@ def _edge(scene: Scene, edge: Edge) -> list[Any]:
     """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
     index = scene.index
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
-    tip = _escaped([*more, ("bytes", numbers.short_bytes(edge.nbytes))])
+    tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
     return [edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1)]
 
 

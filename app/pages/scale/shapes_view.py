@@ -146,10 +146,8 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_co
         limit_line(fig, capacity, min(capacity, top))
     refused = [size for size, _ in curve.refused]
     if refused:
-        texts, hover = (
-            [error.message for _, error in curve.refused],
-            f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}",
-        )
+        texts = [error.message for _, error in curve.refused]
+        hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
         options: dict[str, Any] = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False}
         add_curve(fig, refused, [0] * len(refused), "", BAD, texts=texts, hover=hover, mode="markers", **options)
     fig.add_vline(x=current, line={"color": LINE, "width": 2})

@@ -27,8 +27,7 @@ T = TypeVar("T")
 GRACE = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
 FAIR_SHARE = 60.0
 """Seconds after which a job is stopped if another job waits for its worker. A search returns its best result."""
-FORGOTTEN = 60.0
-"""Seconds after which a tab without a connection counts as closed; a broken connection is restored sooner."""
+FORGOTTEN = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
 

@@ -51,8 +51,7 @@ class TaskContext:
     """The graph that the server has too (:attr:`TaskCall.graph`). Results refer to it, so it is not sent."""
 
 
-Task = Callable[..., Any]
-"""A module-level function, called as ``task(context, *arguments)``."""
+Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
 
 
 @dataclass(frozen=True)
