@@ -77,7 +77,7 @@ def _write_instance(instance: PlainInstance, name: str) -> int:
         arenas = ", ".join(problem.arena for problem in instance.problems)
         what = f"an instance has one arena, and {instance.name} has {len(instance.problems)}: {arenas}."
         raise UsageError(what, "Write one arena with tmmu export FILE --to instance --arena NAME.")
-    if name.endswith((".json", ".cbor", ".gz")):
+    if name.lower().removesuffix(".gz").endswith((".json", ".cbor")):
         raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
     offsets = None if instance.packing is None else instance.packing.offset
     write_output(name, instance_csv.write_csv(instance.problem, offsets).encode(), "the instance")

@@ -46,9 +46,7 @@ def draw(shown: Shown) -> None:
     """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(
-            markup.claim("No memory limit is set. Enter a limit above, and changes are combined until the plan fits")
-        )
+        st.html(markup.claim("No memory limit is set. Enter a limit above to combine changes until the plan fits"))
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _with_selected_change()
         if preview is not None:

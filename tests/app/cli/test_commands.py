@@ -157,7 +157,7 @@ def test_export_is_read_back(tmp_path: Path, format_: str) -> None:
 def test_convert_reports_lost_constraints(tmmu: Tmmu, tmp_path: Path) -> None:
     problem = tmp_path / "kernel.json"
     problem.write_text(json.dumps(document(Random(1), ("separations",))))
-    code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.csv"))
+    code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.csv.gz"))
     assert code == 0
     assert "does not contain the capacity, constraints and reuse penalties of the input" in error
     code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.json"))
