@@ -40,9 +40,9 @@ def _opened(at: str) -> Store:
     return Store.at(at, create=True)
 
 
-def latest_runs(model: str, most: int = 20) -> list[Run]:
-    """Return the latest runs of a model, newest first; [] without a store, or if the store cannot be read."""
-    return of_store(lambda store_: [*reversed(store_.runs(model, last=most))]) or []
+def latest_runs(model: str) -> list[Run]:
+    """Return the latest 20 runs of a model, newest first; [] without a store, or if the store cannot be read."""
+    return of_store(lambda store_: [*reversed(store_.runs(model, last=20))]) or []
 
 
 def source_of(run: Run) -> str:
