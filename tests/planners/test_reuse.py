@@ -68,8 +68,8 @@ def instance_of(found: dict[str, Any]) -> PlainInstance:
     return structured_problem.read(json.dumps(found).encode(), "random.json")
 
 
-def least_cost(found: dict[str, Any]) -> int | None:
-    """Return the least cost over all offsets; ``None`` if no placement is valid."""
+def least_cost(found: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the least cost over all offsets and its least extent; ``None`` if no placement is valid."""
     problem = found["problem"]
     rows, limits = problem["buffers"], problem["constraints"]
     apart = {(c["first"], c["second"]) for c in limits["separations"]}
@@ -95,7 +95,7 @@ def least_cost(found: dict[str, Any]) -> int | None:
         ]
         for k, row in enumerate(rows)
     ]
-    best: int | None = None
+    best: tuple[int, int] | None = None
     for offsets in product(*places):
         share = {
             (a, b)
@@ -105,7 +105,8 @@ def least_cost(found: dict[str, Any]) -> int | None:
         if share & hard or any(offsets[c["first"]] != offsets[c["second"]] for c in limits["colocations"]):
             continue
         cost = sum(c["cost"] for c in problem["cost_model"]["reuse_penalties"] if (c["first"], c["second"]) in share)
-        best = cost if best is None else min(best, cost)
+        extent = max((at + row["size"] for at, row in zip(offsets, rows, strict=True) if row["size"]), default=0)
+        best = min(best or (cost, extent), (cost, extent))
     return best
 
 
@@ -117,15 +118,16 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
     rng = Random(repr(kinds))
     for _ in range(4):
         found = document(rng, kinds)
-        least = least_cost(found)
+        least_found = least_cost(found)
         try:
             plan = plan_problem(instance_of(found), planner="reuse")
         except ContractError as error:
-            assert least is None
+            assert least_found is None
             given = error.diagnostics
             assert given.get("proven") or given.get("reason") == "constraints"
             continue
-        assert plan.arenas[0].reuse_cost == least
+        assert least_found == (plan.arenas[0].reuse_cost, plan.arenas[0].extent_bytes)
+        least = least_found[0]
         assert plan.arenas[0].reuse_cost_lower_bound == least
         verdict = verify_plan(plan)
         assert verdict.ok, verdict.findings

@@ -8,32 +8,24 @@ placement on every machine: budgets are counts, and all numbers are integers.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.auto import auto
+from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import (
-    I64,
-    U64,
-    UNLIMITED,
-    Packing,
-    Problem,
-    Progress,
-    ReuseTerms,
-    packing_extent,
-    subproblem,
-)
+from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms, subproblem
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
-EXTENT_NODES = 5_000
-"""Maximum nodes of the search for a smaller extent."""
+EXTENT_ROUNDS = 1_000
+"""Rounds of each local search for a smaller extent."""
 PROOF_NODES = 50_000
 """Maximum nodes of the search for a proof that no placement fits."""
 RESTARTS = 3
@@ -96,8 +88,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         required = problem.capacity + 1 if proven is None and is_infeasible(model, work) else proven
         raise _too_small(problem, required)
     offset = moved_down(model, offset)
-    if observed_by_all(problem):
-        offset = _with_smaller_extent(problem, model, offset, meter)
+    offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
@@ -166,24 +157,23 @@ def _unit_offsets(model: ReuseModel, at: U64) -> list[int]:
 
 
 def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
-    """Return a placement of a smaller extent in which no further penalty is active; ``offset`` if none is found.
-
-    The pairs of inactive penalties are kept apart, and the problem is packed without costs.
-    """
-    end = [offset[u] + size for u, size in enumerate(model.size.tolist())]
-    apart = [] if problem.must_not_alias is None else problem.must_not_alias.tolist()
-    for a, b, _ in problem.reuse.penalties if problem.reuse is not None else ():
-        if min(end[a], end[b]) <= max(offset[a], offset[b]):
-            apart.append([a, b])
-    pairs = np.array(apart, np.int64).reshape(-1, 2)
-    free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
-    limited = Meter(meter.__call__, meter.left(EXTENT_NODES))
-    found = auto(free, {}, limited)
-    meter.spend(limited.used)
-    if limited.halted and not meter.halted:
-        meter.halt(limited.left(EXTENT_NODES))
-    lower = packing_extent(found.offset, problem.size) < max(end, default=0)
-    return _unit_offsets(model, found.offset) if lower else offset
+    """Return a placement of the same cost and a smaller extent, found by bisection; ``offset`` if none is found."""
+    cost, size = Placement(model, offset).cost(), model.size.tolist()
+    least_extent = lower_bound(problem).bytes if observed_by_all(problem) else max(size, default=0)
+    low, high = least_extent - 1, max(map(add, offset, size), default=0)
+    while low + 1 < high and not meter.ended():
+        lower = replace(model, capacity=(low + high) // 2)
+        start = [at if at + nbytes <= lower.capacity else -1 for at, nbytes in zip(offset, size, strict=True)]
+        missing, least, found = repair(lower, start, EXTENT_ROUNDS, 3, 0, cost)
+        meter.spend(1)
+        if missing or least > cost:
+            low = lower.capacity
+        else:
+            offset = moved_down(lower, found)
+            high = max(map(add, offset, size))
+        if not meter("reuse", 0, 0):
+            meter.halt()
+    return offset
 
 
 def first_placement(model: ReuseModel) -> list[int]:
