@@ -597,13 +597,8 @@ export class Chart extends Drawing {
  * views have the same margins, so that the steps of charts below each other are aligned.
  */
 function rectangles(width, height, { transposed, strip }) {
-  const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0;
-  const w = width - x - MARGIN.right, h = height - MARGIN.bottom;
-  if (transposed) {
-    const plot = { x, y: 10, w: Math.max(40, w - beside), h: Math.max(40, h - 10) };
-    const right = { x: x + plot.w + MARGIN.gap, y: plot.y, w: MARGIN.strip, h: plot.h };
-    return { plot, strip: strip ? right : null };
-  }
-  const plot = { x, y: 8 + beside, w: Math.max(40, w), h: Math.max(40, h - 8 - beside) };
-  return { plot, strip: strip ? { x, y: 8, w: plot.w, h: MARGIN.strip } : null };
+  const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0, y = transposed ? 10 : 8 + beside;
+  const w = Math.max(40, width - x - MARGIN.right - (transposed ? beside : 0)), h = Math.max(40, height - MARGIN.bottom - y);
+  const right = { x: x + w + MARGIN.gap, y, w: MARGIN.strip, h }, above = { x, y: 8, w, h: MARGIN.strip };
+  return { plot: { x, y, w, h }, strip: strip ? (transposed ? right : above) : null };
 }
