@@ -133,7 +133,7 @@ def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Fig
     axes = {"xref": "x", "yref": "paper"}
     band = {**axes, "type": "rect", "y0": 0, "y1": 0.03, "line_width": 0, "layer": "above"}
     # Below the labels of the steps, because a label inside of the chart would cover the curve.
-    label = {**axes, "y": 0, "yshift": -18, "showarrow": False, "xanchor": "left", "yanchor": "top"}
+    label = {**axes, "y": 0, "yshift": -22, "showarrow": False, "xanchor": "left", "yanchor": "top"}
     # Add all shapes at once: Plotly validates the whole list at each addition.
     fig.layout.shapes += tuple(
         go.layout.Shape(x0=start, x1=end, fillcolor=PHASE_COLOURS[phase], **band) for phase, start, end in drawn
