@@ -5,16 +5,13 @@ export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 /** Format a number of bytes in the largest unit with three or four digits, rounded half up: "1.50 MiB"; "12 B". */
 export function shortBytes(count) {
   const n = BigInt(count);
-  let unit = 0;
-  while (unit < 6 && n >= 1n << BigInt(10 * (unit + 1))) unit++;
-  if (!unit) return `${n} B`;
-  let scale = 1n << BigInt(10 * unit);
-  let hundredths = (n * 100n + scale / 2n) / scale;
-  if (hundredths >= 102400n && unit < 6) {
+  if (n < 1024n) return `${n} B`;
+  let unit = 0, hundredths = 0n;
+  do {
     unit++;
-    scale *= 1024n;
+    const scale = 1n << BigInt(10 * unit);
     hundredths = (n * 100n + scale / 2n) / scale;
-  }
+  } while (hundredths >= 102400n && unit < 6);
   return `${threeDigits(hundredths)} ${UNITS[unit]}`;
 }
 

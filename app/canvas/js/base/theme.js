@@ -31,17 +31,10 @@ export function lookOf(element, ratio) {
 
 /** Return a small canvas with diagonal lines, to repeat as a pattern. */
 function hatched(colour, ratio) {
-  const canvas = document.createElement("canvas");
+  const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
   canvas.width = canvas.height = 8 * ratio;
-  const pen = canvas.getContext("2d");
   pen.scale(ratio, ratio);
   pen.strokeStyle = colour;
-  pen.lineWidth = 1;
-  pen.beginPath();
-  for (const k of [-8, 0, 8]) {
-    pen.moveTo(k - 1, 9);
-    pen.lineTo(k + 9, -1);
-  }
-  pen.stroke();
+  pen.stroke(new Path2D("M-9 9 L1 -1 M-1 9 L9 -1 M7 9 L17 -1"));
   return canvas;
 }

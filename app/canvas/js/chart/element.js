@@ -20,26 +20,18 @@ export function build(chart) {
   const menu = (label, name) => {
     return el("select", { "aria-label": label, onchange: (e) => chart.choose(name, e.target.value || null) });
   };
-  const parts = {
-    base: el("canvas", { class: "base" }),
-    over: el("canvas", { class: "over" }),
-    tip: el("div", { class: "tip", hidden: "" }),
-    title: el("div", { class: "claim" }),
-    tabs: Object.entries(VIEWS).map(([view, name]) => {
-      return el("button", { type: "button", "data-view": view, onclick: () => chart.choose("view", view) }, name);
-    }),
-    colours: menu("colour by", "colour"),
-    arenas: menu("arena", "arena"),
-    find: el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" }),
-    count: el("span", { class: "count" }),
-    outlines: el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) }),
-    legend: el("span", { class: "legend" }),
-    status: el("span", { class: "status" }),
-    live: el("span", { class: "unseen", "aria-live": "polite" }),
-  };
-  const { base, over, tip, title, tabs, colours, arenas, find, count, outlines, legend, status, live } = parts;
-  const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, base, over, tip);
+  const tabs = Object.entries(VIEWS).map(([view, name]) => {
+    return el("button", { type: "button", "data-view": view, onclick: () => chart.choose("view", view) }, name);
+  });
+  const base = el("canvas", { class: "base" }), over = el("canvas", { class: "over" });
+  const tip = el("div", { class: "tip", hidden: "" }), title = el("div", { class: "claim" });
+  const colours = menu("colour by", "colour"), arenas = menu("arena", "arena");
+  const find = el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" });
+  const outlines = el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) });
   const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " Baseline outlines");
+  const count = el("span", { class: "count" }), legend = el("span", { class: "legend" });
+  const status = el("span", { class: "status" }), live = el("span", { class: "unseen", "aria-live": "polite" });
+  const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, base, over, tip);
   const bar = el(
     "div",
     { class: "bar", role: "toolbar", "aria-label": "the drawing of the plan" },
@@ -54,9 +46,8 @@ export function build(chart) {
     button("Show all", "Show all (f, double-click)", () => chart.fit()),
     button("Save PNG", "Save PNG, at double size or at the size set on Export", () => chart.save()),
   );
-  const foot = el("div", { class: "foot" }, legend, status);
-  const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);
-  return { ...parts, stage, overlay, bar, foot, root };
+  const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, el("div", { class: "foot" }, legend, status), live);
+  return { root, title, bar, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
 }
 
 /** Fill a menu with [value, name] pairs. */

@@ -55,15 +55,13 @@ export function show(parent, state, emit) {
  * restores the view and calls onSelect(chart, {id, row}).
  */
 export function bookmarks(drawn, views, onSelect) {
-  const restored = (link) => {
-    const chart = restore(drawn, new URLSearchParams(link));
-    onSelect(chart, { id: chart.state.selected, row: chart.selected });
-  };
-  return views.map(({ name, link }) => el("button", { type: "button", onclick: () => restored(link) }, name));
+  return views.map(({ name, link }) => {
+    return el("button", { type: "button", onclick: () => restore(drawn, new URLSearchParams(link), onSelect) }, name);
+  });
 }
 
-/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to one. Return that one. */
-function restore(drawn, query) {
+/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to one of them. */
+function restore(drawn, query, onSelect) {
   const numbers = (name, count) => {
     const found = query.get(name)?.split("~").map(Number) ?? [];
     return found.length === count && found.every(Number.isFinite) ? found : null;
@@ -75,7 +73,7 @@ function restore(drawn, query) {
   const arena = chart.plan.arenas.find(({ name }) => name === query.get("arena"))?.name ?? null;
   chart.apply({ arena, colour: query.get("colour"), zoom: numbers("zoom", 4) });
   chart.root.scrollIntoView({ block: "center" });
-  return chart;
+  onSelect(chart, { id: selected, row: chart.selected });
 }
 
 /** Entry point of the Streamlit component. `data` is either the bytes of a plan or the state of a chart. */
