@@ -5,8 +5,7 @@
 // gets the query in the same history entry. Therefore this script makes pushState replace the entry in these two cases.
 // It also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 
-const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
-const NAVIGATION = LINKS.map((name) => `[data-testid="${name}"]`).join();
+const NAVIGATION = '[data-testid$="NavLink"], [data-testid="stTopNavDropdownLink"]';
 
 function withoutZoom(search) {
   const query = new URLSearchParams(search);

@@ -101,5 +101,5 @@ def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
 
 
 def select(event: Mapping[str, Any]) -> None:
-    """Select the tensor that was clicked in a canvas; a click on the background clears the selection."""
+    """Select the tensor that was clicked in a canvas, or none after Esc."""
     state.choose(selected=event["id"] or "")

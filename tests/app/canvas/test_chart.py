@@ -357,16 +357,6 @@ def test_arrow_keys_change_the_step_and_walk_live_tensors(
     assert page.evaluate("[charts[0].state.step, charts[0].state.selected]") == [step, selected]
 
 
-def test_hover_works_after_a_change_of_axes_in_the_same_frame(draw: Draw) -> None:
-    page = draw(plan_of(), view="map")
-    settle(page)
-    page.evaluate("() => { charts[0].input.hover(300, 300); charts[0].choose('transposed', true); }")
-    settle(page)
-    page.mouse.move(*pixel(page, "c"))
-    settle(page)
-    assert page.locator(".tip b").inner_text() == "c"
-
-
 @pytest.mark.parametrize("selected", ["a", "view of a view"])
 def test_bracket_keys_walk_the_tenants_of_a_slot(draw: Draw, selected: str) -> None:
     views = (("view of a view", "activations", 0, 0, 1024, 0, 2), ("v", "activations", 0, 0, 1024, 0, 2))
@@ -458,6 +448,12 @@ def test_late_answer_does_not_undo_a_newer_choice(
     for value, state in ((older, newer), (newer, newer), (other, other)):
         page.evaluate("([field, value]) => charts[0].update({ [field]: value })", [field, value])
         assert page.evaluate("(field) => charts[0].state[field]", field) == state
+    for value in (older, newer, older):
+        page.evaluate(act, value)
+    page.wait_for_timeout(200)
+    for value in (older, newer):  # the page omits the value between two equal ones, and changes it later
+        page.evaluate("([field, value]) => charts[0].update({ [field]: value })", [field, value])
+    assert page.evaluate("(field) => charts[0].state[field]", field) == newer
 
 
 def test_linked_charts_follow_selection_and_window(draw: Draw) -> None:

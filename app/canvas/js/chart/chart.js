@@ -75,8 +75,10 @@ export class Chart extends Drawing {
 
   /** Return whether the page confirms a value that this chart sent. It must not undo a newer value. */
   confirms(name, value) {
-    const sent = this.sent[name] ?? [], k = sent.indexOf(JSON.stringify(value));
-    this.sent[name] = k < 0 ? [] : sent.slice(k + 1);
+    const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
+    // The page may omit values between two equal ones. They must not hide a later change by the page.
+    const isCurrent = json === JSON.stringify(this.state[name]);
+    this.sent[name] = k < 0 || isCurrent ? [] : sent.slice(k + 1);
     return k >= 0;
   }
 

@@ -15,7 +15,7 @@ export class ChartInput {
     const { stage, find } = chart;
     const on = (type, action, options) => stage.addEventListener(type, action, options);
     on("pointermove", (e) => this.onMove(e));
-    on("pointerleave", () => this.onLeave());
+    on("pointerleave", () => this.hover(-1, -1));
     on("pointerdown", (e) => this.onDown(e));
     on("pointerup", (e) => this.onUp(e));
     on("pointercancel", (e) => this.endTouch(e));
@@ -46,12 +46,6 @@ export class ChartInput {
       chart.fillTip(row < 0 ? null : chart.lines(row));
     }
     chart.placeTip([x, y]);
-  }
-
-  onLeave() {
-    this.chart.hovered = -1;
-    this.chart.tip.hidden = true;
-    this.chart.soon("over");
   }
 
   onDown(event) {
@@ -100,7 +94,8 @@ export class ChartInput {
   /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if they are along about that axis. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
-    const [onSteps, onLevels] = plane.turned(...across), axes = { steps: onLevels <= 2 * onSteps, levels: onSteps <= 2 * onLevels };
+    const [onSteps, onLevels] = plane.turned(...across);
+    const axes = { steps: onLevels <= 2 * onSteps, levels: onSteps <= 2 * onLevels };
     this.drag = null;
     this.pinch = { win: { ...win }, apart: Math.max(FINGERS, apart), under: plane.at(...middle), axes };
   }
