@@ -169,7 +169,7 @@ def resolve_opened(
         if not accepts_finished_plans:
             hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
             raise UsageError(f"{name} contains a finished plan.", hint)
-        if ignored := _planning_options(request):
+        if ignored := planning_options(request):
             problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
@@ -202,7 +202,7 @@ def resolve_either(name: str, request: PlanRequest) -> Resolved:
     opened = open_any(name, request.dims)
     if not isinstance(opened, Plan | Trace):
         return resolve_opened(opened, name, request)
-    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_planning_options(request))
+    return replace(resolve_opened(opened, name, PlanRequest()), ignored=planning_options(request))
 
 
 def warnings_of(*sides: Resolved | None) -> list[str]:
@@ -237,7 +237,8 @@ def print_findings(resolved: Resolved) -> None:
         print_lines(*(f"  {finding.rule}: {finding.message}" for finding in resolved.findings[:FIRST_FINDINGS]))
 
 
-def _planning_options(request: PlanRequest) -> tuple[str, ...]:
+def planning_options(request: PlanRequest) -> tuple[str, ...]:
+    """Return the planning options that differ from their defaults."""
     return tuple([OPTION_SPECS[field].option for field in option_texts(request)])
 
 

@@ -7,7 +7,7 @@ from app.cli import console
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError
 from app.cli.options import AsJson, Model, Out, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
-from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings
+from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
 from app.texts import totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
@@ -43,8 +43,10 @@ def plan_command(
     """
     write = None if output is None else writer_of(output)
     if files := snapshot_files(Path(graph)):
-        if output is not None:
-            raise UsageError("a folder of snapshots has no single plan to write.", "Omit -o, or pass one snapshot.")
+        given = {"-o": output, "--engines": engines, **dict.fromkeys(planning_options(request), "")}
+        if unused := ", ".join(name for name, value in given.items() if value is not None):
+            what = f"these options have no effect on a folder of snapshots: {unused}."
+            raise UsageError(what, "Omit them, or pass one snapshot.")
         ranks = list(summaries(files))
         if json:
             console.write_json({"ranks": rank_records(ranks)})

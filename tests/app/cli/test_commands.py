@@ -202,10 +202,10 @@ def test_plan_is_applied_to_memory(tmmu: Tmmu) -> None:
     assert tmmu("apply", TRAINING, "--json")[1] == out
 
 
-def test_folder_of_snapshots_is_not_written_as_one_plan(tmmu: Tmmu, tmp_path: Path) -> None:
+def test_folder_of_snapshots_rejects_an_output_and_planning_options(tmmu: Tmmu, tmp_path: Path) -> None:
     (tmp_path / "job_rank0.json").write_text('{"segments": [], "device_traces": [[]]}')
-    code, _, err = tmmu("plan", str(tmp_path), "-o", str(tmp_path / "out.json"))
-    assert (code, "no single plan" in err) == (2, True)
+    code, _, err = tmmu("plan", str(tmp_path), "-o", str(tmp_path / "out.json"), "--planner", "greedy")
+    assert (code, "no effect on a folder of snapshots: -o, --planner." in err) == (2, True)
 
 
 def test_instance_of_2_to_the_60_steps_is_planned_and_applied(tmmu: Tmmu, tmp_path: Path) -> None:
