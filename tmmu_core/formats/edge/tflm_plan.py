@@ -305,10 +305,8 @@ def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, sou
             builder.PrependUOffsetTRelative(offset)
         return int(builder.EndVector())
 
-    builder.StartVector(1, len(value), DATA_ALIGNMENT)
-    for byte in reversed(value):
-        builder.PrependByte(byte)
-    content = builder.EndVector()
+    builder.Prep(DATA_ALIGNMENT, len(value))
+    content = builder.CreateByteVector(value)
     tflite.BufferStart(builder)
     tflite.BufferAddData(builder, content)
     buffer = tflite.BufferEnd(builder)
