@@ -343,7 +343,7 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
     frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
     words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
     files = {path.name for path, _ in frames}
-    for mark, hint in _WAYS_OUT:
+    for mark, hint in _WAYS_OUT.items():
         if mark in words or mark in files:
             return UnreadableInput(
                 f"the module cannot be traced without data: {words}.", source=name, place=layer, hint=hint
@@ -372,45 +372,37 @@ _KERNELS = (
     "Call functions without torch.compile; the fitted step can be compiled. Make code outside of PyTorch an operator: "
     "torch.library.custom_op."
 )
-_WAYS_OUT = (
-    (
-        "ignore_fresh_unbacked_symbols",
-        "PyTorch traces no while_loop here: save the exported program with torch.export.save, and open that file.",
+_WAYS_OUT = {
+    "ignore_fresh_unbacked_symbols": (
+        "PyTorch traces no while_loop here: save the exported program with torch.export.save, and open that file."
     ),
-    (
-        "mirrored meta",
-        "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts.",
+    "mirrored meta": (
+        "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts."
     ),
-    (
-        "batchnorm.py",
-        "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked.",
+    "batchnorm.py": (
+        "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked."
     ),
-    ("NestedTensor", "Create nn.TransformerEncoder with enable_nested_tensor=False."),
-    ("classes.quantized", "Fit the module before quantization: a quantized module is not trained."),
-    ("_pack_padded_sequence", "Give the padded sequences to the recurrent layer, and mask its results."),
-    ("nonzero", f"{_VALUES} {_EXPERTS}"),
-    ("mat_a.dtype", _EXPERTS),
-    ("_ctc_loss", "Give ctc_loss padded targets: one row per sample."),
-    (
-        "distributed.py",
-        "Give the module inside of DistributedDataParallel: model.module. Reduce its gradients after the step.",
+    "NestedTensor": "Create nn.TransformerEncoder with enable_nested_tensor=False.",
+    "classes.quantized": "Fit the module before quantization: a quantized module is not trained.",
+    "_pack_padded_sequence": "Give the padded sequences to the recurrent layer, and mask its results.",
+    "nonzero": f"{_VALUES} {_EXPERTS}",
+    "mat_a.dtype": _EXPERTS,
+    "_ctc_loss": "Give ctc_loss padded targets: one row per sample.",
+    "distributed.py": (
+        "Give the module inside of DistributedDataParallel: model.module. Reduce its gradients after the step."
     ),
-    (
-        "its data is not allocated",
-        "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
+    "its data is not allocated": "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
+    "DataDependent": _VALUES,
+    "DynamicOutputShape": _VALUES,
+    "requires_grad flags of leaf": (
+        "Set requires_grad before the fit, not in forward. Fit the losses of a GAN one by one."
     ),
-    ("DataDependent", _VALUES),
-    ("DynamicOutputShape", _VALUES),
-    (
-        "requires_grad flags of leaf",
-        "Set requires_grad before the fit, not in forward. Fit the losses of a GAN one by one.",
-    ),
-    ("dynamo-optimized", _KERNELS),
-    ("data pointer", _KERNELS),
-    (".numpy()", _KERNELS),
-    ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
-)
-"""Part of PyTorch's message → hint."""
+    "dynamo-optimized": _KERNELS,
+    "data pointer": _KERNELS,
+    ".numpy()": _KERNELS,
+    "unbacked": "How often a loop runs must not depend on the values in its tensors: give it a fixed count.",
+}
+"""Part of PyTorch's message, or a file in its trace → hint; the first match applies."""
 _RUN_IT = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."
