@@ -125,9 +125,8 @@ def recognised(data: bytes, name: str = "") -> Unplannable | None:
 def recognised_folder(folder: Path) -> Unplannable | None:
     """Return the unplannable format of a folder or of a file in it; ``None`` for another folder."""
     try:
-        return _by_ending(
-            (SAVED_MODEL, COREML, SAFETENSORS), [folder.name, *(entry.name for entry in folder.iterdir())]
-        )
+        names = [folder.name, *(entry.name for entry in folder.iterdir())]
+        return _by_ending((SAVED_MODEL, COREML, SAFETENSORS), names)
     except OSError:  # the reader that opens the folder reports it
         return None
 

@@ -167,9 +167,8 @@ def build_render_plan(
     ``UnreadableInput`` for bytes that cannot be read.
     """
     bytes_of = Constants.of(constants)
-    arenas = sorted(
-        (_region(plan, k, bytes_of) for k in range(len(plan.arenas))), key=lambda a: (ROLES.index(a.role), a.memory)
-    )
+    regions = [_region(plan, k, bytes_of) for k in range(len(plan.arenas))]
+    arenas = sorted(regions, key=lambda region: (ROLES.index(region.role), region.memory))
     arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(arenas)]
     region_of = {arena.name: arena.region_id for arena in arenas}
     tensors = tuple(
@@ -207,9 +206,8 @@ def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
     else:
         role = _role(plan, np.flatnonzero(plan.arena == k).tolist(), constants)
         memory = source = arena.name
-    return RenderArena(
-        k, role, memory, source, arena.extent_bytes, alignment, source != memory, arena.name, notes.get("origin")
-    )
+    is_staged, origin = source != memory, notes.get("origin")
+    return RenderArena(k, role, memory, source, arena.extent_bytes, alignment, is_staged, arena.name, origin)
 
 
 def _role(plan: Plan, rows: list[int], constants: Constants) -> str:

@@ -178,10 +178,9 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
     """Raise ``UnreadableInput`` for the first id that :func:`read_csv` would change or refuse."""
     for name in ids:
         if not name or name != name.strip():
-            what = (
-                f"a CSV cannot hold the id {name!r}, which {'is empty' if not name else 'begins or ends with a blank'}."
-            )
-            raise UnreadableInput(what, hint="Rename the tensor, or write the plan as JSON.")
+            fault = "begins or ends with a blank" if name else "is empty"
+            hint = "Rename the tensor, or write the plan as JSON."
+            raise UnreadableInput(f"a CSV cannot hold the id {name!r}, which {fault}.", hint=hint)
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:

@@ -164,9 +164,8 @@ class ModelFile:
         operators = [table.Operators(k) for k in range(length(table, "Operators"))]
         rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
         self.counted += sum(length(each, "Inputs") + length(each, "Outputs") for each in operators)
-        self.counted += sum(
-            length(row, "Shape") + length(row, "ShapeSignature") + len(row.Name() or b"") for row in rows
-        )
+        self.counted += sum(length(row, side) for row in rows for side in ("Shape", "ShapeSignature"))
+        self.counted += sum(len(row.Name() or b"") for row in rows)
         if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
             what = f"the model has more operands, dimensions and letters than {size} bytes can hold."
             raise self.damaged(what, number)

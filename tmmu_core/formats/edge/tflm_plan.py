@@ -119,11 +119,9 @@ class MicroModel:
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have been renamed
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
                 return ids
-        what = (
-            f"the plan, with the ir_hash {plan.ir_hash.hex()[:16]}…, is of another model than {self.name}, or runs its "
-        )
-        hint = "Plan this model without --order, or pass the model that the plan was made from."
-        raise Misuse(what + "operators in another order.", hint)
+        what = f"the plan, with the ir_hash {plan.ir_hash.hex()[:16]}…, is of another model than {self.name}, "
+        what += "or runs its operators in another order."
+        raise Misuse(what, "Plan this model without --order, or pass the model that the plan was made from.")
 
     @cached_property
     def as_run(self) -> Graph:
@@ -225,9 +223,8 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
         else:
             unplaced.append(model.tensor(key).id)
     # The runtime reserves bytes for a tensor even if no operator uses it.
-    offsets = {key: 0 for key in model.in_arena if key not in model.lives} | {
-        key: at for key, (at, _) in placed.items()
-    }
+    offsets = {key: 0 for key in model.in_arena if key not in model.lives}
+    offsets |= {key: at for key, (at, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
     extent = max((end for _, end in placed.values()), default=0)

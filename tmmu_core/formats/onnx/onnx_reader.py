@@ -220,9 +220,8 @@ def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
         return False
     schema = defs.get_schema(node.op_type, version, node.domain)
     required = (formal.option == defs.OpSchema.FormalParameterOption.Single for formal in schema.inputs)
-    return len(node.input) < schema.min_input or any(
-        is_required and not name for is_required, name in zip(required, node.input, strict=False)
-    )
+    given = zip(required, node.input, strict=False)
+    return len(node.input) < schema.min_input or any(is_required and not name for is_required, name in given)
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------
@@ -398,9 +397,8 @@ class Builder:
             self._refuse_shape(name, node_id)
         tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
         position = len(self.tensors)
-        self.bytes_at_bounds[name] = [
-            checks.size_of(tensor, checks.resolve_shape(tensor, e, position), position) for e in self.dims_at_bounds
-        ]
+        shapes = (checks.resolve_shape(tensor, dims, position) for dims in self.dims_at_bounds)
+        self.bytes_at_bounds[name] = [checks.size_of(tensor, at_bound, position) for at_bound in shapes]
         self.tensors[name] = tensor
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:

@@ -314,9 +314,8 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
     for name in names:
         one, two = getattr(a, name), getattr(b, name)
         if one != two:
-            yield Difference(
-                f"{path}.{name}", *(each.hex() if isinstance(each, bytes) else each for each in (one, two))
-            )
+            shown = [each.hex() if isinstance(each, bytes) else each for each in (one, two)]
+            yield Difference(f"{path}.{name}", *shown)
 
 
 def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:

@@ -163,14 +163,13 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:
     """Return the fields of a plan that depend on the head alone."""
+    same = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
     digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
     steps = [_within(h.step, f"handoffs[{k}].step", I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
-        **{
-            name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
-        },
+        **{name: getattr(head, name) for name in same},
         **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash") for name in digests},
         # The verifier checks which plan may have a token of the superseded draft.
         "replay_token": _digest(head.replay_token, "replay_token", is_valid=is_token),

@@ -277,9 +277,8 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     for row in sorted(rows, key=lambda row: (row.birth, row.death, row.id.encode())):
         places.setdefault((row.offset, row.size), []).append(row)
     number = {id(row): k for k, row in enumerate(rows)}
-    birth, death, offset, end = (
-        np.array([getattr(row, field) for row in rows], np.int64) for field in ("birth", "death", "offset", "end")
-    )
+    columns = ("birth", "death", "offset", "end")
+    birth, death, offset, end = (np.array([getattr(row, name) for row in rows], np.int64) for name in columns)
     remaining = []
     for (start, size), here in places.items():
         carrying: Buffer | None = None

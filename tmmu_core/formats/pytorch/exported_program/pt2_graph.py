@@ -99,9 +99,7 @@ class _Value:
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return the layout of another tensor of the storage, with an offset from the named tensor."""
-        return StridedLayout(
-            layout.shape, layout.strides, layout.offset - self.starts // layout.itemsize, layout.itemsize
-        )
+        return replace(layout, offset=layout.offset - self.starts // layout.itemsize)
 
 
 class _Names:
@@ -172,9 +170,8 @@ class _Reading:
                 self.values[incoming.name] = self.values[known[incoming.member, layout]]
                 continue
             known[incoming.member, layout] = incoming.name
-            layouts = (
-                layouts_of[incoming.member] if layout.dense_bytes and len(layouts_of[incoming.member]) > 1 else set()
-            )
+            is_shared = layout.dense_bytes and len(layouts_of[incoming.member]) > 1
+            layouts = layouts_of[incoming.member] if is_shared else set()
             if layouts and incoming.member in first_of:
                 self._view_in(incoming.name, incoming.target, layout, (dtype, incoming.role), first_of[incoming.member])
                 continue
@@ -190,13 +187,11 @@ class _Reading:
         buffer, value = self._value(self.own_name.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
-        updated = msgspec.structs.replace(
-            self.tensors[buffer.id], id=self.tensor_names.free(f"{buffer.id}.updated"), view=None
-        )
-        self.tensors[updated.id] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
-        self.place(
-            Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (updated.id,), inplace="none"), self.scope
-        )
+        after = self.tensor_names.free(f"{buffer.id}.updated")
+        updated = msgspec.structs.replace(self.tensors[buffer.id], id=after, view=None)
+        self.tensors[after] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
+        node = Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none")
+        self.place(node, self.scope)
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -300,9 +295,8 @@ class _Reading:
             self.values.update((name, self.value_of[each]) for name, each in zip(result_names, results, strict=True))
             return True
         ids = [self._declare_result(name, op, operation, []) for name in result_names]
-        site = scopes.Site(
-            node_id, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]])
-        )
+        views = tuple([name for each in ids for name in each[1:]])
+        site = scopes.Site(node_id, tuple([each[0] for each in ids]), views)
         flow.flatten(self, site, groups, [self._flattener(body) for body in bodies])
         return True
 
@@ -364,9 +358,8 @@ class _Reading:
             raise _broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
-        self.values[name] = self.value_of[tensor_id] = _Value(
-            tensor_id, layout, dtype, base.storage, base.whole, base.starts
-        )
+        value = _Value(tensor_id, layout, dtype, base.storage, base.whole, base.starts)
+        self.values[name] = self.value_of[tensor_id] = value
         return tensor_id
 
     def _own_storage(
@@ -386,11 +379,9 @@ class _Reading:
         else:
             under = self.tensor_names.free(f"{tensor_id}.storage")
             self.tensors[under] = Tensor(under, (whole,), "uint8", role)
-            shown: Role = "activation" if role == "input" else role
+            tensor = Tensor(tensor_id, layout.shape, dtype, "activation" if role == "input" else role)
             value = _Value(tensor_id, layout, dtype, under, whole, starts)
-            self.tensors[tensor_id] = as_view(
-                Tensor(tensor_id, layout.shape, dtype, shown), value.within(layout), under
-            )
+            self.tensors[tensor_id] = as_view(tensor, value.within(layout), under)
         self.values[name] = self.value_of[value.id] = value
         return value
 

@@ -107,9 +107,8 @@ class Rebuilt:
         for operation in body.nodes:
             op = pt2_operators.operator(operation.target)
             arguments = (*operation.outputs, *(each.arg for each in operation.inputs))
-            has_tensors = any(
-                kind.startswith(("as_tensor", "as_optional_tensor")) for value in arguments for kind in value
-            )
+            kinds = [kind for value in arguments for kind in value]
+            has_tensors = any(kind.startswith(("as_tensor", "as_optional_tensor")) for kind in kinds)
             if op.name in pt2_operators.NO_BYTES or not has_tensors:
                 continue
             pairs = [(each, self._argument(each.arg, values)) for each in operation.inputs]

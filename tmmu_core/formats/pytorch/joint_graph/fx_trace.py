@@ -194,9 +194,8 @@ def exported(
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
-        stack.enter_context(
-            fx_fake_tensors.while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors)))
-        )
+        is_as_eager = eager and _is_on_cpu(tensors)
+        stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not is_as_eager))
         stack.enter_context(fx_fake_tensors.without_cudnn(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
@@ -345,9 +344,8 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
     files = {path.name for path, _ in frames}
     for mark, hint in _WAYS_OUT.items():
         if mark in words or mark in files:
-            return UnreadableInput(
-                f"the module cannot be traced without data: {words}.", source=name, place=layer, hint=hint
-            )
+            what = f"the module cannot be traced without data: {words}."
+            return UnreadableInput(what, source=name, place=layer, hint=hint)
     hint = _GIVE_INPUTS if "required positional argument" in words else _RUN_IT
     return UnreadableInput(f"the module cannot be traced: {words}.", source=name, place=layer, hint=hint)
 

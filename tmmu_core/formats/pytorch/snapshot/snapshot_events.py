@@ -183,10 +183,9 @@ def _unpickled(data: bytes) -> _Document[Any]:
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")
-    inner = sum(len(_items(each, "blocks")) for each in segments) + sum(
-        isinstance(each, list | tuple) and len(each) for each in traces
-    )
-    if (len(segments) + inner) * _LEAST_BYTES > len(data):
+    blocks = sum(len(_items(each, "blocks")) for each in segments)
+    events = sum(len(each) for each in traces if isinstance(each, list | tuple))
+    if (len(segments) + blocks + events) * _LEAST_BYTES > len(data):
         raise UnreadableInput("the pickle contains the same event, segment or block many times.", hint=HINT)
     return msgspec.convert(found, _Document[Any])
 
