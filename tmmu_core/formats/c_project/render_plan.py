@@ -267,13 +267,9 @@ def _zeros(count: int) -> Iterator[bytes]:
 
 
 def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
-    return RenderIncomplete(
-        f"the plan cannot be exported to C: tensor {tensor_id!r} {what}.",
-        reason="render_incomplete",
-        node_id="",
-        tensor=tensor_id,
-        hint=hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none.",
-    )
+    what = f"the plan cannot be exported to C: tensor {tensor_id!r} {what}."
+    hint = hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none."
+    return RenderIncomplete(what, reason="render_incomplete", node_id="", tensor=tensor_id, hint=hint)
 
 
 def residency(render: RenderMemoryPlan) -> dict[str, Any]:

@@ -191,12 +191,8 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     reader would change or refuse.
     """
     refuse_unreadable_ids(problem.ids)
-    columns: dict[str, list[Any]] = {
-        "id": list(problem.ids),
-        "lower": problem.birth.tolist(),
-        "upper": problem.death.tolist(),
-        "size": problem.size.tolist(),
-    }
+    columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
+    columns |= {"upper": problem.death.tolist(), "size": problem.size.tolist()}
     if (problem.alignment != 1).any():
         columns["alignment"] = problem.alignment.tolist()
     if problem.gaps is not None and any(problem.gaps):

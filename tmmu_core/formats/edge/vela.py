@@ -48,11 +48,8 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     chosen = max(range(len(tables)), key=lambda k: (is_writable[k], peaks[k]))
     title, buffers, lives = tables[chosen]
     notes = [f"the memory is {title}"]
-    notes += [
-        f"the log also contains {other}: {peaks[k]:,} bytes at its peak"
-        for k, (other, _, _) in enumerate(tables)
-        if k != chosen
-    ]
+    others = [(other, peaks[k]) for k, (other, _, _) in enumerate(tables) if k != chosen]
+    notes += [f"the log also contains {other}: {peak:,} bytes at its peak" for other, peak in others]
     shared = sum(len(names) - 1 for names in buffers.values())
     if shared:
         notes.append(f"{shared} tensors share a buffer with another tensor")

@@ -116,10 +116,8 @@ def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any
     """Return the results of one node, ``None`` for omitted outputs. Raises any error of the evaluator or numpy."""
     from onnx.reference import ReferenceEvaluator  # slow to import
 
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-        for name, array in operands.items()
-    ]
+    element_of = helper.np_dtype_to_tensor_dtype
+    inputs = [helper.make_tensor_value_info(name, element_of(a.dtype), a.shape) for name, a in operands.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "one", inputs, outputs)
     evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))

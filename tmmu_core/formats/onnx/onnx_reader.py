@@ -119,11 +119,8 @@ def _build_with_runtime_shapes(
         onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
-    LOG.info(
-        "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (--no-run forbids it)",
-        name or "the model",
-        limits.ceiling(limits.RUN_SECONDS),
-    )
+    text = "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (--no-run forbids it)"
+    LOG.info(text, name or "the model", limits.ceiling(limits.RUN_SECONDS))
     run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
     if not run.failed and run.point != sizes.point():
         sizes.assume(run.point)
@@ -367,11 +364,8 @@ class Builder:
             candidates = [name for name in node.input[position:] if name]
         else:
             return ()
-        fitting = [
-            name
-            for name in candidates
-            if name not in self.constant and self.bytes_at_bounds[name] == self.bytes_at_bounds[written[0]]
-        ]
+        size = self.bytes_at_bounds[written[0]]
+        fitting = [name for name in candidates if name not in self.constant and self.bytes_at_bounds[name] == size]
         return tuple((operands.index(name), 0) for name in fitting)
 
     def _add_constant(self, name: str, node_id: str) -> None:

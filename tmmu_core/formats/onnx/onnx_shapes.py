@@ -293,11 +293,9 @@ def _infer_once(model: onnx.ModelProto, *, propagate: bool = False) -> TypedShap
     try:
         inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
     except Exception as error:  # InferenceError, ValueError and RuntimeError
-        raise InvalidIrShapes(
-            f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
-            hint="Check the model with onnx.checker.check_model(model, full_check=True).",
-            reason="shape_inference",
-        ) from error
+        what = f"the shapes of the ONNX model cannot be inferred: {first_line(error)}"
+        hint = "Check the model with onnx.checker.check_model(model, full_check=True)."
+        raise InvalidIrShapes(what, hint=hint, reason="shape_inference") from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         refuse_type(value_info)
     known = declared_by(inferred)

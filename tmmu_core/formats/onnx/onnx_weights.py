@@ -138,10 +138,9 @@ def _packed(array: Any) -> bytes:
 
 
 def _not_computed(name: str) -> UnreadableInput:
-    return UnreadableInput(
-        f'the constant "{name}" is computed in the model by operators that cannot be evaluated.',
-        hint="Let an optimiser fold the model's constants, or export it again with constant folding.",
-    )
+    what = f'the constant "{name}" is computed in the model by operators that cannot be evaluated.'
+    hint = "Let an optimiser fold the model's constants, or export it again with constant folding."
+    return UnreadableInput(what, hint=hint)
 
 
 def _damaged(name: str) -> UnreadableInput:

@@ -162,12 +162,9 @@ class Comparison:
     def change(self, i: int) -> TensorChange:
         """Return the change of tensor ``ids[i]``."""
         bits, a, b = int(self.kinds[i]), int(self.left_row[i]), int(self.right_row[i])
-        return TensorChange(
-            self.ids[i],
-            tuple(kind for k, kind in enumerate(KINDS) if bits & (1 << k)),
-            self.left.row(a) if a >= 0 else None,
-            self.right.row(b) if b >= 0 else None,
-        )
+        kinds = tuple(kind for k, kind in enumerate(KINDS) if bits & (1 << k))
+        left, right = (self.left.row(a) if a >= 0 else None), (self.right.row(b) if b >= 0 else None)
+        return TensorChange(self.ids[i], kinds, left, right)
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:

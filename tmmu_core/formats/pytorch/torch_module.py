@@ -50,10 +50,8 @@ def import_torch(
     """
     torch = need("torch", "a PyTorch model")
     if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
-        raise UnreadableInput(
-            f"source: a {type(module).__name__} of PyTorch is not a model.",
-            hint="Give an nn.Module or an ExportedProgram first, and its inputs as example_inputs.",
-        )
+        hint = "Give an nn.Module or an ExportedProgram first, and its inputs as example_inputs."
+        raise UnreadableInput(f"source: a {type(module).__name__} of PyTorch is not a model.", hint=hint)
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, joint_of, with_loss
 
     module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper
@@ -93,10 +91,8 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
             with shared_mode(), while_built():
                 yield
         except torch._subclasses.fake_tensor.DataDependentOutputException as error:
-            raise UnreadableInput(
-                f"the model reads a value while it is built ({error.func}), and fake tensors have none.",
-                hint='Build it under torch.device("meta") instead.',
-            ) from error
+            what = f"the model reads a value while it is built ({error.func}), and fake tensors have none."
+            raise UnreadableInput(what, hint='Build it under torch.device("meta") instead.') from error
         finally:
             torch.set_default_dtype(before)
 

@@ -74,13 +74,8 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     reading = _Reading(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
     ids = {tensor.id for tensor in graph.tensors}
     raw = [(reading.values[each.name], each.member) for each in program.inputs if each.is_raw]
-    return Constants(
-        {
-            value.storage: InMember(archive, member, value.starts, value.whole)
-            for value, member in raw
-            if value.storage in ids
-        }
-    )
+    members = {value.storage: (member, value.starts, value.whole) for value, member in raw if value.storage in ids}
+    return Constants({storage: InMember(archive, *part) for storage, part in members.items()})
 
 
 @dataclass(frozen=True)
@@ -281,11 +276,8 @@ class _Reading:
         """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
         bodies = self._bodies(operation)
-        groups = [
-            [self._value(name).id for name in self._tensors_in(each.arg)]
-            for each in operation.inputs
-            if "as_graph" not in each.arg
-        ]
+        arguments = [each.arg for each in operation.inputs if "as_graph" not in each.arg]
+        groups = [[self._value(name).id for name in self._tensors_in(argument)] for argument in arguments]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
         outputs = [len(body.outputs) for body in bodies]
         if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(result_names)):
@@ -303,11 +295,8 @@ class _Reading:
     def _bodies(self, operation: Operation) -> list[Body]:
         """Return the bodies of an operation; none if one of them has a result that is not a tensor."""
         try:
-            bodies = [
-                msgspec.convert(each.arg["as_graph"].get("graph"), Body)
-                for each in operation.inputs
-                if isinstance(each.arg.get("as_graph"), dict)
-            ]
+            graphs = [each.arg.get("as_graph") for each in operation.inputs]
+            bodies = [msgspec.convert(graph.get("graph"), Body) for graph in graphs if isinstance(graph, dict)]
         except msgspec.ValidationError:
             return []
         return bodies if all("as_tensor" in value for body in bodies for value in body.outputs) else []

@@ -88,11 +88,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
-    (
-        "torch._functorch._aot_autograd.collect_metadata_analysis",
-        "coerce_tangent_and_suggest_memory_format",
-        _dense_tangent,
-    ),
+    (collect_metadata_analysis.__name__, "coerce_tangent_and_suggest_memory_format", _dense_tangent),
 )
 """Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
@@ -167,13 +163,9 @@ class StandIns:
     @contextlib.contextmanager
     def inside(self, module: torch.nn.Module) -> Iterator[None]:
         """Replace the tensors of ``module`` by stand-ins."""
-        before = [
-            (held, name, value)
-            for part in module.modules()
-            for held in (part._parameters, part._buffers)
-            for name, value in held.items()
-            if value is not None and self.of(value) is not value
-        ]
+        held_by = [held for part in module.modules() for held in (part._parameters, part._buffers)]
+        tensors = [(held, name, value) for held in held_by for name, value in held.items() if value is not None]
+        before = [each for each in tensors if self.of(each[2]) is not each[2]]
         for held, name, value in before:
             held[name] = self.of(value)
         try:
@@ -307,11 +299,8 @@ def as_written(module: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
-    with (
-        value_checks_skipped(),
-        _replaced(_IN_JOINT_GRAPH),
-        _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())),
-    ):
+    stay = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
+    with value_checks_skipped(), _replaced(_IN_JOINT_GRAPH), _kernels(stay):
         yield
 
 

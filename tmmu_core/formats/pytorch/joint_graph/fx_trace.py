@@ -115,10 +115,8 @@ def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
             "module as inputs and return the loss from it.",
         ) from error
     if torch.is_grad_enabled() and _has_gradient(opened(output)) and not _has_gradient(result):
-        raise UnreadableInput(
-            "loss: the result has no gradient.",
-            hint="Return a floating-point tensor that is computed from the module's output and is not detached.",
-        )
+        hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
+        raise UnreadableInput("loss: the result has no gradient.", hint=hint)
     return result
 
 
@@ -231,23 +229,18 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
         raise UnreadableInput(f"the input {next(iter(sizes))!r} has no elements.", source=name, hint=hint)
     for path, value in inputs:
         if not isinstance(value, torch.Tensor | int | float | complex | str | None | torch.ScriptObject):
-            is_array = hasattr(value, "__array__")
-            raise UnreadableInput(
-                f"the input {path!r} is a {type(value).__name__}, not a tensor.",
-                source=name,
-                hint="Give torch.as_tensor of it." if is_array else _REGISTER.format(type(value).__name__),
-            )
+            kind, is_array = type(value).__name__, hasattr(value, "__array__")
+            hint = "Give torch.as_tensor of it." if is_array else _REGISTER.format(kind)
+            raise UnreadableInput(f"the input {path!r} is a {kind}, not a tensor.", source=name, hint=hint)
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if is_lazy(value):
             what = f"the parameter {path.removeprefix('module.')!r} is not initialized."
             raise UnreadableInput(what, source=name, hint="Call the module once with example inputs before the fit.")
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
-            raise UnreadableInput(
-                f"the tensor {path.removeprefix('module.')!r} has the layout {layout}.",
-                source=name,
-                hint="Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add.",
-            )
+            what = f"the tensor {path.removeprefix('module.')!r} has the layout {layout}."
+            hint = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
+            raise UnreadableInput(what, source=name, hint=hint)
 
 
 def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
@@ -292,11 +285,9 @@ def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str
 def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
     names = ", ".join(map(repr, paths))
-    return UnreadableInput(
-        f"the forward pass reads values that it sets for the next step: attribute {names}.",
-        source=name,
-        hint="Make it a tensor and register it as a buffer: register_buffer in __init__.",
-    )
+    what = f"the forward pass reads values that it sets for the next step: attribute {names}."
+    hint = "Make it a tensor and register it as a buffer: register_buffer in __init__."
+    return UnreadableInput(what, source=name, hint=hint)
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
