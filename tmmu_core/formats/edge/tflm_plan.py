@@ -163,12 +163,10 @@ class MicroModel:
             reads = [i for i in operator.inputs if i != ABSENT]
             bodies = operator.bodies if operator.instr in NESTED else ()
             permitted = "none" if bodies else permission(subgraph.tensors, operator.instr, reads, [*operator.outputs])
-            pairs = [
-                ((number, reads[int(a)]), (number, operator.outputs[int(b)]))
-                for a, b in (permitted if isinstance(permitted, tuple) else ())
-                if reads[int(a)] not in subgraph.outputs
-            ]
-            self.scopes.append(Scope(operator.instr, tuple(pairs)))
+            granted = permitted if isinstance(permitted, tuple) else ()
+            pairs = [((number, reads[int(a)]), (number, operator.outputs[int(b)])) for a, b in granted]
+            in_place = tuple([pair for pair in pairs if pair[0][1] not in subgraph.outputs])
+            self.scopes.append(Scope(operator.instr, in_place))
             self._mark(number, operator.outputs)
             for body in bodies:
                 self.scopes.append(Scope("enter"))

@@ -295,11 +295,8 @@ class _Closing:
 
 def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
     """Return ``(operand, output)`` for each output of a closing node that overwrites an operand."""
-    return [
-        (attribute.s.decode(), node.output[int(attribute.name.removeprefix("in_place_"))])
-        for attribute in node.attribute
-        if attribute.name.startswith("in_place_")
-    ]
+    found = [attribute for attribute in node.attribute if attribute.name.startswith("in_place_")]
+    return [(each.s.decode(), node.output[int(each.name.removeprefix("in_place_"))]) for each in found]
 
 
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:

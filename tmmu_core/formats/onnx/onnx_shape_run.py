@@ -107,10 +107,8 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     response = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
     if "failed" in response:
         return Run(failed=str(response["failed"]))
-    runs = [_largest(events, names) for events in response["runs"]]
-    known = {
-        name: shape for name, shape in runs[0].items() if all(run.get(name, shape)[1] == shape[1] for run in runs[1:])
-    }
+    first, *later = [_largest(events, names) for events in response["runs"]]
+    known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in later)}
     ran = {name for events in response["runs"] for node, _ in events for name in names.get(node, [])}
     return Run(points[response["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
 
@@ -196,11 +194,8 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
     }
     values = written_values(flat.model)
     written = (name for node in flat.model.graph.node for name in node.output)
-    new: dict[str, TypedShape] = {
-        name: (known[name][0], [*known[name][1]])
-        for name in written
-        if name in known and known[name][0] in DTYPES and name not in facts.shape
-    }
+    missing = [name for name in written if name in known and name not in facts.shape]
+    new: dict[str, TypedShape] = {n: (known[n][0], [*known[n][1]]) for n in missing if known[n][0] in DTYPES}
     while new:
         for name, (element, shape) in new.items():
             facts.dtype.setdefault(name, DTYPES[element])

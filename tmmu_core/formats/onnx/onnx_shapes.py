@@ -180,13 +180,11 @@ def _points(sizes: Sizes) -> list[dict[str, int]]:
     if not sizes.dims:
         return []
     first = sizes.point()
-    others = [
-        first | {name: size}
-        for name, dim in sizes.dims.items()
-        for size in dict.fromkeys((dim.max, (dim.min + dim.max) // 2, dim.min))
-        if size != first[name]
-    ]
-    return [first, *others]
+    points = [first]
+    for name, dim in sizes.dims.items():
+        others = dict.fromkeys((dim.max, (dim.min + dim.max) // 2, dim.min))
+        points += [first | {name: size} for size in others if size != first[name]]
+    return points
 
 
 def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
@@ -250,11 +248,8 @@ def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.Mode
         if value.name in written:
             value.type.tensor_type.ClearField("shape")
     known, folded = _infer_and_fold(bare)
-    used = {
-        value: _with_declared(known.get(value), found)
-        for value, found in declared.items()
-        if value in written and (value not in known or None in known[value][1])
-    }
+    still_open = [name for name in declared if name in written and (name not in known or None in known[name][1])]
+    used = {name: _with_declared(known.get(name), declared[name]) for name in still_open}
     return _infer_and_fold(with_shapes(bare, used)) if used else (known, folded)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.formats.planfile.plan_document import tensors_hash
-from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.plans.analysis.peak_lines import LineChange, changes_at_peak
 from tmmu_core.plans.figures.live_bytes import exact_sum
 from tmmu_core.plans.figures.metrics import written_metrics
@@ -218,10 +218,7 @@ def _row_text(row: TensorRow | None) -> str | None:
 
 def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     """Compare ``left`` (the baseline) with ``right`` (the candidate). O(n log n)."""
-    a, b = (
-        side if isinstance(side, Trace) else Trace(side, TRACE_SCHEMA, METRIC_SCHEMA, True, len(side))
-        for side in (left, right)
-    )
+    a, b = (side if isinstance(side, Trace) else Trace(side, tensor_count=len(side)) for side in (left, right))
     ids, left_row, right_row = _joined(a.plan, b.plan)
     complete = a.complete and b.complete
     if not complete:

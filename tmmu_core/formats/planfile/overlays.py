@@ -23,14 +23,12 @@ GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")
 
 def to_perfetto(plan: Plan) -> bytes:
     """Return the trace: execution order, live bytes of each arena, and a slice for each tensor."""
-    events = [
-        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}},
-        *(
-            {"ph": "X", "name": node, "cat": "node", "pid": 0, "tid": 0, "ts": step, "dur": 1}
-            for step, node in _nodes(plan)
-        ),
-        *(event for number in range(len(plan.arenas)) for event in _arena_events(plan, number)),
-    ]
+    events: list[dict[str, Any]] = []
+    events.append({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}})
+    for step, node in _nodes(plan):
+        events.append({"ph": "X", "name": node, "cat": "node", "pid": 0, "tid": 0, "ts": step, "dur": 1})
+    for number in range(len(plan.arenas)):
+        events += _arena_events(plan, number)
     lines = b",\n".join(map(msgspec.json.encode, events))
     other = msgspec.json.encode({"warnings": input_warnings(plan)})
     return b'{"displayTimeUnit": "ms", "otherData": ' + other + b', "traceEvents": [\n' + lines + b"\n]}\n"
