@@ -78,20 +78,16 @@ def instance_of(
     rows = sorted(lives, key=normative)
     refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
     arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
-    first, *others = [
-        Problem(
-            arena=arena,
-            ids=tuple([life.id for life in own]),
-            birth=np.array([life.birth for life in own], np.int64),
-            death=np.array([life.death for life in own], np.int64),
-            size=np.array([life.size for life in own], np.uint64),
-            alignment=np.array([life.alignment for life in own], np.uint64),
-            roles=tuple([life.role for life in own]),
-        )
-        for arena, own in arenas
-    ]
+    first, *others = [Problem(arena, **columns_of(own), roles=tuple([r.role for r in own])) for arena, own in arenas]
     packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
     return PlainInstance(name, first, packing, tuple(notes), others=tuple(others))
+
+
+def columns_of(rows: Sequence[Any]) -> dict[str, Any]:
+    """Return the id, live range, size and alignment of rows as the fields of a :class:`Problem`."""
+    dtypes = {"birth": np.int64, "death": np.int64, "size": np.uint64, "alignment": np.uint64}
+    columns = {name: np.array([getattr(row, name) for row in rows], dtype) for name, dtype in dtypes.items()}
+    return {"ids": tuple([row.id for row in rows]), **columns}
 
 
 def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
@@ -116,5 +112,6 @@ def refuse_beyond_last_byte(*byte_counts: int) -> None:
 
 def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
-    birth, death, size = (np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
-    return peak_of_ranges(birth, death, size.astype(np.uint64), int(death.max(initial=0)))
+    columns = columns_of(lives)
+    end = int(columns["death"].max(initial=0))
+    return peak_of_ranges(columns["birth"], columns["death"], columns["size"], end)

@@ -27,7 +27,7 @@ import numpy as np
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.escaping import csv_text
-from tmmu_core.formats.allocator_plan import file_name, normative_order
+from tmmu_core.formats.allocator_plan import columns_of, file_name, normative_order
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
@@ -49,8 +49,8 @@ LAST_FIXED = 2**63 - 1
 
 class _Row(NamedTuple):
     id: str
-    lower: int
-    upper: int
+    birth: int
+    death: int
     size: int
     alignment: int
     gaps: tuple[tuple[int, int], ...]
@@ -133,19 +133,14 @@ def from_cells(lines: Iterator[tuple[int, list[str]]]) -> PlainInstance:
         raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
     where, inclusive = _header([cell.strip() for cell in header], line)
     rows = _rows(lines, where, inclusive)
-    ids = [row.id for row in rows]
-    lower, size = np.array([row.lower for row in rows], np.int64), np.array([row.size for row in rows], np.uint64)
-    rows = [rows[k] for k in normative_order(ids, lower, size).tolist()]
+    given = columns_of(rows)
+    rows = [rows[k] for k in normative_order(given["ids"], given["birth"], given["size"]).tolist()]
     offsets = [row.offset for row in rows if row.offset is not None]
     is_fixed = 0 < len(offsets) < len(rows)
     fixed = np.array([-1 if row.offset is None else row.offset for row in rows], np.int64) if is_fixed else None
     problem = Problem(
         arena="arena",
-        ids=tuple([row.id for row in rows]),
-        birth=np.array([row.lower for row in rows], np.int64),
-        death=np.array([row.upper for row in rows], np.int64),
-        size=np.array([row.size for row in rows], np.uint64),
-        alignment=np.array([row.alignment for row in rows], np.uint64),
+        **columns_of(rows),
         gaps=tuple([row.gaps for row in rows]) if any(row.gaps for row in rows) else None,
         fixed=fixed,
     )
