@@ -129,10 +129,8 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
     """
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
-    is_open = any(
-        value not in named or any(not isinstance(dim, int) and dim not in sizes.dims for dim in named[value][1])
-        for value in written
-    )
+    dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]
+    is_open = any(not isinstance(dim, int) and dim not in sizes.dims for dim in dims)
     points = _points(sizes) if is_open else []
     at_points: list[TypedShapes] = []
     for point in points:

@@ -212,13 +212,14 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
                 own = allocations[-1]
                 if size + offset > own.size:
                     raise ValueError(f"{found[1]!r} ends at byte {size + offset} of an allocation of {own.size} bytes.")
-                own.values.append((_value_name(found[1]), size, offset))
-                own.phis.update([_value_name(found[1])] if found[2] else [])
+                value = found[1].removesuffix("{}")  # a whole result has the name of its instruction
+                own.values.append((value, size, offset))
+                own.phis.update([value] if found[2] else [])
             elif section == "ranges":
                 row = _RANGE.match(line)
                 begin, end = _numbers(row[2], row[3]) if row else (1, 0)
                 if row and begin <= end:
-                    ranges[_value_name(row[1])] = begin, end
+                    ranges[row[1].removesuffix("{}")] = begin, end
                 elif line.startswith("    "):
                     raise _invalid(line, "live range")
                 else:
@@ -242,11 +243,6 @@ def _numbers(*digits: str) -> tuple[int, int]:
 
 def _invalid(line: str, what: str = "buffer assignment") -> ValueError:
     return ValueError(f"invalid line of a {what}: {line.strip()[:60]!r}.")
-
-
-def _value_name(value: str) -> str:
-    """Return a value's name; a whole result has the name of its instruction."""
-    return value.removesuffix("{}")
 
 
 def _buffers_of(
