@@ -1,7 +1,7 @@
 """Lower bounds on the extent of an arena, with the storages that prove them (the witness).
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
-* **grid**: if the live storages start at multiples of g, each of them but the topmost takes a multiple of g bytes.
+* **grid**: each live storage of alignment g or more, but the topmost of them, takes a multiple of g bytes.
 * **hand-off**: a storage that dies at the step counts with the live ones if its in-place reuse is impossible (both
   offsets are fixed and differ, or the two must not alias).
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
@@ -68,7 +68,7 @@ def bound_of(cols: Columns) -> Bound:
             parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
-    is_coarse = min(cols.align) > 1
+    is_coarse = max(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
     limit = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
     for column in fullest[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
