@@ -146,7 +146,8 @@ class Runner:
 
     def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
         parameters = list(self.module.parameters())
-        optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
+        updated = {each: each for each in parameters}
+        optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, updated, updated)
         states = [each for state in (optimizer.state.values() if optimizer else ()) for each in state.values()]
         torch.cuda.empty_cache()
         times = []

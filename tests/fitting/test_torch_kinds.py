@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import tmmu_core as tmmu
+from tmmu_core.fitting.pytorch.fx_step import equal_bits
 from tmmu_core.library.torch_fit import TorchFit
 
 pytestmark = pytest.mark.torch
@@ -77,6 +78,7 @@ def in_place(step: Any, x: Tensor) -> Tensor:
 
 
 def noisy(step: Any, x: Tensor) -> Tensor:
+    torch.randn_like(x)  # nothing reads it, but it advances the generator
     for block in step.body:
         wide = block(x).repeat(1, 8) * torch.rand(len(x), 256) + torch.randint(0, 3, (len(x), 256))
         x = x + torch.randn_like(x) * wide.view(-1, 8, 32).square().mean(1)
@@ -361,26 +363,26 @@ def test_batch_norms_of_one_layer_update_its_statistics_in_order() -> None:
     assert found["buffers_equal"]
 
 
-def test_random_operator_whose_first_result_nothing_reads_advances_the_generator() -> None:
-    module = Step(lambda step, x: step.body(x).square().mean(), body=blocks(nn.Dropout(0.2))).train()
-    step = tmmu.fit(module, "1TiB", example_inputs=torch.randn(ROWS)).step
-    first = next(node for node in step.graph.nodes if node.instr.startswith("bernoulli"))
-    state, again = f"{first.node_id}@state", f"{first.node_id}@remat"
-    nodes = []
+def test_gradient_that_is_computed_again_after_the_peak_is_the_returned_one() -> None:
+    """The autograd engine copies the second run of a gradient, because the parameter has other strides."""
+    module = Step(lambda step, x: (step.body(x).mean(0, True) @ step.w.T.contiguous()).sum(), body=blocks())
+    module.w = nn.Parameter(torch.randn(512, 32))
+    step = tmmu.fit(module.train(), "1TiB", example_inputs=torch.randn(512, 32), optimizer="sgd").step
+    again = {"mm_1": "mm_1@2", "w.grad": "w.grad@2"}
+    nodes, repeated = [], []
     for node in step.graph.nodes:
-        reads = tuple(again if name in first.outputs else name for name in node.inputs)
-        nodes.append(replace(node, inputs=reads))
-        if node is first:
-            nodes[-1] = replace(first, outputs=(*first.outputs, state))
-            repeated = replace(first, node_id=again, recomputes=first.node_id, outputs=(again,))
-            nodes.append(replace(repeated, inputs=(*first.inputs, state)))
+        reads = replace(node, inputs=tuple(again.get(name, name) for name in node.inputs))
+        names = tuple(again.get(name, name) for name in node.outputs)
+        if names != node.outputs:
+            repeated.append(replace(reads, node_id=f"{node.node_id}@2", recomputes=node.node_id, outputs=names))
+        nodes += [*repeated * (node.node_id == "w.grad_copy"), node if names != node.outputs else reads]
     order = tuple(node.node_id for node in nodes)
-    fitted = replace(step.graph, nodes=tuple(nodes), execution_order=order)
+    late = replace(step.graph, nodes=tuple(nodes), execution_order=order)
     plain, found = (
-        step.measured(step.compiled(step.partition(each, lambda graph: graph))) for each in (step.graph, fitted)
+        step.measured(step.compiled(step.partition(each, lambda graph: graph))) for each in (step.graph, late)
     )
-    for one, other in zip(plain.gradients, found.gradients, strict=True):
-        assert torch.equal(one, other)
+    assert found.peak_bytes < plain.peak_bytes
+    assert equal_bits(found.gradients, plain.gradients)
 
 
 class Saved(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """The optimizer's part of a training step: its states, and the additional memory of a step."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -43,10 +43,12 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
     return updated
 
 
-def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
-    """Return an optimizer of ``parameters`` after a step with zero gradients, which allocates its states.
+def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any], learned: Collection[Any]) -> Any:
+    """Return an optimizer after a step with zero gradients, which allocates its states.
 
-    Raises ``UnreadableInput`` for unknown names.
+    ``parameters``: parameter of the module → the parameter or fake tensor that the optimizer updates. Only the
+    parameters ``learned`` have a gradient; PyTorch's optimizers skip the others. Raises ``UnreadableInput`` for unknown
+    names.
     """
     if isinstance(given, str):
         if given not in OPTIMIZERS:
@@ -54,14 +56,18 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
                 f"there is no optimizer {given!r}.",
                 hint=f"{strict.closest_hint(given, tuple(OPTIMIZERS))} Or give an optimizer of torch.optim.",
             )
-        optimizer = OPTIMIZERS[given](parameters, lr=1e-3)
+        optimizer = OPTIMIZERS[given]([*parameters.values()], lr=1e-3)
     elif isinstance(given, torch.optim.Optimizer):
         options = inspect.signature(type(given)).parameters
-        optimizer = type(given)(parameters, **{key: each for key, each in given.defaults.items() if key in options})
+        groups = [
+            {**group, "params": [parameters[each] for each in group["params"] if each in parameters]}
+            for group in given.param_groups
+        ]
+        optimizer = type(given)(groups, **{key: each for key, each in given.defaults.items() if key in options})
     else:
-        optimizer = given(parameters)
-    for each in parameters:
-        each.grad = torch.zeros_like(each) if each.requires_grad else None
+        optimizer = given([*parameters.values()])
+    for original, each in parameters.items():
+        each.grad = torch.zeros_like(each) if original in learned else None
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return optimizer
@@ -87,17 +93,17 @@ class _PeakSizes(LiveBytes):
             self.sizes = {storage: size for storage, (_, size) in self.live.items()}
 
 
-def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, list[int]]:
+def _first_steps(given: Optimizer, parameters: Mapping[Any, Any], learned: Collection[Any]) -> tuple[Any, list[int]]:
     """Return the optimizer after two steps, and the bytes of each storage that the second step adds, at its peak."""
-    optimizer = make_optimizer(given, parameters)
+    optimizer, values = make_optimizer(given, parameters, learned), [*parameters.values()]
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # the default for real, not fake tensors
-            group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in parameters)
-    for each in parameters:
-        each.grad = torch.zeros_like(each) if each.requires_grad else None
+            group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in values)
+    for original, each in parameters.items():
+        each.grad = torch.zeros_like(each) if original in learned else None
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
-    gradients = [each.grad for each in parameters if each.grad is not None]
-    with _PeakSizes([*parameters, *states, *gradients]) as storages:
+    gradients = [each.grad for each in values if each.grad is not None]
+    with _PeakSizes([*values, *states, *gradients]) as storages:
         before = set(storages.live)
         optimizer.step()
     return optimizer, [size for address, size in storages.sizes.items() if address not in before]
@@ -116,10 +122,13 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
     with stand_ins.mode, _Values(), torch.enable_grad():
-        originals = parameters_of(given, list(module.parameters()))
-        fakes = [stand_ins.of(each).detach().requires_grad_(each.requires_grad) for each in originals]
+        fakes = {
+            each: stand_ins.of(each).detach().requires_grad_(each.requires_grad)
+            for each in parameters_of(given, list(module.parameters()))
+        }
+        learned = {each for each in fakes if names[id(each)] in gradients or each.grad is not None}
         try:
-            optimizer, sizes = _first_steps(given, fakes)
+            optimizer, sizes = _first_steps(given, fakes, learned)
         except UnreadableInput:
             raise
         except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
@@ -129,7 +138,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
             ) from error
         states = {
             f"{names[id(original)]}.{key}": value
-            for original, fake in zip(originals, fakes, strict=True)
+            for original, fake in fakes.items()
             for key, value in optimizer.state.get(fake, {}).items()
             if isinstance(value, torch.Tensor)
         }

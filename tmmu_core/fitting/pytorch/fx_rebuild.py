@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
+from torch._inductor import config as inductor_config
 from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
@@ -33,7 +34,8 @@ def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -
     module = rebuilt.module()
     backward_results = set(rebuilt.output.args[0][num_fwd_outputs:])
     saved = [n for n in rebuilt.forward if n in backward_results or not rebuilt.backward.isdisjoint(n.users)]
-    forward, backward = _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
+    with inductor_config.patch(fallback_random=True):  # random operators whose result nothing reads remain
+        forward, backward = _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
     return forward, backward
 
 
@@ -51,7 +53,10 @@ class _Rebuild:
         self.forward: list[FxNode] = []
         """Values that may be saved: inputs and results of the forward part."""
         self.backward: set[FxNode] = set()
-        self.read = {name for node in fitted.nodes for name in node.inputs} | set(fitted.outputs)
+        self.copy_of: dict[str, str] = {}
+        """Copy of a tensor, recomputed or back from host memory → the tensor."""
+        self.returned: dict[str, str] = {}
+        """Tensor → the copy of it that the autograd engine or the optimizer reads."""
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
 
     def module(self) -> GraphModule:
@@ -65,7 +70,7 @@ class _Rebuild:
         for node_id in self.fitted.execution_order or ():
             self._append(nodes[node_id])
         output = next(node for node in self.joint.graph.nodes if node.op == "output")
-        self.output = self.graph.node_copy(output, lambda arg: self._new_node_of(arg, {}))
+        self.output = self.graph.node_copy(output, lambda arg: self._new_node_of(arg, self.returned))
         self.output.meta = dict(output.meta)
         self.graph.lint()
         return GraphModule(self.joint, self.graph)
@@ -76,6 +81,8 @@ class _Rebuild:
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
+            copies = {self.copy_of[name]: name for name in node.inputs if name in self.copy_of}
+            self.returned.update({of: name for of, name in copies.items() if of not in self.fitted.outputs})
             return
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
@@ -86,13 +93,12 @@ class _Rebuild:
             new = self._recompute_batch_norm(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
-                is_read = not self.read.isdisjoint(node.outputs[:-1])
-                self._record(node.outputs[-1], self._state(source, renamed, is_read), node)
-                if not is_read:
-                    return
+                self._record(node.outputs[-1], self._state(source), node)
             new = self._copy(source, renamed)
         self._record_part(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
+        if node.recomputes:
+            self.copy_of.update({name: of for of, name in results.items()})
         self._record_tensor(source, new, results)
         without_statistics = new.target is BATCH_NORM_NO_STATS
         for item in source.users:
@@ -127,6 +133,7 @@ class _Rebuild:
         if written in self.host_tensors:
             new = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
         else:
+            self.copy_of[written] = node.offloads
             new = self.graph.call_function(fx_runtime.from_host, (self.value[read], _device_of(self.value[read])))
         new.meta["val"] = self.value[read].meta["val"]
         self._record(written, new, node)
@@ -146,16 +153,9 @@ class _Rebuild:
         generator = source.kwargs.get("generator")
         return _device_of(source) if generator is None else self.copied[generator]
 
-    def _state(self, source: FxNode, renamed: Mapping[str, str], is_read: bool) -> FxNode:
-        """Append a node that saves the generator state before the first run of a random operator.
-
-        ``is_read``: whether a node reads the result of that run. If not, fx would remove the run, and later operators
-        would draw other numbers: the node that saves the state also runs the operator.
-        """
-        if is_read:
-            new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
-        else:
-            new = self._call(fx_runtime.state_before_run, source, (), renamed)
+    def _state(self, source: FxNode) -> FxNode:
+        """Append a node that saves the generator state before the first run of a random operator."""
+        new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
         new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
         return new
 

@@ -34,13 +34,6 @@ def generator_of(generator: Generator) -> torch.Generator:
     return found
 
 
-def state_before_run(where: Generator, operator: Any, /, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """Return the state of the generator ``where``, then run ``operator``, which changes the state."""
-    state = saved_state(where)
-    operator(*args, **kwargs)
-    return state
-
-
 def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run ``operator`` with ``generator`` in ``state``, then restore the generator, and return the result."""
     found = generator_of(generator)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
@@ -29,6 +29,10 @@ from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
 
+_DEVICES = ("cpu", "cuda")
+"""Kinds of devices of ``torch.autocast``."""
+_LEARNED = " with a gradient"
+
 
 @dataclass(frozen=True)
 class TorchStep:
@@ -46,6 +50,10 @@ class TorchStep:
     """Bytes of the gradient of each result, 0 if it needs none."""
     accumulated: frozenset[str]
     """Names of the parameters whose ``grad`` exists before the step."""
+    tensors: Mapping[str, str]
+    """Parameter, buffer or argument → what identifies it (``_described``)."""
+    autocast: Mapping[str, torch.dtype]
+    """Kind of device → dtype of ``torch.autocast`` in which the step was traced."""
 
     @cached_property
     def graph(self) -> Graph:
@@ -70,7 +78,16 @@ class TorchStep:
     @property
     def eager(self) -> Graph:
         """The step as eager PyTorch runs it, with the optimizer's tensors."""
-        return eager_step(self.module, self.call, self.name, self.optimizer)
+        with self._autocast_as_traced():
+            return eager_step(self.module, self.call, self.name, self.optimizer)
+
+    @contextmanager
+    def _autocast_as_traced(self) -> Iterator[None]:
+        """Context manager: the autocast of the trace. A context for no change would keep casts of parameters alive."""
+        with ExitStack() as stack:
+            for kind in _DEVICES if _autocast_now() != self.autocast else ():
+                stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
+            yield
 
     @property
     def device(self) -> str:
@@ -125,7 +142,8 @@ class TorchStep:
                 hint="Build the module with real tensors, fit it again, and compile the new fit.",
             )
         compiler = boxed_nop if backend == "eager" else backend
-        with exported(self.module, self.call, self.name, stand_in=False) as (joint, _, _):
+        trace = exported(self.module, self.call, self.name, stand_in=False)
+        with self._autocast_as_traced(), torch.enable_grad(), trace as (joint, _, _):
             self._refuse_other_graph(joint.graph_module.code)
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
@@ -137,7 +155,7 @@ class TorchStep:
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
-            self._refuse_other_inputs(call)
+            self._refuse_other_tensors(call)
             if _modes(module) != modes:
                 raise ValueError(
                     "The step is fitted for the module in training mode. Call module.train() before it, and the module "
@@ -145,7 +163,8 @@ class TorchStep:
                 )
             has_warned = has_warned or self._warn_of_gradients(call)
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
-            return run(*state, *call.args, **call.kwargs)
+            with torch._C._DisableAutocast():  # the step has the casts as operators
+                return run(*state, *call.args, **call.kwargs)
 
         return step
 
@@ -173,13 +192,15 @@ class TorchStep:
             )
         return unplanned > 0
 
-    def _refuse_other_inputs(self, call: Call) -> None:
-        fitted, actual = _described(self.call), _described(call)
-        for name in [*fitted, *actual]:
-            if fitted.get(name) != actual.get(name):
+    def _refuse_other_tensors(self, call: Call) -> None:
+        # Without autocast, the step runs with that of the fit, whose casts are operators of the step.
+        actual = _described(self.module, call, _autocast_now() or self.autocast)
+        for name in [*self.tensors, *actual]:
+            before, now = self.tensors.get(name), actual.get(name)
+            if before not in (now, f"{now}{_LEARNED}"):  # a frozen parameter has no gradient
                 raise ValueError(
-                    f"The step is fitted for {name} = {fitted.get(name)}, not {actual.get(name)}. "
-                    "Fit the module again for these inputs."
+                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {before}, not {now}. "
+                    "Call tmmu.fit again with it, or convert it."
                 )
 
     def measured(self, step: Callable[..., Any]) -> Measured:
@@ -194,7 +215,10 @@ class TorchStep:
             parameters = list(self.module.parameters())
             optimizer = None
             if self.optimizer is not None:
-                optimizer = make_optimizer(self.optimizer, parameters_of(self.optimizer, parameters))
+                names = accumulated | {WRAPPER + each for each in self.executed.gradients}
+                learned = {each for name, each in self.module.named_parameters() if name in names}
+                updated = {each: each for each in parameters_of(self.optimizer, parameters)}
+                optimizer = make_optimizer(self.optimizer, updated, learned)
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
@@ -275,7 +299,9 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
             source=name,
             hint="Create the generator in __init__, and seed it before each step, outside of the module.",
         )
-    return TorchStep(module, call, name, optimizer, executed, code, observed.result_bytes, accumulated)
+    results, autocast = observed.result_bytes, _autocast_now()
+    tensors = _described(module, call, autocast)
+    return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
 
 
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
@@ -326,17 +352,24 @@ def _refuse_backend(backend: Any) -> None:
         )
 
 
-def _described(call: Call) -> dict[str, str]:
-    """Return the name of each argument → what identifies a tensor, or the value of a number or a text."""
-    leaves = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
-    return {
-        name: f"{each.dtype} {tuple(each.shape)} on {each.device}{' with a gradient' * each.requires_grad}"
-        if isinstance(each, torch.Tensor)
-        else repr(each)
-        if isinstance(each, bool | int | float | complex | str | None)
-        else f"a {type(each).__name__}"
-        for name, each in leaves
-    }
+def _autocast_now() -> dict[str, torch.dtype]:
+    return {kind: torch.get_autocast_dtype(kind) for kind in _DEVICES if torch.is_autocast_enabled(kind)}
+
+
+def _described(module: Any, call: Call, autocast: Mapping[str, torch.dtype]) -> dict[str, str]:
+    """Return the name of each parameter, buffer and argument → what identifies it; and autocast."""
+    leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
+    named = (*module.named_parameters(), *module.named_buffers(), *leaves)
+    return {name: _text(each) for name, each in named} | {"torch.autocast": f"{autocast}"}
+
+
+def _text(value: Any) -> str:
+    """Return what identifies a tensor, without its values, or the value of a number or a text."""
+    if isinstance(value, torch.Tensor):
+        sizes = zip(value.stride(), value.shape, strict=True)
+        strides = "" if value.is_contiguous() else f" with strides {[k for k, size in sizes if size > 1]}"
+        return f"{value.dtype} {tuple(value.shape)}{strides} on {value.device}{_LEARNED * value.requires_grad}"
+    return repr(value) if isinstance(value, bool | int | float | complex | str | None) else f"a {type(value).__name__}"
 
 
 def equal_bits(first: list[Any], second: list[Any]) -> bool:

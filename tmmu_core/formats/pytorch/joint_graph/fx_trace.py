@@ -383,6 +383,7 @@ _WAYS_OUT = {
     "its data is not allocated": "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
     "DataDependent": _VALUES,
     "DynamicOutputShape": _VALUES,
+    "non-functional tensor": "A hook writes to a buffer in the backward pass: write to it after the step instead.",
     "requires_grad flags of leaf": (
         "Set requires_grad before the fit, not in forward. Fit the losses of a GAN one by one."
     ),
