@@ -146,8 +146,12 @@ class Runner:
 
     def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
         parameters = list(self.module.parameters())
+        for each in parameters:
+            each.grad = torch.zeros_like(each)
         updated = {each: each for each in parameters}
-        optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, updated, updated)
+        optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, updated)
+        for each in parameters:
+            each.grad = None
         states = [each for state in (optimizer.state.values() if optimizer else ()) for each in state.values()]
         torch.cuda.empty_cache()
         times = []

@@ -1,7 +1,7 @@
 """The optimizer's part of a training step: its states, and the additional memory of a step."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -43,12 +43,10 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
     return updated
 
 
-def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any], learned: Collection[Any]) -> Any:
-    """Return an optimizer after a step with zero gradients, which allocates its states.
+def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
+    """Return an optimizer after a step with the existing gradients, which allocates states.
 
-    ``parameters``: parameter of the module → the parameter or fake tensor that the optimizer updates. Only the
-    parameters ``learned`` have a gradient; PyTorch's optimizers skip the others. Raises ``UnreadableInput`` for unknown
-    names.
+    ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
     if isinstance(given, str):
         if given not in OPTIMIZERS:
@@ -66,10 +64,7 @@ def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any], learned: Col
         optimizer = type(given)(groups, **{key: each for key, each in given.defaults.items() if key in options})
     else:
         optimizer = given([*parameters.values()])
-    for original, each in parameters.items():
-        each.grad = torch.zeros_like(each) if original in learned else None
     optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
     return optimizer
 
 
@@ -93,14 +88,12 @@ class _PeakSizes(LiveBytes):
             self.sizes = {storage: size for storage, (_, size) in self.live.items()}
 
 
-def _first_steps(given: Optimizer, parameters: Mapping[Any, Any], learned: Collection[Any]) -> tuple[Any, list[int]]:
+def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, list[int]]:
     """Return the optimizer after two steps, and the bytes of each storage that the second step adds, at its peak."""
-    optimizer, values = make_optimizer(given, parameters, learned), [*parameters.values()]
+    optimizer, values = make_optimizer(given, parameters), parameters.values()
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # the default for real, not fake tensors
             group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in values)
-    for original, each in parameters.items():
-        each.grad = torch.zeros_like(each) if original in learned else None
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
     gradients = [each.grad for each in values if each.grad is not None]
     with _PeakSizes([*values, *states, *gradients]) as storages:
@@ -126,9 +119,11 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
             each: stand_ins.of(each).detach().requires_grad_(each.requires_grad)
             for each in parameters_of(given, list(module.parameters()))
         }
-        learned = {each for each in fakes if names[id(each)] in gradients or each.grad is not None}
+        for each, fake in fakes.items():  # an optimizer skips parameters without a gradient
+            if names[id(each)] in gradients or each.grad is not None:
+                fake.grad = torch.zeros_like(fake)
         try:
-            optimizer, sizes = _first_steps(given, fakes, learned)
+            optimizer, sizes = _first_steps(given, fakes)
         except UnreadableInput:
             raise
         except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values

@@ -216,9 +216,9 @@ class TorchStep:
             optimizer = None
             if self.optimizer is not None:
                 names = accumulated | {WRAPPER + each for each in self.executed.gradients}
-                learned = {each for name, each in self.module.named_parameters() if name in names}
-                updated = {each: each for each in parameters_of(self.optimizer, parameters)}
-                optimizer = make_optimizer(self.optimizer, updated, learned)
+                with gradients_of_zeros(self.module, names):
+                    updated = {each: each for each in parameters_of(self.optimizer, parameters)}
+                    optimizer = make_optimizer(self.optimizer, updated)
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
