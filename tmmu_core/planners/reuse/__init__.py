@@ -19,7 +19,7 @@ from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms, subproblem
+from tmmu_core.planners.problem import I64, Packing, Problem, Progress, ReuseTerms, subproblem
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
@@ -65,7 +65,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         packed = auto(problem, {}, meter)
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
-        starts = [_unit_offsets(model, packed.offset), *starts[: not is_small]]
+        at = packed.offset.astype(np.int64)  # every storage is a unit, because there are no colocations
+        starts = [np.where(at <= model.capacity - model.size, at, -1).tolist(), *starts[: not is_small]]
     cost_groups = bounding_cliques(model)
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
     for k, (start, seed) in enumerate(runs):
@@ -90,11 +91,11 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     offset = moved_down(model, offset)
     offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
-    at = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
+    final = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
     largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
     witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
-    return Packing(at, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
+    return Packing(final, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
 
 def observed_by_all(problem: Problem) -> bool:
@@ -146,14 +147,6 @@ def relaxed(problem: Problem) -> Problem:
     dropped.update(i for i in range(n) if not size[i])
     order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
     return subproblem(combined, np.array(order, np.int64))
-
-
-def _unit_offsets(model: ReuseModel, at: U64) -> list[int]:
-    """Return the offset of each unit from the offsets of the storages; −1 if the unit ends past the capacity."""
-    offset = np.full(len(model), -1, np.int64)
-    offset[model.unit_of] = at
-    found: list[int] = np.where(offset <= model.capacity - model.size, offset, -1).tolist()
-    return found
 
 
 def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
