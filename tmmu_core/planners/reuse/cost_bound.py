@@ -30,8 +30,8 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000
 """Maximum number of units with penalties for which cliques are searched."""
-MOST_SEEDS = 24
-"""Maximum number of units from which a clique grows."""
+FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
+"""Cliques grow from the first number of units, or from more while all seeds together visit fewer pairs of units."""
 SHIFT = 128
 """Binary places to compare costs per byte: different ones differ by over 2^-128, because sizes are below 2^61."""
 MOST_OFFERS = 1_000
@@ -64,15 +64,18 @@ def bounding_cliques(model: ReuseModel) -> Parts:
     if model.capacity >= LARGEST or len(units) > MOST_UNITS:
         return ()
     parts: Parts = ()
-    seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:MOST_SEEDS]
+    found: dict[int, tuple[int, list[int]]] = {}
+    count = max(FEWEST_SEEDS, SEED_PAIRS // max(sum(map(len, near)) // 2, 1))
+    seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:count]
     while True:
         paying = {unit for pair, weight in soft.items() if weight for unit in pair}
-        found = [_clique_from(model, seed, near, soft) for seed in seeds if seed in paying]
-        best = max(found, key=lambda one: (one[0], -len(one[1])), default=(0, []))
+        found |= {seed: _clique_from(model, seed, near, soft) for seed in seeds if seed in paying - found.keys()}
+        best = max(found.values(), key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
             return parts
         parts += (best,)
         clique = set(best[1])
+        found = {seed: one for seed, one in found.items() if len(clique.intersection(one[1])) < 2}
         soft = {pair: 0 if clique.issuperset(pair) else weight for pair, weight in soft.items()}
 
 
