@@ -263,6 +263,7 @@ def test_hidden_units_follow_the_weights_and_the_residual_is_whole():
         ("Gemm", (4, 8), (8, 12), 1, (4, 12), (4, 3)),
         ("Gemm", (4, 8), (8, 8), 1, (4, 8), (4, 8)),  # the shape does not show the transposition
         ("Conv", (4, 3, 8, 8), (4, 3, 3, 3), 0, (4, 4, 8, 8), (4, 4, 8, 8)),  # four channels, not the batch of four
+        ("Transpose", (4, 8), (2, 3, 4), 2, (8, 4), (8, 4)),  # of another rank than the split operand
     ],
 )
 def test_result_of_a_layer_follows_its_weights(instr, x, w, axis, result, share):

@@ -199,3 +199,9 @@ ONE_MEMORY = "memory"
 """Name of the one arena that holds all tensors under a capacity for one memory (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")
+ARENA_OF_ROLE = {
+    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
+    "gradient": "gradients",
+    **dict.fromkeys(PERSISTENT_ROLES, "parameters"),
+}
+"""Role → its default arena."""

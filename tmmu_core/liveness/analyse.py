@@ -14,17 +14,11 @@ import numpy as np
 
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
+from tmmu_core.graph.model import ARENA_OF_ROLE, DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
 from tmmu_core.liveness.in_place_reuse import decide_handoffs
 from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
 from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges
 from tmmu_core.liveness.storages import Groups, storage_groups
-
-ARENA_OF_ROLE = {
-    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
-    "gradient": "gradients",
-    **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), "parameters"),
-}
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:

@@ -150,12 +150,6 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alon
             hint = "Remove the pair from in_place_write, or remove the condition."
             if timeline.mode == "backward" and condition in ("saved_for_backward", "read_later"):
                 hint = "If the backward pass needs the value before the write, plan with --mode inference or forward."
-            raise InvalidIrShapes(
-                f"node {node_id!r} may not write {tensors[y].id!r} in place of {source!r}: {why}.",
-                t=step,
-                reason="in_place_denied",
-                condition=condition,
-                node_id=node_id,
-                tensor=source,
-                hint=hint,
-            )
+            message = f"node {node_id!r} may not write {tensors[y].id!r} in place of {source!r}: {why}."
+            about = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": source}
+            raise InvalidIrShapes(message, t=step, hint=hint, **about)

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
-
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.plans.figures.live_bytes import arena_number, peak_step_of, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 
@@ -162,11 +160,7 @@ def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
     if arena not in plan.arena_of:
         return 0, {}
     step, _ = peak_step_of(plan, arena)
-    storages = storages_of(plan)
-    is_live = (storages.birth <= step) & (step < storages.death)
-    live = np.flatnonzero(is_live & (storages.arena == arena_number(plan, arena)))
-    rows = zip(storages.head[live].tolist(), storages.size[live].tolist(), strict=True)
-    return step, {plan.tensor_ids[row]: size for row, size in rows}
+    return step, {plan.tensor_ids[row]: size for row, size in storages_alive(plan, step, arena)}
 
 
 def grown_arenas(before: Run, after: Run, figure: Figure) -> tuple[str, ...]:

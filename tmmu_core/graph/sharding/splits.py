@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
-from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.model import ARENA_OF_ROLE, Graph, Tensor
 from tmmu_core.graph.operators import Operator, operator_of, plain
 from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, view_on
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
@@ -90,9 +90,9 @@ def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
 def _carried(base_name: str, read: Read, shape: tuple[int, ...]) -> Read | None:
     """Return the split of an output that has the elements or rows of ``read``; ``None`` for an output that is whole."""
     before, axis, _, inner = read
-    if base_name in LOOKUPS and axis == 0:
-        return None
     size, same_rank = before[axis], len(before) == len(shape)
+    if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
+        return None
     to: int | None
     if base_name in TRANSPOSES:
         to = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
@@ -108,12 +108,7 @@ def _carried(base_name: str, read: Read, shape: tuple[int, ...]) -> Read | None:
     return None if to is None else read._replace(shape=shape, axis=to, ahead=inner)
 
 
-KIND_OF_ROLE = {
-    **dict.fromkeys(("parameter", "buffer", "constant"), "parameters"),
-    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
-    "gradient": "gradients",
-    "optimizer_state": "optimizer_state",
-}
+KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
 FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 
 
