@@ -81,25 +81,21 @@ def _arenas(
     """Return the arenas in use by name, and for each tensor the number of its storage's arena."""
     tensors = timeline.graph.tensors
     planned = np.flatnonzero(ranges.planned)
-    is_head = np.zeros(len(tensors), np.bool_)
-    is_head[head_of[planned]] = True
-    heads = np.flatnonzero(is_head).tolist()
-    keys = [(tensors[i].role, tensors[i].arena) for i in heads]
+    heads, head_number = np.unique(head_of[planned], return_inverse=True)
+    keys = [(tensors[i].role, tensors[i].arena) for i in heads.tolist()]
     name_of = {key: _arena_of(*key, arenas) for key in dict.fromkeys(keys)}
     used = set(name_of.values())
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA} - ({ONE_MEMORY} if not arenas else set()))
     if missing:
         arena, declared = missing[0], ", ".join(sorted(arenas or DEFAULT_ARENAS))
-        tensor = min(tensors[i].id for i, key in zip(heads, keys, strict=True) if name_of[key] == arena)
+        tensor = min(tensors[i].id for i, key in zip(heads.tolist(), keys, strict=True) if name_of[key] == arena)
         message = f"tensor {tensor!r} needs arena {arena!r}, which the arena configuration does not declare."
         hint = f"Declare {arena!r}; declared are: {declared}."
         raise ArenaTooSmall(message, arena=arena, capacity=0, required="unknown", tensor=tensor, hint=hint)
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}
-    of_head = np.full(len(tensors), -1, np.int64)
-    of_head[heads] = [number[name_of[key]] for key in keys]
     arena_of = np.full(len(tensors), -1, np.int64)
-    arena_of[planned] = of_head[head_of[planned]]
+    arena_of[planned] = np.array([number[name_of[key]] for key in keys], np.int64)[head_number]
     return names, arena_of
 
 
