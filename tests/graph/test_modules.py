@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.session.opening import SAMPLES, read_catalogue
+from app.session.opening import samples
 from tests.support.build import graph, node, tensor, view
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
@@ -79,7 +79,7 @@ def test_block_is_the_path_to_the_first_repeated_name() -> None:
     ],
 )
 def test_layers_of_samples_are_recognised(sample: str, repeated: tuple[str, int]) -> None:
-    path = next(s.path for s in read_catalogue(SAMPLES) if s.name == sample)
+    path = next(s.path for s in samples() if s.name == sample)
     which = read_any(path.read_bytes(), path.name)
     assert isinstance(which, Graph)
     assert repeated in modules_in(which).repeated
