@@ -399,7 +399,8 @@ class _Execution(DropWalk):
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Return an array of shape (arenas, steps): live bytes at each step, persistent ones left out.
 
-    A life ends one step after its last read, at that read if an output reuses it, or never if it stays live.
+    A life ends one step after its last read, at that read if an output reuses it, or never if it stays live. The
+    generator state of a repeated random node is live from its first run to its last one.
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.storage)]
@@ -410,6 +411,14 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
     row, size, changes = model.arena[lives.storage] * (steps + 1), model.size[lives.storage], change.ravel()
     np.add.at(changes, row + lives.birth, size)  # one index is faster than two
     np.subtract.at(changes, row + end, size)
+    again = np.flatnonzero(lives.is_rerun)
+    again = again[model.state_size[lives.node[again]] > 0]
+    state_end = np.zeros(len(model.node_at), np.int64)
+    state_end[lives.node[again]] = again + 1  # the last assignment wins: steps are in order
+    n = np.flatnonzero(state_end)
+    row = model.arena[model.out_idx[model.out_ptr[n]]] * (steps + 1)
+    np.add.at(changes, row + tables.first[n], model.state_size[n])
+    np.subtract.at(changes, row + state_end[n], model.state_size[n])
     return np.cumsum(change, axis=1)[:, :steps]
 
 

@@ -84,6 +84,10 @@ class RecomputeModel:
     """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
     state_bytes: int
     """``PlanInput.state_bytes``."""
+    state_size: I64
+    """Shape (positions,): aligned bytes of the saved generator state of a random node, in the arena of its first
+    output; 0 for other nodes.
+    """
 
     @property
     def timeline(self) -> Timeline:
@@ -137,6 +141,10 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     droppable = movable & (producer >= 0)
     droppable[droppable] = makeable[producer[droppable]]
     size, fixed, spare = _aligned_sizes(liveness, config)
+    state_size = np.zeros(len(node_at), np.int64)
+    for k in [k for k, node in enumerate(nodes) if operator_of(node.instr).is_random and out_ptr[k] < out_ptr[k + 1]]:
+        alignment = config.get(liveness.arenas[storages.arena[out_idx[out_ptr[k]]]], Arena()).alignment_bytes
+        state_size[k] = -(-plan_input.state_bytes // alignment) * alignment
     pair_ptr, pair_idx = _in_place_candidates(liveness, node_at, (in_ptr, in_idx), out_ptr)
     return RecomputeModel(
         liveness=liveness,
@@ -163,6 +171,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         fixed=fixed,
         spare=spare,
         state_bytes=plan_input.state_bytes,
+        state_size=state_size,
     )
 
 

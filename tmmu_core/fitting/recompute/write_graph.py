@@ -16,7 +16,7 @@ import msgspec
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.recompute.live_curve import Choice, DropWalk
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
-from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, PERSISTENT_ROLES, Graph, Node, Phase, Tensor
+from tmmu_core.graph.model import OFFLOAD_ARENA, PERSISTENT_ROLES, Graph, Node, Phase, Tensor
 from tmmu_core.graph.operators import operator_of
 
 MARK = "@remat"
@@ -299,9 +299,10 @@ class _Writer(DropWalk):
         if not self.runs[n]:
             self.nodes[n] = msgspec.structs.replace(node, outputs=(*node.outputs, state))
             is_saved = node.phase == "forward"
-            arena = ONE_MEMORY if any(tensor.arena == ONE_MEMORY for tensor in self.tensors) else None
+            first = self.tensors[int(self.index.outputs_of(n)[0])]
+            shape = (self.model.state_bytes,)
             self.new_tensors.append(
-                Tensor(state, (self.model.state_bytes,), "uint8", saved_for_backward=is_saved, arena=arena)
+                Tensor(state, shape, "uint8", first.role, saved_for_backward=is_saved, arena=first.arena)
             )
         return state
 
