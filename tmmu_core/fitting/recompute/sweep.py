@@ -9,6 +9,7 @@ plan still fits; one drop after the other is forbidden, and another sweep replac
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -156,16 +157,23 @@ def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missi
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
     is_available, size = available.tolist(), search.model.size
-    ranked = []
-    for each in idle:
-        flops = _flops_to_restore(search, is_available, each.storage) + 1
-        ranked.append((flops / int(size[each.storage]) / each.distance**distance, each.storage, each.drop))
+    producer, node_flops, _ = search.columns
+
+    def rank(each: Idle, flops: int, is_exact: bool) -> tuple[float, bool, int, int, Idle]:
+        per_byte = (flops + 1) / int(size[each.storage]) / each.distance**distance
+        return per_byte, is_exact, each.storage, each.drop, each
+
+    # The FLOPs of the producer are a lower bound. Those of all nodes are computed only for the drops that can be next.
+    ranked = [rank(each, node_flops[producer[each.storage]], False) for each in idle]
+    heapify(ranked)
     drops = []
-    for _, storage, drop in sorted(ranked):
+    while ranked and missing > 0:
+        _, is_exact, storage, drop, each = heappop(ranked)
+        if not is_exact:
+            heappush(ranked, rank(each, _flops_to_restore(search, is_available, storage), True))
+            continue
         drops.append(drop)
         missing -= int(size[storage])
-        if missing <= 0:
-            break
     return drops
 
 
