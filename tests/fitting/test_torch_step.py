@@ -356,6 +356,14 @@ def test_live_bytes_within_the_capacity_are_packed_within_it() -> None:
     assert fit.extent_bytes <= capacity
 
 
+def test_nested_drops_are_searched_where_other_plans_cost_much() -> None:
+    torch.manual_seed(0)
+    module, inputs = REAL_STEPS["LSTM"]()
+    fit = tmmu.fit(module.train(), 1_400_016, example_inputs=inputs)
+    assert fit
+    assert fit.cost.extra_flops <= 0.35 * fit.fitted.flops
+
+
 def test_moves_that_save_nothing_are_left_out() -> None:
     torch.manual_seed(0)
     module, inputs = REAL_STEPS["U-Net with dropout"]()

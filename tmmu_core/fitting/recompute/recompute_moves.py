@@ -31,10 +31,14 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100
 """Number of nodes up to which nested search runs even if a plan fits: it is fast and may find a lower cost."""
+NESTED_DIVISOR = 4
+"""Nested search also runs if all plans that fit need more than ``1 / NESTED_DIVISOR`` of the graph's FLOPs."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cut whose excess is at most this many tenths of the way from the least
 excess of a cut to the initial excess.
 """
+MOST_STARTS = 6
+"""Maximum number of points of earlier goals from which a tighter goal is reached."""
 MOST_POINTS = 16
 """Maximum number of lists of moves if none fits."""
 
@@ -50,7 +54,8 @@ def _cheapest_point(search: Search, cuts: Sequence[Pair]) -> tuple[Point | None,
     if search.is_small:
         return search.cheapest_of_all(), []
     points = [*mix_cuts(search, cuts), *search_sweeps(search, [point for _, point in cuts])]
-    if len(search.model.node_at) <= NESTED_UP_TO or cheapest_of(search, points) is None:
+    found, total = cheapest_of(search, points), search.model.flops.total
+    if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
         points += _nested_points(search, cuts)
     return improve(search, points), points
 
@@ -66,6 +71,8 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
         return
     lowest: Run | None = None
     cuts = None
+    known: dict[tuple[int, int, int], Point] = {}
+    """The points that met a goal."""
     without_fit: list[Point] = []
     for share in TIGHTENED_GOALS:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
@@ -74,10 +81,16 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
         if lowest is not None and not search.excess(lowest):
             continue  # the last list meets this goal as well
         cuts = search.cuts() if cuts is None else cuts
-        point, others = _cheapest_point(search, cuts)
+        point, others = None, list[Point]()
+        if known and not search.is_small:
+            starts = [known[key] for key in sorted(known)]
+            point = improve(search, [*starts, *search_sweeps(search, starts[:MOST_STARTS])])
+        if point is None:
+            point, others = _cheapest_point(search, cuts)
         if point is None:
             without_fit = [*(point for _, point in cuts), *others]
             break
+        known |= {each.key: each for each in (*others, point) if not search.excess(each.run)}
         if lowest is None or point.run.total < lowest.total:
             lowest = point.run
             yield _moves_of(model, initial, point.choice)
