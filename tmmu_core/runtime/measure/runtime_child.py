@@ -43,7 +43,7 @@ def serve(measurement: Callable[..., Any]) -> None:
         result = measurement(model, **json.loads(request))
     except Exception as error:  # the parent reports it
         result = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    out.write(json.dumps(result))
+    print(json.dumps(result), file=out, flush=True)  # Python flushes only sys.stdout at exit
 
 
 @contextmanager
