@@ -59,3 +59,4 @@ def main(arguments: Sequence[str]) -> None:
         call = Call(tuple(program.example), {}, program.input_names)
         graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
         out.write(MARK + native_file.encode_cbor(graph))
+        out.flush()
