@@ -27,9 +27,9 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
+from tmmu_core.plans.making import make
 from tmmu_core.plans.making import request as making_request
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult, make_plan_over_limits
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES, json_text
@@ -145,7 +145,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
-    reviewed: PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
+    reviewed: make.PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
     result = _known_rank(full) or reviewed or _computed(full, opened, progress or (lambda *_: True))
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(result.plan.planner_options))  # a stopped search has a node limit
@@ -167,12 +167,12 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     return limited
 
 
-def _computed(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
+def _computed(full: Choice, opened: Opened, progress: Progress) -> make.PlanningResult:
     """Plan in this process if that takes little time, else in a worker process, which can be killed."""
     subject, request = planning_input(opened), requested(full, opened)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
-        return make_plan_over_limits(subject, request, progress)
+        return make.make_plan(subject, request, progress, over_limits=True)
     return job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
 
 
@@ -246,7 +246,7 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    found = make_plan_over_limits(planning_input(opened), quick, lambda *_: True)
+    found = make.make_plan(planning_input(opened), quick, lambda *_: True, over_limits=True)
     if any(getattr(found.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
     plan = verify_finished(plan).plan
@@ -256,14 +256,14 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
     return True
 
 
-def _known_rank(full: Choice) -> PlanningResult | None:
+def _known_rank(full: Choice) -> make.PlanningResult | None:
     """Return the plan of the rank if all ranks are already planned; else ``None``."""
     job = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if job is None or not job.worked or full.rank >= job.result().world_size:
         return None
     ranks: RankPlans = job.result()
     plan = ranks.plan(full.rank)
-    return PlanningResult(full, plan, replace(ranks.solution(full.rank), plan=plan), plan.ir_hash)
+    return make.PlanningResult(full, plan, replace(ranks.solution(full.rank), plan=plan), plan.ir_hash)
 
 
 def baseline_of(choice: Choice) -> Choice | None:

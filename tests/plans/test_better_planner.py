@@ -8,7 +8,7 @@ import pytest
 import tmmu
 from app.cli.main import run
 from tests.support.paths import ROOT
-from tmmu_core.plans.making.make import make_plan_over_limits
+from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 MIXED = str(ROOT / "sample_graphs" / "mixed_sizes.tmmu.json")
@@ -38,7 +38,7 @@ def test_hint_of_an_instance_counts_the_offsets_of_its_file(tmp_path: Path, caps
 
 
 def test_plan_over_its_capacity_has_the_hint() -> None:
-    over = make_plan_over_limits(tmmu.read(MIXED), PlanRequest(capacities={"": 1024}))
+    over = make_plan(tmmu.read(MIXED), PlanRequest(capacities={"": 1024}), over_limits=True)
     assert over.better is not None
     assert over.better.extent_bytes == 264 * 1024
 

@@ -56,11 +56,11 @@ def test_headline_states_the_whole_need_against_the_limit(budget: int | None, he
 
 
 def test_arena_over_its_limit_is_named() -> None:
-    from tmmu_core.plans.making.make import make_plan_over_limits
+    from tmmu_core.plans.making.make import make_plan
     from tmmu_core.plans.making.request import PlanRequest
 
     graph = tmmu.read(RESNET)
-    plan = make_plan_over_limits(graph, PlanRequest(capacities={"activations": 8 << 20})).plan
+    plan = make_plan(graph, PlanRequest(capacities={"activations": 8 << 20}), over_limits=True).plan
     assert explain_peak(plan).headline == (
         "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB."
     )

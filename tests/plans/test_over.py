@@ -14,25 +14,18 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making import arena_summary
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.make import make_plan, make_plan_over_limits, plan_ranks_over_limits, without_limits
+from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
 MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")
 
 
-def test_request_without_limits_keeps_everything_else() -> None:
-    arenas = {"activations": {"capacity_bytes": 512, "alignment_bytes": 16}, "parameters": {"capacity_bytes": 9}}
-    request = without_limits(PlanRequest(arenas=arenas, capacities={"activations": 7}, budget=8, seed=3))
-    assert request == PlanRequest(arenas={"activations": {"alignment_bytes": 16}, "parameters": {}}, seed=3)
-    assert without_limits(PlanRequest(budget=8)) == PlanRequest()
-
-
 def test_plan_over_its_capacity_keeps_it_and_has_a_finding() -> None:
     request = PlanRequest(capacities={"activations": 1024})
     with pytest.raises(ArenaTooSmall):
         make_plan(MIXED, request)
-    plan = make_plan_over_limits(MIXED, request).plan
+    plan = make_plan(MIXED, request, over_limits=True).plan
     arena = plan.arena_of["activations"]
     assert arena.capacity_bytes == 1024 < arena.extent_bytes
     assert {finding.rule for finding in verify_plan(plan, MIXED).findings} == {"capacity"}
@@ -41,7 +34,7 @@ def test_plan_over_its_capacity_keeps_it_and_has_a_finding() -> None:
 def test_instance_over_its_capacity_is_planned() -> None:
     found = read_any((SAMPLES / "instances" / "iree_first.csv").read_bytes(), "iree_first.csv")
     assert isinstance(found, PlainInstance)
-    plan = make_plan_over_limits(found, PlanRequest(planner="greedy", capacities={"arena": 64})).plan
+    plan = make_plan(found, PlanRequest(planner="greedy", capacities={"arena": 64}), over_limits=True).plan
     assert plan.arenas[0].capacity_bytes == 64
     assert {finding.rule for finding in verify_plan(plan).findings} == {"capacity"}
 
@@ -49,28 +42,28 @@ def test_instance_over_its_capacity_is_planned() -> None:
 SHARED = {"mesh": {"tp": 2}, "contracts": {"parameters": {"axis": 0, "mesh": "tp"}}}
 
 
-@pytest.mark.parametrize("limit", [{"capacities": {"activations": 1024}}, {"budget": 1}])
+@pytest.mark.parametrize("limit", [{"capacities": {"activations": 1024}}, {"budget": 1, "addressing": "blake3_sparse"}])
 def test_ranks_over_a_limit_equal_ranks_planned_alone(limit: dict[str, Any]) -> None:
     request = PlanRequest(shard_spec=SHARED, **limit)
     with pytest.raises((ArenaTooSmall, AllocationFailure)):
         plan_ranks(MIXED, request)
-    ranks = plan_ranks_over_limits(MIXED, request)
+    ranks = plan_ranks(MIXED, request, over_limits=True)
     for rank in range(2):
-        alone = make_plan_over_limits(MIXED, request.but(rank=rank)).plan
+        alone = make_plan(MIXED, request.but(rank=rank), over_limits=True).plan
         assert ranks.plan(rank).tmmu_plan_hash == ranks.plan_hashes[rank] == alone.tmmu_plan_hash
         assert ranks.plan(rank).arenas == alone.arenas
 
 
 def test_ranks_that_fit_are_unchanged() -> None:
     request = PlanRequest(shard_spec=SHARED, capacities={"activations": 2**30})
-    assert plan_ranks_over_limits(MIXED, request).plan_hashes == plan_ranks(MIXED, request).plan_hashes
+    assert plan_ranks(MIXED, request, over_limits=True).plan_hashes == plan_ranks(MIXED, request).plan_hashes
 
 
 def test_undeclared_arena_is_rejected() -> None:
     with pytest.raises(ArenaTooSmall):
-        make_plan_over_limits(chain(3), PlanRequest(arenas={"elsewhere": {}}))
+        make_plan(chain(3), PlanRequest(arenas={"elsewhere": {}}), over_limits=True)
     with pytest.raises(ArenaTooSmall):
-        plan_ranks_over_limits(chain(3), PlanRequest(arenas={"elsewhere": {}}, shard_spec=SHARED))
+        plan_ranks(chain(3), PlanRequest(arenas={"elsewhere": {}}, shard_spec=SHARED), over_limits=True)
 
 
 def test_budget_that_is_met_exactly_passes() -> None:

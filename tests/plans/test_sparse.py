@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from blake3 import blake3
 
@@ -11,6 +13,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses
@@ -97,9 +100,10 @@ def test_token_of_the_drafts_length_is_kept_by_every_file(token: bytes) -> None:
 
 
 def test_token_of_the_drafts_length_is_rejected_for_offsets() -> None:
-    with pytest.raises(InvalidIrShapes, match="blake3_sparse"):
-        make_plan(views_graph(), PlanRequest(token=DRAFTS))
-    plan = plan_graph(views_graph(), token=DRAFTS).plan
+    for planned in (make_plan, plan_ranks):
+        with pytest.raises(InvalidIrShapes, match="blake3_sparse"):
+            planned(views_graph(), PlanRequest(token=DRAFTS))
+    plan = replace(plan_graph(views_graph()).plan, replay_token=DRAFTS)
     assert "replay_token has 72 bytes, not 32." in [finding.message for finding in verify_plan(plan).errors]
     assert OPTION_SPECS["token"].read(DRAFTS.hex()) == DRAFTS
     with pytest.raises(ValueError, match="128 or more"):

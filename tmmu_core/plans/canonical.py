@@ -1,7 +1,8 @@
 """Compute the hashes of a plan and of its inputs (contract §6, TMMU v2 II.K)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
-from tmmu_core.plans.model import Plan, PlanColumns
+from tmmu_core.plans.model import Plan
 
 DIGEST_BYTES = 32
 DRAFT_TOKEN_BYTES = 64
@@ -83,42 +84,34 @@ def logical_address_table(
     return Table((named(arena_names, arena[is_first]), slot[is_first], offset[is_first]))
 
 
-class Identity(NamedTuple):
-    """The inputs of a plan that its hash includes, in the order of the hash; the two tables follow them."""
-
-    ir_hash: bytes
-    mode: str
-    arena_config_hash: bytes
-    execution_order_hash: bytes
-    rank: int
-    world_size: int
-    shard_spec_hash: bytes
+HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank", "world_size", "shard_spec_hash")
+"""Fields of a plan that its hash includes, in the order of the hash; the two tables follow them."""
 
 
-def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """Return ``tmmu_plan_hash`` (TMMU v2 II.K, contract §6). ``slots``: ``[[tensor_id, arena, slot], …]``."""
-    assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
-    return H(["tmmu_plan_v1", [*identity, [token, slots], addresses]])
+def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:
+    """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``.
+
+    Both are recomputed from the rows, whose tables are encoded once. The layout hash does not depend on the token.
+    """
+    names = [arena.name for arena in plan.arenas]
+    slots = _encoded(Table((plan.tensor_ids, named(names, plan.arena), plan.logical_slot)))
+    addresses = _encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))
+    identity, tables = {name: getattr(plan, name) for name in HASHED}, ([plan.replay_token, slots], addresses)
+    hashes = [H(["tmmu_plan_v1", [*(identity | {"rank": rank}).values(), *tables]]) for rank in ranks]
+    return hashes, H(["tmmu_layout_v1", [slots, addresses]])
 
 
-def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``, which does not depend on the replay token."""
-    return H(["tmmu_layout_v1", [slots, addresses]])
-
-
-def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encoded, Encoded]:
-    """Return the slot rows and the logical address table of a plan's rows, encoded once for several hashes."""
-    slots = Table((rows.tensor_ids, named(arena_names, rows.arena), rows.logical_slot))
-    addresses = logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset)
-    return Encoded(cbor_canonical(slots)), Encoded(cbor_canonical(addresses))
-
-
-def identity_of(plan: Plan) -> Identity:
-    """Return the identity of a plan, from its fields."""
-    return Identity(*(getattr(plan, name) for name in Identity._fields))
+def _encoded(table: Table) -> Encoded:
+    return Encoded(cbor_canonical(table))
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     """Return ``(tmmu_plan_hash, layout_hash)``, recomputed from the rows of a plan."""
-    slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
-    return plan_hash(identity_of(plan), plan.replay_token, slots, addresses), layout_hash(slots, addresses)
+    hashes, layout_hash = hashes_of_ranks(plan, (plan.rank,))
+    return hashes[0], layout_hash
+
+
+def with_hashes(plan: Plan) -> Plan:
+    """Return the plan with its recomputed hashes."""
+    plan_hash, layout_hash = plan_digests(plan)
+    return replace(plan, tmmu_plan_hash=plan_hash, layout_hash=layout_hash)

@@ -24,8 +24,8 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
-from tmmu_core.plans.making.make import PlanningResult, make_plan_over_limits, plan_ranks_over_limits
-from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.make import PlanningResult, make_plan
+from tmmu_core.plans.making.ranks import RankPlans, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.measure.measure_model import Measured, measure
@@ -100,7 +100,7 @@ class _Search:
 
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
     """Return a plan, even if it exceeds its limits."""
-    return make_plan_over_limits(read_subject(context, subject), request, _Search(context))
+    return make_plan(read_subject(context, subject), request, _Search(context), over_limits=True)
 
 
 def measured(
@@ -178,7 +178,7 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
             raise TaskNotFinished("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks_over_limits(_graph_of(context, subject), request, report)
+    planned = plan_ranks(_graph_of(context, subject), request, report, over_limits=True)
     _ = planned.plan_hashes  # computed here, because a thousand hashes would delay the page
     return planned
 

@@ -13,7 +13,7 @@ from tests.support.build import residual
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger
 from tmmu_core.plans.making.engine import Solution, plan_graph
-from tmmu_core.plans.making.make import make_plan_over_limits
+from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 RED = Verdict((Finding("overlap", "error", "a and b share bytes [0, 16) at step 1", "a", "b"),), ("overlap",))
@@ -45,7 +45,7 @@ def test_failed_verification_lists_its_findings() -> None:
 
 
 def test_plan_over_its_capacity_keeps_its_certificates() -> None:
-    over = make_plan_over_limits(residual(), PlanRequest(capacities={"activations": 16}))
+    over = make_plan(residual(), PlanRequest(capacities={"activations": 16}), over_limits=True)
     shown_text = build_report(over.solution or over.plan).decode()
     assert shown_text.count("✗ valid plan, over its capacity") == 2
     certificates = re.findall(r"<td>(\w+)</td></tr>", shown_text.split("optimality", 1)[1].split("</table>", 1)[0])

@@ -14,7 +14,7 @@ from tests.support.build import graph, node
 from tests.tools.fuzz import mutation
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph, Tensor
-from tmmu_core.plans.making.make import make_plan_over_limits
+from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 SEEDS: dict[str, tuple[str, ...]] = {
@@ -77,7 +77,7 @@ def use_of(key: str) -> Callable[[bytes], None]:
         assert from_query(to_query(choice)) == (choice, ()), "a link is read as it is written"
         _look(key, choice)
         if key in OPTION_SPECS or key in (shown_text.link for shown_text in OPTION_SPECS.values()):
-            made = make_plan_over_limits(_graph(), choice.request)
+            made = make_plan(_graph(), choice.request, over_limits=True)
             assert made.plan.steps
         if complaints:
             raise UnreadableInput(" ".join(complaints))

@@ -19,7 +19,6 @@ from tmmu_core.graph.model import Graph, Node
 from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.make import without_limits
 from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
@@ -63,7 +62,8 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
     Its notes name the engines without nodes. Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for a
     graph without tensors and for an arena of more than ``MOST_STORAGES`` storages.
     """
-    solution = solve(graph, with_arena_settings(graph, without_limits(request.but(planner="slots", options={}))))
+    request = with_arena_settings(graph, request.but(planner="slots", options={}))
+    solution = solve(graph, request, over_limits=True)
     order = _EngineOrder(solution, engines)
     problems = [replace(p, reuse=ReuseTerms((), (), tuple(order.penalties(p)), ())) for p in problems_of(solution)]
     if not problems:

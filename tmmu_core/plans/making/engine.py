@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from msgspec import structs
+
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
@@ -28,7 +30,7 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
 from tmmu_core.plans.making.plan_rows import arena_problems, assemble, merge_packings, plan_columns
-from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
+from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8
@@ -59,20 +61,28 @@ def plan_graph(
 
 
 def solve(
-    graph: Graph, request: PlanRequest, *, ir_hash: bytes | None = None, progress: Progress | None = None
+    graph: Graph,
+    request: PlanRequest,
+    *,
+    ir_hash: bytes | None = None,
+    progress: Progress | None = None,
+    over_limits: bool = False,
 ) -> Solution:
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash``: the hash of the graph, if known. Use :func:`~tmmu_core.plans.making.make.make_plan` for a request with
-    a shard spec, capacities, one memory, alignment, page size or addressing, which this function ignores.
+    ``ir_hash``: the hash of the graph, if known. ``over_limits``: return a plan that exceeds a capacity or the budget
+    too. It has the capacities and the configuration hash of the request, so that the verifier reports the excess. Use
+    :func:`~tmmu_core.plans.making.make.make_plan` for a request with a shard spec, capacities, one memory, alignment or
+    page size, which this function ignores.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
-    ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
+    ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``, ``AddressCollision``.
     """
     try:
         explicit = request.with_defaults(graph)
         refuse_unknown_words(explicit)
-        return _planned(graph, explicit, ir_hash, progress)
+        refuse_invalid_token(explicit)
+        return _planned(graph, explicit, ir_hash, progress, over_limits)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.undeclared:
@@ -90,19 +100,20 @@ def solve(
 
 
 def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the bytes that the undeclared arena of ``error`` needs: its extent in a plan with unlimited arenas."""
+    """Return the bytes that the undeclared arena of ``error`` needs: its extent in a plan over the limits."""
     undeclared = str(error.diagnostics["arena"])
-    arenas = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
     used -= {"optimizer_state"}  # declaring it would move tensors of that role
-    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arenas
+    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | as_given(request.arenas)
     with suppress(ContractError):  # planning may fail for another reason
-        plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas, budget=None), ir_hash, None).plan
+        plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
         return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
     return error.diagnostics["required"]
 
 
-def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None) -> Solution:
+def _planned(
+    graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None, over_limits: bool
+) -> Solution:
     started = time.perf_counter_ns()
     assert request.mode is not None
     assert request.preset is not None
@@ -113,47 +124,55 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     options = planner.checked_options(request.options)
     own_arenas = isinstance(planner, MemoryPlannerEntry)
     meter = metered(progress, options)
-    liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
+    try:
+        liveness, regions, problems, packings = _packed(timeline, config, planner, options, meter)
+    except ArenaTooSmall:
+        if not over_limits:
+            raise
+        meter = metered(progress, options)
+        unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
+        liveness, regions, problems, packings = _packed(timeline, unlimited, planner, options, meter)
     placement = merge_packings(liveness, problems, packings)
 
-    summaries = [summarise(packed, config, timeline.steps) for packed in placement.arenas]
-    for problem, summary in zip(problems, summaries, strict=True):
+    summaries = [summarise(packed, {**config, **regions}, timeline.steps) for packed in placement.arenas]
+    for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
         check_capacity(problem, summary)
-    check_totals(summaries, request.budget)
+    check_totals(summaries, None if over_limits else request.budget)
 
     remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
-        identity = canonical.Identity(
-            ir_hash=ir_hash or canonical.ir_hash(graph),
-            mode=request.mode,
-            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
-            execution_order_hash=canonical.execution_order_hash(timeline.order),
-            rank=request.rank,
-            world_size=request.world_size or 1,
-            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
-        )
         plan = assemble(
             plan_columns(placement, summaries, own_arenas=own_arenas),
             summaries,
-            identity,
             placement.peak(timeline.steps),
             started,
             retained=metrics.activation_retention(placement.liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
             ir_name=graph.name,
+            ir_hash=ir_hash or canonical.ir_hash(graph),
+            mode=request.mode,
             preset=request.preset,
             places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
             own_arenas=own_arenas,
             replay_token=request.replay_token,
+            rank=request.rank,
+            world_size=request.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
+            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
+            execution_order_hash=canonical.execution_order_hash(timeline.order),
             steps=timeline.steps,
             has_inputs_step=timeline.has_inputs_step,
             execution_order=timeline.order,
             notes=remarks | {arena: note for arena, note in notes.items() if note},
         )
+    if request.addressing != "offsets":
+        from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
+
+        plan = with_sparse_addresses(plan)
     return Solution(graph, placement.liveness, plan)
 
 
@@ -176,11 +195,11 @@ def _packed(
     options: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Return ``(liveness, configuration, problems, packings)``; a memory planner defines the arenas itself."""
+    """Return ``(liveness, regions, problems, packings)``; a memory planner defines regions as arenas."""
     if isinstance(planner, MemoryPlannerEntry):
         return spread_over_memories(timeline, options, config)
     with paused_gc():
         liveness = analyse(timeline, config)
         refuse_unknown_arenas(config, timeline.graph)
         problems = arena_problems(liveness, config)
-    return liveness, config, problems, [planner.pack(problem, options, progress) for problem in problems]
+    return liveness, {}, problems, [planner.pack(problem, options, progress) for problem in problems]

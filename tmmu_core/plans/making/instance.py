@@ -9,11 +9,20 @@ import numpy as np
 from msgspec import to_builtins
 
 from tmmu_core.base.cbor import H, Table
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import GIVEN, Packing, PlainInstance, Problem, Progress, ReuseTerms, live_parts
+from tmmu_core.planners.problem import (
+    GIVEN,
+    UNLIMITED,
+    Packing,
+    PlainInstance,
+    Problem,
+    Progress,
+    ReuseTerms,
+    live_parts,
+)
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
@@ -28,12 +37,13 @@ def plan_problem(
     options: Mapping[str, Any] | None = None,
     token: bytes | None = None,
     progress: Progress | None = None,
+    over_limits: bool = False,
 ) -> Plan:
     """Plan every arena of an instance. If it has a packing, its offsets are kept and no planner runs.
 
     The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
-    all at one offset. Raises the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and
-    ``InvalidIrShapes`` for an unsuitable planner or an ambiguous id.
+    all at one offset. ``over_limits``: return a plan that exceeds a capacity too. Raises the errors of the planner,
+    ``ArenaTooSmall``, ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable planner or an ambiguous id.
     """
     started, options = time.perf_counter_ns(), options or {}
     instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
@@ -43,7 +53,14 @@ def plan_problem(
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
         packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
     else:
-        packings = _packings(instance.problems, planner, options, meter)
+        try:
+            packings = _packings(instance.problems, planner, options, meter)
+        except ArenaTooSmall:
+            if not over_limits:
+                raise
+            meter = metered(progress, options)
+            unlimited = [replace(problem, capacity=UNLIMITED) for problem in instance.problems]
+            packings = _packings(unlimited, planner, options, meter)
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
     arenas = [
         replace(packed, extent=max(packed.extent, reserved or 0))
@@ -54,23 +71,29 @@ def plan_problem(
     config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
     summaries = [summarise(packed, config, steps) for packed in arenas]
     for problem, summary in zip(instance.problems, summaries, strict=True):
-        if planner != GIVEN:
+        if planner != GIVEN and not over_limits:
             check_capacity(problem, summary, of_graph=False)
     birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))
     constraints = _constraints(instance.problems)
     return assemble(
         columns,
         summaries,
-        _identity(instance.problems, constraints),
         peak_of_ranges(birth, death, size, steps),
         started,
         reserved_peak_bytes=reserved,
         planner=planner,
         planner_options=meter.options(options),
         ir_name=instance.name,
+        ir_hash=H(["tmmu_problem_v1", _hashed_content(instance.problems, constraints)]),
+        mode="inference",
         preset="inference",
         places="slots" if arenas[0].packing.slot is not None else "bytes",
         replay_token=token or canonical.token_from_seed(0),
+        rank=0,
+        world_size=1,
+        shard_spec_hash=canonical.shard_spec_hash({}),
+        arena_config_hash=canonical.arena_config_hash(_arena_settings(instance.problems)),
+        execution_order_hash=canonical.execution_order_hash(()),
         steps=steps,
         has_inputs_step=False,
         execution_order=(),
@@ -133,24 +156,15 @@ def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, A
     return [entry.pack(problem, checked, meter) for problem in problems]
 
 
-def arena_settings_of(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
+def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
     """Return the arena configuration of an instance, in the form that is hashed."""
     return {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
 
 
-def _identity(problems: Sequence[Problem], constraints: Constraints | None) -> canonical.Identity:
-    content: Any = _hashed_rows(problems[0])
-    if len(problems) > 1 or constraints is not None:
-        content = [[[problem.arena, _hashed_rows(problem)] for problem in problems], to_builtins(constraints)]
-    return canonical.Identity(
-        ir_hash=H(["tmmu_problem_v1", content]),
-        mode="inference",
-        arena_config_hash=canonical.arena_config_hash(arena_settings_of(problems)),
-        execution_order_hash=canonical.execution_order_hash(()),
-        rank=0,
-        world_size=1,
-        shard_spec_hash=canonical.shard_spec_hash({}),
-    )
+def _hashed_content(problems: Sequence[Problem], constraints: Constraints | None) -> Any:
+    if len(problems) == 1 and constraints is None:
+        return _hashed_rows(problems[0])
+    return [[[problem.arena, _hashed_rows(problem)] for problem in problems], to_builtins(constraints)]
 
 
 def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:

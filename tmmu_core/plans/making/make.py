@@ -2,36 +2,32 @@
 
 ::
 
-    graph    ─► (a rank's share, with a shard spec) ─► engine ─► (the draft's addresses) ─► PlanningResult
-    instance ─► its arenas, requested settings ─────► planner ────────────────────────────► PlanningResult
+    graph    ─► (a rank's share, with a shard spec) ─► engine ──► PlanningResult
+    instance ─► its arenas, requested settings ──────► planner ─► PlanningResult
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 
-from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
+from tmmu_core.base.errors import ContractError
 from tmmu_core.graph.arenas import as_given, check_alignment, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
-from tmmu_core.graph.model import Arena, Graph
+from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
-from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.instance import arena_settings_of, plan_problem
+from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.placement_order import problems_of
-from tmmu_core.plans.making.ranks import RankPlans, plan_rank, plan_ranks
-from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, with_arena_settings
+from tmmu_core.plans.making.ranks import plan_rank
+from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, refuse_invalid_token, with_arena_settings
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
-
-T = TypeVar("T")
 
 BETTER = "auto"
 """Planner that is tried against the planner of the request."""
@@ -97,31 +93,31 @@ class PlanningResult:
         return better_than(self.plan, lambda: problems_of(self.solution) if self.solution else self.problems)
 
 
-def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank."""
+def make_plan(
+    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None, *, over_limits: bool = False
+) -> PlanningResult:
+    """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank.
+
+    ``over_limits``: see :func:`.engine.solve`.
+    """
     try:
-        return _planned(source, request.with_defaults(source), progress)
+        return _planned(source, request.with_defaults(source), progress, over_limits)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
 
 
-def _planned(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
-    if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
-        message = f"the replay token has {len(request.replay_token)} bytes, not 32."
-        hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
-        raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
+def _planned(
+    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None, over_limits: bool
+) -> PlanningResult:
     if isinstance(source, PlainInstance):
-        return _planned_instance(source, request, progress)
+        return _planned_instance(source, request, progress, over_limits)
     refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
-        solution = solve(source, with_arena_settings(source, request), progress=progress)
+        configured = with_arena_settings(source, request)
+        solution = solve(source, configured, progress=progress, over_limits=over_limits)
     else:
-        solution = plan_rank(source, request)
-    if request.addressing != "offsets":
-        from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
-
-        solution = replace(solution, plan=with_sparse_addresses(solution.plan))
+        solution = plan_rank(source, request, over_limits=over_limits)
     cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
     return PlanningResult(request, solution.plan, solution, cut_from, tuple(_warnings(source, request, solution.plan)))
 
@@ -137,7 +133,10 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
             yield f"helia rule {number} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
-def _planned_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
+def _planned_instance(
+    instance: PlainInstance, request: PlanRequest, progress: Progress | None, over_limits: bool
+) -> PlanningResult:
+    refuse_invalid_token(request)
     problems = problems_as_requested(instance.problems, request)
     planner, notes = request.planner or "", instance.notes
     packing = instance.packing if planner == GIVEN else None
@@ -150,6 +149,7 @@ def _planned_instance(instance: PlainInstance, request: PlanRequest, progress: P
         options=request.options if packing is None else {},
         token=request.replay_token,
         progress=progress,
+        over_limits=over_limits,
     )
     return PlanningResult(request, plan, problems=problems)
 
@@ -177,74 +177,3 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
             problem = replace(problem, arena_alignment=alignment, alignment=aligned)
         changed.append(problem)
     return tuple(changed)
-
-
-# --- plans over a limit -------------------------------------------------------------------------------------------
-
-# A plan over a limit has the capacities and the configuration hash of the request, so that the verifier reports the
-# exceeded capacity and the plan cannot be applied.
-
-
-def make_plan_over_limits(
-    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
-) -> PlanningResult:
-    """Return the result of :func:`make_plan`; if the plan exceeds a limit, of planning without limits.
-
-    Raises all other errors of planning, and the error of the limit for an undeclared arena or if planning without
-    limits fails too.
-    """
-    result, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
-    if not is_over:
-        return result
-    plan = _under_limits(result.plan, source, request)
-    solution = result.solution and replace(result.solution, plan=plan)
-    return replace(result, request=request.with_defaults(source), plan=plan, solution=solution)
-
-
-def plan_ranks_over_limits(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, of planning without limits.
-
-    Raises the errors of sharding, and those of :func:`make_plan_over_limits`.
-    """
-    result, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
-    if not is_over:
-        return result
-    classes = [
-        replace(one, solution=replace(one.solution, plan=_under_limits(one.solution.plan, graph, request)))
-        for one in result.classes
-    ]
-    return replace(result, classes=tuple(classes))
-
-
-def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
-    """Return ``(result of make, False)``; if it raises the error of a limit, ``(its result without limits, True)``."""
-    try:
-        return make(request), False
-    except (ArenaTooSmall, AllocationFailure) as error:
-        if isinstance(error, ArenaTooSmall) and error.undeclared:
-            raise
-        try:
-            return make(without_limits(request)), True
-        except ContractError:
-            raise error from None
-
-
-def without_limits(request: PlanRequest) -> PlanRequest:
-    """Return the request without capacities and budget."""
-    arenas = None if request.arenas is None else as_given(request.arenas)
-    for arena in (arenas or {}).values():
-        arena.pop("capacity_bytes", None)
-    return request.but(arenas=arenas, capacities={}, budget=None, one_memory=request.is_one_memory)
-
-
-def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
-    """Return the plan with the capacities and the configuration hash of the request; the layout is the same."""
-    if isinstance(source, Graph):
-        config = as_given(with_arena_settings(source, request.with_defaults(source)).arenas)
-    else:
-        config = arena_settings_of(problems_as_requested(source.problems, request))
-    capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
-    unlimited = Arena().capacity_bytes
-    arenas = [replace(arena, capacity_bytes=capacity_of.get(arena.name, unlimited)) for arena in plan.arenas]
-    limited = replace(plan, arenas=tuple(arenas), arena_config_hash=canonical.arena_config_hash(config))
-    return replace(limited, tmmu_plan_hash=canonical.plan_digests(limited)[0])

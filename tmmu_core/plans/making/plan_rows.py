@@ -264,7 +264,6 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 def assemble(
     columns: PlanColumns,
     summaries: Sequence[ArenaSummary],
-    identity: canonical.Identity,
     peak: tuple[int, int],
     started: int,
     *,
@@ -277,18 +276,14 @@ def assemble(
     ``peak`` and ``reserved_peak_bytes`` are arguments of :func:`metrics.totals_of`, ``retained`` is an argument of
     :func:`metrics.plan_metrics`; ``started`` is the value of the clock (ns) when planning began.
     """
-    slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
-    return Plan(
-        tmmu_plan_hash=canonical.plan_hash(identity, fields["replay_token"], slots, addresses),
-        layout_hash=canonical.layout_hash(slots, addresses),
+    totals = metrics.totals_of(summaries, peak, reserved_peak_bytes)
+    spent = time.perf_counter_ns() - started
+    plan = Plan(
+        tmmu_plan_hash=b"",
+        layout_hash=b"",
         arenas=tuple(summaries),
-        metrics=metrics.plan_metrics(
-            summaries,
-            metrics.totals_of(summaries, peak, reserved_peak_bytes),
-            retained=retained,
-            allocation_time_ns=time.perf_counter_ns() - started,
-        ),
-        **identity._asdict(),
+        metrics=metrics.plan_metrics(summaries, totals, retained=retained, allocation_time_ns=spent),
         **vars(columns),
         **fields,
     )
+    return canonical.with_hashes(plan)

@@ -76,19 +76,20 @@ class RankPlans:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
         hashes = [b""] * self.world_size
         for rank_class in self.classes:
-            plan = rank_class.solution.plan
-            slots, addresses = canonical.encoded_tables(plan, [arena.name for arena in plan.arenas])
-            identity = canonical.identity_of(plan)
-            for rank in rank_class.ranks:
-                hashes[rank] = canonical.plan_hash(identity._replace(rank=rank), plan.replay_token, slots, addresses)
+            of_class, _ = canonical.hashes_of_ranks(rank_class.solution.plan, rank_class.ranks)
+            for rank, plan_hash in zip(rank_class.ranks, of_class, strict=True):
+                hashes[rank] = plan_hash
         return tuple(hashes)
 
 
-def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+def plan_ranks(
+    graph: Graph, request: PlanRequest, progress: Progress | None = None, *, over_limits: bool = False
+) -> RankPlans:
     """Plan every rank of ``graph`` under the request's shard spec.
 
     The request's ``world_size`` must be the size of the mesh (the default); its ``rank`` is ignored. The result of
-    ``progress`` is ignored. Raises the errors of planning and sharding, with the first failing rank in the record.
+    ``progress`` is ignored. ``over_limits``: see :func:`.engine.solve`. Raises the errors of planning and sharding,
+    with the first failing rank in the record.
     """
     sharding, request, ir_hash = _sharded(graph, request, 0)
     members: dict[tuple[int, ...], list[int]] = {}
@@ -100,13 +101,14 @@ def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = N
         class_of[ranks] = number
         if progress is not None:
             progress("rank classes", number, len(members))
-        classes.append(RankClass(tuple(ranks), _solved(sharding, request.but(rank=ranks[0]), ir_hash)))
+        solution = _solved(sharding, request.but(rank=ranks[0]), ir_hash, over_limits)
+        classes.append(RankClass(tuple(ranks), solution))
     return RankPlans(graph, sharding.spec, tuple(classes), class_of)
 
 
-def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
+def plan_rank(graph: Graph, request: PlanRequest, *, over_limits: bool = False) -> Solution:
     """Plan the rank of the request. The plan equals ``plan_ranks(…).plan(rank)``."""
-    return _solved(*_sharded(graph, request, request.rank))
+    return _solved(*_sharded(graph, request, request.rank), over_limits)
 
 
 def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, bytes]:
@@ -119,10 +121,10 @@ def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, P
     return sharding, explicit.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
 
 
-def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes) -> Solution:
+def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes, over_limits: bool) -> Solution:
     """Return the solution of the request's rank. Raises the errors of sharding and planning, with the rank."""
     try:
-        return solve(local_graph_of(sharding, request.rank), request, ir_hash=ir_hash)
+        return solve(local_graph_of(sharding, request.rank), request, ir_hash=ir_hash, over_limits=over_limits)
     except ContractError as error:
         error.fill(rank=request.rank)
         raise

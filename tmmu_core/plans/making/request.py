@@ -17,7 +17,7 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import GIVEN, PlainInstance
-from tmmu_core.plans.canonical import token_from_seed
+from tmmu_core.plans.canonical import is_token, token_from_seed
 
 DEFAULT_PLANNER = "slots"
 ADDRESSINGS = ("offsets", "blake3_sparse")
@@ -113,6 +113,14 @@ def refuse_unknown_words(request: PlanRequest) -> None:
             message = f"there is no {what} {str(value)!r}."
             hint = strict.closest_hint(str(value), known)
             raise InvalidIrShapes(message, reason=f"unknown_{what}", node_id="", hint=hint)
+
+
+def refuse_invalid_token(request: PlanRequest) -> None:
+    """Raise ``InvalidIrShapes`` for a replay token of an invalid length."""
+    if not is_token(request.replay_token, of_draft=request.addressing != "offsets"):
+        message = f"the replay token has {len(request.replay_token)} bytes, not 32."
+        hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
+        raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
 
 
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:

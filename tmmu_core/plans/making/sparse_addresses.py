@@ -15,7 +15,7 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.base.extras import need
 from tmmu_core.planners.columns import align_up
-from tmmu_core.plans.canonical import plan_digests
+from tmmu_core.plans.canonical import with_hashes
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
@@ -62,9 +62,7 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
     ]
     _refuse_collisions(plan, slots, addresses)
     notes = {**plan.notes, "addressing": {"kind": "blake3_sparse", "bits": bits}}
-    moved = replace(plan, offset=_offsets(plan, number, addresses), places="sparse", notes=notes)
-    plan_hash, layout_hash = plan_digests(moved)
-    return replace(moved, tmmu_plan_hash=plan_hash, layout_hash=layout_hash)
+    return with_hashes(replace(plan, offset=_offsets(plan, number, addresses), places="sparse", notes=notes))
 
 
 def in_memory(plan: Plan) -> Plan:
