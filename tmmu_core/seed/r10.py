@@ -1,18 +1,20 @@
 """The classes of the r10 memory planner (seed document 002): lifetimes, allocation plan and memory binding.
 
-The algorithm is first-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets
-and in-place reuse. Tensors are placed largest first, ties by id: in the first region with an aligned offset and no
-overlapping lifetime, or else in a new region at the next aligned offset. A lifetime is a bit mask over the intervals
-between births and deaths, so one ``&`` compares a tensor with all tensors of a region.
+The planner is :mod:`~tmmu_core.planners.ffd`, first-fit decreasing over whole regions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, chain, combinations
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
-from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow
+import numpy as np
+
+from tmmu_core.graph.arenas import check_alignment
+from tmmu_core.planners import ARENA_PLANNERS
+from tmmu_core.planners.problem import Problem
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
 
 @dataclass(frozen=True)
@@ -55,31 +57,11 @@ class SharingOpportunity:
     second: str
 
 
-class SharingPairs(Collection[tuple[str, str]]):
-    """All pairs of tensors in one region, the earlier placed first; computed on demand, as they may be many.
-
-    ``tenants``: per region, its tensors in placement order.
-    """
-
-    def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
-        self.tenants = tenants
-
-    def __len__(self) -> int:
-        return sum(len(region) * (len(region) - 1) // 2 for region in self.tenants)
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return chain.from_iterable(combinations(region, 2) for region in self.tenants)
-
-    def __contains__(self, pair: object) -> bool:
-        return any(pair == other for other in self)
-
-
 @dataclass(frozen=True)
 class AllocationPlan:
     """The region of each tensor, in placement order, and the bytes saved by sharing."""
 
     allocations: Mapping[str, MemoryRegion]
-    sharing_pairs: Collection[tuple[str, str]] = ()
     peak_bytes: int = 0
     """Maximum number of bytes alive at any step."""
     saved_bytes: int = 0
@@ -89,6 +71,14 @@ class AllocationPlan:
     def pool_bytes(self) -> int:
         """The end of the highest region."""
         return max((region.end for region in self.allocations.values()), default=0)
+
+    @property
+    def sharing_pairs(self) -> list[tuple[str, str]]:
+        """All pairs of tensors in one region, the earlier placed first."""
+        tenants: dict[MemoryRegion, list[str]] = {}
+        for name, region in self.allocations.items():
+            tenants.setdefault(region, []).append(name)
+        return [pair for names in tenants.values() for pair in combinations(names, 2)]
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
         """Return whether every lifetime has a region and no two tensors that are live together share a byte."""
@@ -139,51 +129,24 @@ class MemoryPlanner:
 
     def generate_plan(self) -> AllocationPlan:
         """Return the plan. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
-        lives = sorted(self.lifetimes, key=lambda life: (-life.size_bytes, life.tensor_id))
-        masks, peak = _masks(lives)
-        allowed = None
+        lives = sorted(self.lifetimes, key=lambda life: life.tensor_id)
+        for life in lives:
+            check_alignment(life.alignment, arena=life.tensor_id)
+        columns = [[life.birth, life.death, life.size_bytes, life.alignment] for life in lives]
+        birth, death, size, alignment = np.array(columns, np.uint64).reshape(-1, 4).T
+        ids = tuple([life.tensor_id for life in lives])
+        problem = Problem("pool", ids, birth.astype(np.int64), death.astype(np.int64), size, alignment)
         if self.opportunities is not None:
-            allowed = {frozenset((pair.first, pair.second)) for pair in self.opportunities}
-        regions: list[tuple[MemoryRegion, list[str]]] = []
-        region_masks: list[int] = []
+            number, apart = {name: k for k, name in enumerate(ids)}, np.ones((len(ids), len(ids)), np.bool_)
+            for pair in self.opportunities:
+                i, j = number[pair.first], number[pair.second]
+                apart[i, j] = apart[j, i] = False
+            problem = replace(problem, must_not_alias=np.argwhere(np.triu(apart, 1)))
+        packing = ARENA_PLANNERS["ffd"].pack(problem, {})
+        regions: dict[tuple[int, bool], MemoryRegion] = {}
         allocations: dict[str, MemoryRegion] = {}
-        top = isolated = 0
-        for life, mask in zip(lives, masks, strict=True):
-            name, grid = life.tensor_id, life.alignment - 1
-            if life.alignment < 1 or life.alignment & grid:
-                message = f"the alignment {life.alignment} of {name!r} is not a power of two."
-                raise AlignmentViolation(message, arena="pool", logical_slot=-1, hint="Give a power of two ≥ 1.")
-            isolated = ((isolated + grid) & ~grid) + life.size_bytes
-            for k, region_mask in enumerate(region_masks):
-                if not region_mask & mask:
-                    region, tenants = regions[k]
-                    is_allowed = allowed is None or all(frozenset((name, other)) in allowed for other in tenants)
-                    if is_allowed and not region.offset_bytes & grid:
-                        region_masks[k] |= mask
-                        tenants.append(name)
-                        break
-            else:
-                region = MemoryRegion((top + grid) & ~grid, life.size_bytes)
-                top = region.end
-                regions.append((region, [name]))
-                region_masks.append(mask)
-            allocations[name] = region
-        if top > U64_MAX:
-            raise AllocationOverflow("the pool is past 2^64 − 1 bytes.", arena="pool", offset=0, size=str(top))
-        pairs = SharingPairs([tenants for _, tenants in regions])
-        return AllocationPlan(allocations, pairs, peak, max(0, isolated - top))
-
-
-def _masks(lives: Sequence[TensorLifetime]) -> tuple[list[int], int]:
-    """Return the lifetimes as bit masks over the intervals between births and deaths, and the peak live bytes."""
-    steps = sorted({step for life in lives for step in (life.birth, life.death)})
-    interval = {step: k for k, step in enumerate(steps)}
-    change = [0] * len(steps)
-    masks = []
-    for life in lives:
-        low = interval[life.birth]
-        high = max(low, interval[life.death])
-        change[low] += life.size_bytes
-        change[high] -= life.size_bytes
-        masks.append((1 << high) - (1 << low))
-    return masks, max(accumulate(change), default=0)
+        for k in sorted(range(len(ids)), key=lambda k: -lives[k].size_bytes):
+            offset, size_bytes = int(packing.offset[k]), lives[k].size_bytes
+            allocations[ids[k]] = regions.setdefault((offset, size_bytes > 0), MemoryRegion(offset, size_bytes))
+        _, peak = peak_of_ranges(problem.birth, problem.death, size, int(problem.death.max(initial=0)))
+        return AllocationPlan(allocations, peak, packing.notes["saved_bytes"])
