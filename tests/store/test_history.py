@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.store.find_growth import FIGURES, Measure, between, comparable_runs, grown_arenas, value_of
+from tmmu_core.store.find_growth import FIGURES, between, comparable_runs, grown_arenas, value_of
 from tmmu_core.store.run_label import Label, Run, instant, split_reference
 from tmmu_core.store.store import Store
 
@@ -125,7 +125,7 @@ def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None
         assert list(comparable_runs(some)) == expected
     for figure in FIGURES:
         for a, b in pairwise(runs):
-            more = value_of(b, Measure(figure, "activations")) - value_of(a, Measure(figure, "activations"))
+            more = value_of(b, figure, "activations") - value_of(a, figure, "activations")
             assert grown_arenas(a, b, figure) == (("activations",) if more > 0 else ())
     assert between(runs, None, None) == tuple(runs)
 

@@ -7,32 +7,21 @@ the change of their live bytes at the peak.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 
-Figure = Literal["extent", "peak", "bound"]
-_FIELDS: dict[Figure, str] = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
-FIGURES = tuple(_FIELDS)
+FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
+"""Name of a figure → field of a run and of its arenas, in bytes."""
 
 
 @dataclass(frozen=True)
-class Measure:
-    """The figure that is compared."""
+class Share:
+    """The live bytes of one storage at the peak of an arena, before and after a change."""
 
-    figure: Figure = "extent"
-    arena: str | None = None
-    """An arena; ``None``: the figure of all arenas."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """A figure before and after a change, in bytes."""
-
+    tensor_id: str
     before_bytes: int
     after_bytes: int
 
@@ -40,21 +29,6 @@ class Growth:
     def grown_bytes(self) -> int:
         """``after_bytes`` − ``before_bytes``."""
         return self.after_bytes - self.before_bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step(Growth):
-    """The change of a figure between two consecutive runs."""
-
-    before: Run
-    after: Run
-
-
-@dataclass(frozen=True, kw_only=True)
-class Share(Growth):
-    """The change of one storage's live bytes at the peak of an arena."""
-
-    tensor_id: str
 
 
 @dataclass(frozen=True)
@@ -89,33 +63,17 @@ def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))
 
 
-def value_of(run: Run, measure: Measure) -> int:
-    """Return the figure of a run in bytes; 0 if the run does not have the arena."""
-    measured = [run] if measure.arena is None else [arena for arena in run.arenas if arena.name == measure.arena]
-    return sum(int(getattr(item, _FIELDS[measure.figure])) for item in measured)
+def value_of(run: Run, figure: str, arena: str | None = None) -> int:
+    """Return a figure of a run or of one arena, in bytes; 0 if the run does not have the arena."""
+    measured = [run] if arena is None else [each for each in run.arenas if each.name == arena]
+    return sum(int(getattr(item, FIGURES[figure])) for item in measured)
 
 
-def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
-    """Return every change of the figure between consecutive runs, in order."""
-    steps = (_step(before, after, measure) for before, after in pairwise(runs))
-    return tuple(step for step in steps if step.grown_bytes)
-
-
-def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
-    """Return the last step that raised the figure above the value of the first run.
-
-    ``None`` if the last run is not above that value.
-    """
-    values = [value_of(run, measure) for run in runs]
-    if not runs or values[-1] <= values[0]:
+def culprit(values: Sequence[int]) -> int | None:
+    """Return the position from which on all values are above the first one; ``None`` if the last value is not."""
+    if not values or values[-1] <= values[0]:
         return None
-    last_small = max(k for k, value in enumerate(values) if value <= values[0])
-    return _step(runs[last_small], runs[last_small + 1], measure)
-
-
-def _step(before: Run, after: Run, measure: Measure) -> Step:
-    before_bytes, after_bytes = value_of(before, measure), value_of(after, measure)
-    return Step(before=before, after=after, before_bytes=before_bytes, after_bytes=after_bytes)
+    return 1 + max(k for k, value in enumerate(values) if value <= values[0])
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
@@ -145,7 +103,7 @@ def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
     step_before, bytes_before = _bytes_at_peak(before, arena)
     step_after, bytes_after = _bytes_at_peak(after, arena)
     shares = [
-        Share(tensor_id=name, before_bytes=bytes_before.get(name, 0), after_bytes=bytes_after.get(name, 0))
+        Share(name, bytes_before.get(name, 0), bytes_after.get(name, 0))
         for name in bytes_before | bytes_after
         if bytes_before.get(name, 0) != bytes_after.get(name, 0)
     ]
@@ -163,8 +121,8 @@ def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
     return step, {plan.tensor_ids[row]: size for row, size in storages_alive(plan, step, arena)}
 
 
-def grown_arenas(before: Run, after: Run, figure: Figure) -> tuple[str, ...]:
+def grown_arenas(before: Run, after: Run, figure: str) -> tuple[str, ...]:
     """Return the arenas whose figure grew, largest growth first, then by name."""
     names = sorted({arena.name for run in (before, after) for arena in run.arenas})
-    grown = {n: value_of(after, Measure(figure, n)) - value_of(before, Measure(figure, n)) for n in names}
-    return tuple(sorted((n for n in names if grown[n] > 0), key=lambda n: (-grown[n], n)))
+    grown = {name: value_of(after, figure, name) - value_of(before, figure, name) for name in names}
+    return tuple(sorted((name for name in names if grown[name] > 0), key=lambda name: (-grown[name], name)))

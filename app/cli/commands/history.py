@@ -16,7 +16,7 @@ from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import find_growth
-from tmmu_core.store.find_growth import GrowthCauses, Measure, Step
+from tmmu_core.store.find_growth import GrowthCauses
 from tmmu_core.store.run_label import Label, Run
 
 if TYPE_CHECKING:
@@ -189,41 +189,49 @@ def bisect_command(
     if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
         known = ", ".join(a.name for a in runs[-1].arenas)
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
-    measure = Measure(figure, arena)
-    step = find_growth.culprit(runs, measure)
+    values = [find_growth.value_of(run, figure, arena) for run in runs]
+    steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
+    found = find_growth.culprit(values)
     causes: list[GrowthCauses] = []
     changes = ""
-    if step is not None:
-        before, after = opened_store.plan(step.before), opened_store.plan(step.after)
+    if found is not None:
+        old, new = runs[found - 1 : found + 1]
+        before, after = opened_store.plan(old), opened_store.plan(new)
         changes = "; ".join(changed_settings(after, before))
-        names = (arena,) if arena is not None else find_growth.grown_arenas(step.before, step.after, figure)
+        names = (arena,) if arena is not None else find_growth.grown_arenas(old, new, figure)
         causes = [find_growth.growth_causes(before, after, name) for name in names]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
-        record |= {"planned_differently": changes, "culprit": None if step is None else _step_record(step)}
-        record["steps"] = [_step_record(each) for each in find_growth.steps_of(runs, measure)]
+        record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}
         write_json({**record, "arenas": [_causes_record(one, options.limit) for one in causes]})
     else:
-        _print_growth(runs, measure, step, changes)
+        what = f"the {figure} of {arena}" if arena else f"the {figure}"
+        _print_growth(runs, values, found, what, changes)
         _print_causes(causes, options.limit)
-    return SUCCESS if step is None else FINDING
+    return SUCCESS if found is None else FINDING
 
 
-def _print_growth(runs: tuple[Run, ...], measure: Measure, step: Step | None, changes: str) -> None:
-    figure = f"the {measure.figure} of {measure.arena}" if measure.arena else f"the {measure.figure}"
+def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
+    """Return the change from the run before ``k`` to run ``k`` as a JSON-ready mapping."""
+    before, after = values[k - 1 : k + 1]
+    figures = {"before_bytes": before, "after_bytes": after, "grown_bytes": after - before}
+    return {"before": runs[k - 1].record(), "after": runs[k].record(), **figures}
+
+
+def _print_growth(runs: Sequence[Run], values: Sequence[int], found: int | None, figure: str, changes: str) -> None:
     last = runs[-1]
     series = dict.fromkeys(f"{run.planner}, {run.mode}, {run.preset}" for run in runs)
     print_lines(f"{numbers.count(len(runs), 'run')} of {last.model} on {last.branch}, by {'; '.join(series)}")
-    if step is None:
+    if found is None:
         print_lines(f"{figure} did not grow from {runs[0].commit} to {last.commit}")
         return
-    growth, commit = numbers.delta_bytes(step.grown_bytes), step.after.commit
+    old, new = runs[found - 1 : found + 1]
+    growth, commit = numbers.delta_bytes(values[found] - values[found - 1]), new.commit
     text = f"{commit} increased {figure} by {growth}"
     if changes:
         text = f"at {commit} {figure} grew by {growth}, and plan settings changed ({changes})"
-    sizes = numbers.change(numbers.full_bytes(step.before_bytes), numbers.full_bytes(step.after_bytes))
-    print_lines(f"{text}: {sizes}")
-    print_lines(f"recorded {step.after.at}; previous run: {step.before.commit}, {step.before.at}")
+    print_lines(f"{text}: {numbers.change(*map(numbers.full_bytes, values[found - 1 : found + 1]))}")
+    print_lines(f"recorded {new.at}; previous run: {old.commit}, {old.at}")
 
 
 def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
@@ -241,11 +249,6 @@ def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
         if rows:
             table(("live at the peak", ">change", ">bytes"), rows)
             print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
-
-
-def _step_record(step: Step) -> dict[str, Any]:
-    figures = {"before_bytes": step.before_bytes, "after_bytes": step.after_bytes, "grown_bytes": step.grown_bytes}
-    return {"before": step.before.record(), "after": step.after.record(), **figures}
 
 
 def _causes_record(one: GrowthCauses, limit: int) -> dict[str, Any]:
