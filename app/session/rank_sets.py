@@ -68,23 +68,6 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
     return {name: (about, msgspec.json.encode(spec).decode()) for name, (about, spec) in specs.items()}
 
 
-def pretty(spec: dict[str, Any]) -> str:
-    """Return a spec as JSON with one line per mesh axis, rule and contract."""
-    parts = []
-    for key, value in spec.items():
-        text = _line(value)
-        if isinstance(value, list) and value:
-            text = "[\n" + ",\n".join(f"  {_line(entry)}" for entry in value) + "]"
-        elif isinstance(value, dict) and value:
-            text = "{\n" + ",\n".join(f"  {_line(k)}: {_line(v)}" for k, v in value.items()) + "}"
-        parts.append(f"{_line(key)}: {text}")
-    return "{" + ",\n ".join(parts) + "}"
-
-
-def _line(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
-
-
 def spec_of(text: str) -> dict[str, Any]:
     """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
     if not text.strip():

@@ -1,22 +1,21 @@
-"""The view Ranks: the memory of every rank of a sharded graph, and the plan of one rank."""
+"""The view Ranks: the memory of every rank of a sharded graph."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 from plotly.subplots import make_subplots
 
-from app.canvas.plan_component import PlanHandle
 from app.kit import controls
 from app.kit.charts.chart_base import TextFigure, draw_chart, figure
-from app.kit.frame import long_work, page_frame
-from app.kit.tensor import plan_drawing, tensor_card, verdict
+from app.kit.frame import long_work
 from app.session import page_jobs, planning, rank_sets, state
-from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -29,7 +28,7 @@ MOST_CLASSES = 24
 
 
 def draw(graph: Graph) -> None:
-    """Draw the shard spec, the heat map of all ranks, and the plan of one rank."""
+    """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
     chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
     job = page_jobs.all_ranks(chosen)
@@ -45,13 +44,12 @@ def draw(graph: Graph) -> None:
         editor(graph, chosen)
     with right:
         if ranks is not None:
+            rank_controls(chosen, ranks)
             heat(chosen, ranks)
         elif job.finished:
             long_work.result(job, "", "The ranks could not be planned", source="shard spec")
         else:
             long_work.progress(job, "Planning the ranks")
-    if ranks is not None:
-        selected_rank(chosen, ranks)
 
 
 def editor(graph: Graph, chosen: Choice) -> None:
@@ -60,7 +58,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
     preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
     text = chosen.shard
     with suppress(TmmuError):  # invalid JSON is shown as it is
-        text = rank_sets.pretty(rank_sets.spec_of(text))
+        text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
 
     def apply_preset() -> None:
         if name := state.widget_value("shard-preset"):
@@ -115,8 +113,8 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
 
 
 def heat(chosen: Choice, ranks: RankPlans) -> None:
-    """Draw the heat map and the table of rank classes. A click on a cell shows the plan of its rank."""
-    note = "one scale for all arenas, stronger blue is larger; click a rank to show its plan"
+    """Draw the heat map and the table of rank classes. A click on a cell selects its rank."""
+    note = "one scale for all arenas, stronger blue is larger; click a rank to select it"
     st.html(markup.heading("Arena size per rank", note))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
@@ -126,7 +124,7 @@ def heat(chosen: Choice, ranks: RankPlans) -> None:
 
 
 def _selected(ranks: RankPlans) -> int:
-    """Return the rank whose plan is shown: the chosen rank if the mesh has it, else the rank with the largest plan."""
+    """Return the chosen rank if the mesh has it, else the rank with the largest plan."""
     chosen = state.choice().look
     if chosen is not None and chosen < ranks.world_size:
         return chosen
@@ -147,69 +145,28 @@ def _classes(ranks: RankPlans, rank: int) -> str:
     return markup.heading("Rank classes", note) + table
 
 
-def selected_rank(choice: Choice, ranks: RankPlans) -> None:
-    """Draw the plan of the selected rank; ``choice`` is the choice of the whole graph."""
-    rank, chosen = _selected(ranks), state.choice()
-    if chosen.look not in (None, rank):
-        st.caption(f"This mesh has no rank {chosen.look:,}. The rank with the largest plan is shown.")
-    spec = rank_sets.spec_of(choice.shard)
-    job = planning.plan_job(choice.but(shard_spec=spec, rank=rank))
-    shown = long_work.result(job, f"Planning rank {rank:,}", "The rank could not be planned", source="shard spec")
-    if shown is None:
-        return
+def rank_controls(choice: Choice, ranks: RankPlans) -> None:
+    """Draw the selected rank and the button that opens its plan; ``choice`` is the choice of the whole graph."""
+    rank, look = _selected(ranks), state.choice().look
+    if look not in (None, rank):
+        st.caption(f"This mesh has no rank {look:,}. The rank with the largest plan is selected.")
     others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
-    others_have = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-    notes = (f"{others_have} the same graph", verdict.mark(shown), *verdict.facts(shown))
-    st.html(markup.claim(f"Rank {rank:,} ({rank_sets.place(ranks.spec, rank)})", notes))
     with controls.row("rank"):
-        st.number_input(
-            "Rank",
-            min_value=0,
-            max_value=ranks.world_size - 1,
-            width=210,
-            help=f"0 … {ranks.world_size - 1:,}",
-            **state.bound("look", rank),
-        )
-        is_current = chosen.shard_spec == spec and chosen.rank == rank
-        icon = ":material/check:" if is_current else ":material/open_in_full:"
-        about = "All pages show this plan." if is_current else "Show the plan of this rank on all pages."
+        last = ranks.world_size - 1
+        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bound("look", rank))
+        spec = rank_sets.spec_of(choice.shard)
         changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
-        options = {"icon": icon, "disabled": is_current, "help": about}
-        controls.button("Use this plan", "use-rank", changes, kind="primary", **options)
-        if chosen.shard_spec is not None:
-            whole = {"shard_spec": None, "rank": 0}
-            controls.button("Show the whole graph", "use-whole", whole, kind="secondary")
-    explained = page_frame.explanation(shown, shown.choice.budget)
-    st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
-    st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
-    verdict.findings(shown)
-    body(choice, shown, plan_drawing.store(shown, key="bytes.rank"))
+        about = "All pages show the plan of this rank until you close it in the toolbar."
+        st.button("Open plan", key="use-rank", type="primary", help=about, on_click=_open, args=(changes,))
+        same = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+        st.html(
+            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {same} the same graph")}</div>'
+        )
 
 
-@st.fragment
-def body(whole: Choice, shown: Shown, handle: PlanHandle) -> None:
-    """Draw the map of the rank, its arena sizes and the tensor card. A selection reruns only this function."""
-    left, right = st.columns([0.72, 0.28], gap="small")
-    with left:
-        plan_drawing.canvas(handle, key="rank-map", height=420)
-    with right:
-        job = planning.plan_job(whole)
-        if job.worked:
-            before = {arena.name: arena.extent_bytes for arena in job.result().plan.arenas}
-            after = {arena.name: arena.extent_bytes for arena in shown.plan.arenas if arena.name in before}
-            rows = [
-                [
-                    markup.esc(name),
-                    f"{numbers.short_bytes(before[name])} → {numbers.short_bytes(size)}",
-                    numbers.percent(size, before[name]),
-                ]
-                for name, size in after.items()
-            ]
-            st.html(markup.heading("Arena sizes", "whole graph → this rank"))
-            st.html(markup.table(["arena", "whole → rank", "share"], rows, numbers=(1, 2)))
-        if state.choice().selected:
-            tensor_card.panel(shown)
-    state.write_link()
+def _open(changes: dict[str, Any]) -> None:
+    state.choose(**changes)
+    state.session().redirect = "plan"
 
 
 # --- the heat map ------------------------------------------------------------------------------------------------

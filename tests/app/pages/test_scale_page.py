@@ -52,11 +52,6 @@ def test_tensor_parallel_preset_shards_heads_and_mlp_activations() -> None:
 # --- drawings ----------------------------------------------------------------------------------------------------
 
 
-def test_editor_shows_names_with_quotes_as_json() -> None:
-    spec = {"mesh": {"tp": 2}, "tensors": {'a "b" \\': {"axis": 0, "mesh": "tp"}}}
-    assert json.loads(rank_sets.pretty(spec)) == spec
-
-
 def test_heat_map_has_the_extent_of_each_rank() -> None:
     one = graph(
         [tensor("x", 16, role="input"), tensor("w", 50, role="parameter"), tensor("y", 16)],
