@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
+from app.kit.charts.chart_base import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.session import opening, page_jobs, state
 from app.session.planning import Shown
@@ -36,13 +36,13 @@ def claim(curve: DimCurve, arena: str) -> str:
         return f"No size of {curve.dim} was planned"
     column = curve.extent_bytes[:, curve.arena_names.index(arena)]
     first, last = (f"{numbers.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
-    if not varies(column):
+    if len(np.unique(column)) == 1:
         return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every planned {curve.dim}"
     return f"{numbers.takes(arena)} {first} and {last}"
 
 
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
-    """Draw the controls of the current size, the curves of at most four arenas, and the table of arena sizes."""
+    """Draw the controls of the current size, the figures of one arena, and the table of arena sizes."""
     bounds = graph.dims[dim]
     current = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
@@ -53,17 +53,17 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
     tried, sizes = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
-    varying = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
-    drawn = sorted(varying or curve.arena_names, key=lambda name: (name != arena, name))[:4]
-    note = f"{numbers.of(tried, sizes, 'size')} tried; line: arena size; filled area: peak; click to choose a size"
-    columns = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
-    for name, column in zip(drawn, columns, strict=False):
-        capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
-        with column:
-            st.html(markup.heading(f"{name} over {dim}", note))
-            chart = dim_curve(curve, name, current=current, capacity=capacity, is_complete=tried == sizes)
-            draw_chart(chart, f"dim.{dim}.{name}.{shown.key}.{current}", lambda point: _picked(point, graph, dim))
-    with columns[1] if len(drawn) == 1 else st.container():
+    capacity = shown.plan.arena_of[arena].capacity_bytes if arena in shown.plan.arena_of else numbers.UNLIMITED
+    left, right = st.columns([0.64, 0.36], gap="medium")
+    with left:
+        note = f"{numbers.of(tried, sizes, 'size')} tried; click to choose a size"
+        st.html(markup.heading(f"{arena} over {dim}", note))
+        names = list(curve.arena_names)
+        if len(names) > 1:
+            controls.switch("Arena", names, **state.bound("arena", arena))
+        chart = dim_curve(curve, arena, current=current, capacity=capacity)
+        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", lambda point: _picked(point, graph, dim))
+    with right:
         st.html(markup.heading("Arena sizes"))
         st.html(table(curve, current))
 
@@ -129,17 +129,20 @@ def table(curve: DimCurve, current: int) -> str:
     return html
 
 
-def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_complete: bool) -> go.Figure:
-    """Return the figure of arena size (line) and peak (filled area) over a dimension.
+def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
+    """Return the figure of arena size and peak over a dimension, with the current size, the limit and rejected sizes.
 
-    The figure also marks the current size, the capacity and rejected sizes. ``is_complete``: whether every size was
-    tried. If so, the curves are step lines; otherwise each planned size is a marker.
+    A planned size has a marker for each figure. Sizes between the markers were not planned, so no line joins them.
     """
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
-    _curve(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), is_complete)
-    _curve(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), is_complete)
+    for name, values, symbol in (("peak live bytes", live, "circle"), ("arena size", extent, "line-ew")):
+        marker = {"size": 7, "symbol": symbol, "color": LIVE, "line": {"width": 2, "color": LIVE}}
+        same = {"marker": {"opacity": 1}}
+        hover = f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}"
+        options: dict[str, Any] = {"marker": marker, "selected": same, "unselected": same, "mode": "markers"}
+        add_curve(fig, x, values, name, LIVE, hover=hover, **options)
     top = max([1, *extent, *live])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
@@ -148,8 +151,8 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_co
     if refused:
         texts = [error.message for _, error in curve.refused]
         hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
-        options: dict[str, Any] = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False}
-        add_curve(fig, refused, [0] * len(refused), "", BAD, texts=texts, hover=hover, mode="markers", **options)
+        options = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False, "mode": "markers"}
+        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
     fig.add_vline(x=current, line={"color": LINE, "width": 2})
     if current in x:
         is_right = current > (x[0] + x[-1]) / 2
@@ -164,33 +167,9 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_co
             xshift=-8 if is_right else 8,
         )
     ends = [*x, *refused, current]
-    pad = 0.5 if is_complete else max(0.5, (max(ends) - min(ends)) * 0.02)
+    pad = max(0.5, (max(ends) - min(ends)) * 0.02)
     span = [min(ends) - pad, max(ends) + pad]
     fig.update_xaxes(range=span, title={"text": curve.dim, "standoff": 4}, fixedrange=True)
     fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
-    margin = {"l": 70, "r": 14, "t": 10, "b": 40}
-    return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
-
-
-def _curve(fig: go.Figure, dim: str, x: list[int], curve: tuple[str, list[int], str, str | None], steps: bool) -> None:
-    """Draw one curve, given as ``(name, bytes, colour, fill)``: clickable markers, and a step line if ``steps``."""
-    name, values, colour, fill = curve
-    if steps:  # the line replaces the markers, which stay clickable
-        edges = [size - 0.5 for size in [*x, x[-1] + 1]]  # each size has the width 1, also the last
-        dash, ground = "solid" if fill is None else "dot", "rgba(0,114,178,0.14)"
-        add_curve(fig, edges, [*values, values[-1]], "", colour, dash=dash, fill=fill, fillcolor=ground)
-    marker = {
-        "size": 5,
-        "color": colour,
-        "symbol": "circle" if fill else "line-ew",
-        "line": {"width": 2, "color": colour},
-        "opacity": 0 if steps else 1,
-    }
-    same = {"marker": {"opacity": marker["opacity"]}}
-    hover = f"{dim} = %{{x}}<br>{name} %{{customdata}}"
-    add_curve(fig, x, values, name, colour, hover=hover, mode="markers", marker=marker, selected=same, unselected=same)
-
-
-def varies(values: np.ndarray) -> bool:
-    """Return whether the values differ."""
-    return len(np.unique(values)) > 1
+    options = {"clickmode": "event+select", "hovermode": "closest", "dragmode": False, "showlegend": True}
+    return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)

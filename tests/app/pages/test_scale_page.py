@@ -69,7 +69,7 @@ def test_curve_has_the_figures_of_the_core() -> None:
     dynamic = opening.open_source(DYNAMIC).graph
     assert dynamic is not None
     curve = peak_over_dim(dynamic, "B", PlanRequest())
-    figure = dim_curve(curve, "activations", current=8, capacity=2**64 - 1, is_complete=False)
+    figure = dim_curve(curve, "activations", current=8, capacity=2**64 - 1)
     extent = next(trace for trace in figure.data if trace.name == "arena size")
     assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
 
