@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.texts import numbers as number_text
-from app.texts import palette
+from app.texts import palette, totals_text
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
@@ -224,6 +224,7 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
         "events": None if events is None else arrays.add(events),
         "rows": len(plan),
         "arenas": _arenas(arrays, original, plan, events),
+        "main": list(plan.arena_of).index(totals_text.main_arena(original)) if plan.arenas else 0,
         "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
         "columns": {
             "birth": arrays.add(plan.birth),

@@ -100,7 +100,7 @@ def build_report(
     picture = ""
     if plan.arenas and plan.steps:
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
-        arena = _first_arena(plan) or plan.arenas[0].name
+        arena = totals_text.main_arena(plan)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     text = _template().render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
@@ -127,7 +127,7 @@ def build_report(
         style=_style(),
         script=Markup(canvas_script()),
         packed=_text_of(packed.data),
-        first_arena=_first_arena(plan),
+        first_arena=totals_text.main_arena(plan) or None,
         picture=picture,
     )
     return text.encode("utf-8", "replace")
@@ -163,7 +163,7 @@ plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}
 
 def notebook_view(plan: Plan, text: str) -> str:
     """Return HTML with ``text`` and the arena map in an ``iframe``, which only trusted notebooks show."""
-    packed, arena = _text_of(pack_plan(plan).data), json.dumps(_first_arena(plan))
+    packed, arena = _text_of(pack_plan(plan).data), json.dumps(totals_text.main_arena(plan) or None)
     page = _NOTEBOOK.format(script=canvas_script(), packed=packed, height=NOTEBOOK_HEIGHT, arena=arena)
     style = f"width:100%;height:{NOTEBOOK_HEIGHT + NOTEBOOK_MARGIN}px;border:0"
     frame = f'<iframe title="Arena map" srcdoc="{escape(page)}" style="{style}"></iframe>' if len(plan) else ""
@@ -224,17 +224,6 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str
         "alive_shown": numbers.of(min(ALIVE, len(at_peak)), len(at_peak), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
-
-
-def _first_arena(plan: Plan) -> str | None:
-    """Return the arena that a drawing shows first; ``None`` for all arenas.
-
-    An arena is shown alone if it is the only one of activations and gradients that is not empty, and has less than a
-    quarter of the bytes of the largest arena, so that it would be hardly visible.
-    """
-    largest = max((arena.extent_bytes for arena in plan.arenas), default=0)
-    changing = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]
-    return changing[0].name if len(changing) == 1 and changing[0].extent_bytes * 4 < largest else None
 
 
 def _origin(solution: Solution | Plan | None) -> Origin:

@@ -37,8 +37,8 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
-    """Return verdict, totals, arenas and the largest buffers at the peak of the largest busy arena as Markdown."""
-    busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
+    """Return verdict, totals, arenas and the largest buffers at the peak of the main arena as Markdown."""
+    arena = totals_text.main_arena(plan)
     text = _rendered(
         "summary.md.j2",
         plan=plan,
@@ -50,7 +50,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
         remarks=remarks(plan),
         totals=totals_text.rows(plan, code),
         hint=totals_text.better(better),
-        peak=_peak(plan, busiest.name) if busiest is not None and plan.steps else None,
+        peak=_peak(plan, arena) if arena and plan.steps else None,
         most=MOST_BUFFERS,
     )
     return text.encode("utf-8", "replace")

@@ -128,9 +128,9 @@ def refuse(card: dict[str, Any]) -> None:
     session().refusals = [*(old for old in session().refusals if old != card), card]
 
 
-def dismiss(n: int | None = None) -> None:
-    """Remove the ``n``-th error card; without ``n`` all error cards."""
-    session().refusals = [] if n is None else [card for k, card in enumerate(session().refusals) if k != n]
+def dismiss() -> None:
+    """Remove all error cards."""
+    session().refusals = []
 
 
 def draft(name: str, text: str | None = None) -> str:

@@ -6,7 +6,7 @@ from app.texts import numbers
 from app.texts.markup import esc
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import Better
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import ArenaSummary, Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"
 COST = "reuse cost"
@@ -81,3 +81,18 @@ def how(plan: Plan, other: Plan) -> str:
     """Return the planner of a plan, with its mode and its preset if ``other`` has another mode or preset."""
     differs = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
     return " ".join([plan.planner, *differs])
+
+
+def main_arena(plan: Plan) -> str:
+    """Return the arena that is shown first; "" for a plan without arenas.
+
+    It is the arena with the most bytes over its capacity, else with the most bytes that can be saved; if every arena is
+    within its capacity and optimal, the largest arena that reuses bytes, else the largest arena.
+    """
+
+    def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, str]:
+        over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
+        reuses_bytes = arena.max_live < arena.storages
+        return over_bytes, arena.open_bytes, reuses_bytes, arena.extent_bytes, arena.name
+
+    return max(plan.arenas, key=rank).name if plan.arenas else ""

@@ -1,4 +1,4 @@
-"""The files that a visitor can download of a plan, and the link to the current view.
+"""The files that a visitor can download of a plan.
 
 A file is made when it is downloaded, except a model with the plan, which is made when the page is drawn.
 """
@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, count
 from typing import NamedTuple, cast
-from urllib.parse import quote, urlencode
 
 from app.report.html_report import Known, ReviewPart, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
@@ -35,12 +34,6 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import Plan
 
 MOST_TENSORS = 2_000  # largest plan that is written into its model file
-
-
-def address(here: str, query: dict[str, str]) -> str:
-    """Return the URL of the first page on the same server with ``query``; ``here`` is the URL of the page Export."""
-    base = here.partition("?")[0].rstrip("/").removesuffix("/export")
-    return f"{base}/" + (f"?{urlencode(query, quote_via=quote, safe=':,*')}" if query else "")
 
 
 class Entry(NamedTuple):

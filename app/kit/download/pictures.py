@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import controls
 from app.kit.download import downloads
 from app.report.pictures import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.session import repeat_command, state
 from app.session.planning import Shown
-from app.texts import markup
+from app.texts import markup, totals_text
 
 _SHEET = "pictures"  # session key of the chosen size and theme
 
@@ -30,7 +30,7 @@ def section(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
         kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
-        first = names.index(arena_focus.default_arena(plan))
+        first = names.index(totals_text.main_arena(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         for side in ("width", "height"):
             key = state.set_widget(f"picture.{side}", getattr(sheet, side))

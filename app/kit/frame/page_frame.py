@@ -281,14 +281,10 @@ def draw_errors(*cards: dict[str, Any]) -> None:
         st.html(markup.error_card(card))
     if refusals := state.session().refusals:
         with st.container(key="refusals"):
-            if len(refusals) > 1:
-                with controls.row():
-                    st.html(markup.heading(f"{len(refusals):,} errors"))
-                    st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
+            with controls.row():
+                st.html(markup.heading(numbers.count(len(refusals), "error")))
+                st.button("Dismiss", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
             with st.container(key="refused-list"):
-                for n, card in enumerate(refusals):
-                    key = f"dismiss.{n}" if len(refusals) > 1 else "dismiss"
-                    with st.container(key=f"refused-{n}"):
-                        st.html(markup.error_card(card))
-                        st.button("Dismiss", key=key, type="tertiary", on_click=state.dismiss, args=(n,))
+                for card in refusals:
+                    st.html(markup.error_card(card))
     column_picker.draw()

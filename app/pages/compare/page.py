@@ -157,7 +157,7 @@ def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
         title = f"{name}, {totals_text.how(left.plan, right.plan)} → {totals_text.how(right.plan, left.plan)}"
     if comparison.identical:
         return f"{title}: identical"
-    arena = arena_focus.default_arena(right.plan)
+    arena = totals_text.main_arena(right.plan)
     if not arena or arena not in left.plan.arena_of:
         return f"{title}: different arenas"
     before, after = (side.plan.arena_of[arena].extent_bytes for side in (left, right))

@@ -1,4 +1,4 @@
-"""The page Export: report, pictures, command line, link, hashes, and the files of the current plan."""
+"""The page Export: report, pictures, command line, and the files of the current plan."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,6 @@ from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
 from app.session import page_jobs, planning, repeat_command, review, state
 from app.session.planning import Shown
-from app.session.view_state import to_query
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
@@ -23,7 +22,7 @@ BEFORE_OPTION = " \\\n  "
 
 
 def page() -> None:
-    """Draw the page: on the left the report, pictures, texts to copy and hashes, on the right the other files."""
+    """Draw the page: on the left the report, pictures and texts to copy, on the right the other files."""
     shown = page_frame.draw()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
@@ -38,8 +37,6 @@ def page() -> None:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
             gate, _, plan_file = command.replace("tmmu plan", "tmmu gate", 1).rpartition(f"{BEFORE_OPTION}-o ")
             st.code(f"{gate}{BEFORE_OPTION}--baseline {plan_file}", language="bash", wrap_lines=True)
-        link(shown)
-        hashes(shown)
     with right:
         for (title, note), listed in downloads.entries(shown, stem).items():
             st.html(markup.heading(title, note))
@@ -65,16 +62,6 @@ def report(shown: Shown, stem: str) -> None:
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
     controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
-
-
-def link(shown: Shown) -> None:
-    """Draw the link to the current view."""
-    st.html(markup.heading("Link", "graph, settings, view and selection; opens Plan"))
-    address = downloads.address(st.context.url or "", to_query(state.choice()))
-    st.code(address, language=None, wrap_lines=True)
-    if shown.opened.source.startswith("file:"):
-        where = "On another server, open the link and then the file."
-        st.caption(f"The link works while the file is on this server. {where}")
 
 
 def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], bytes | str]) -> None:
@@ -104,22 +91,6 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
         f"{'equal' if measured.outputs_equal else 'DIFFERENT'}."
     )
     st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")
-
-
-def hashes(shown: Shown) -> None:
-    """Draw the hashes of the plan."""
-    plan = shown.plan
-    digests = (
-        ("plan", plan.tmmu_plan_hash),
-        ("layout", plan.layout_hash),
-        ("graph (ir)", plan.ir_hash),
-        ("order", plan.execution_order_hash),
-        ("arenas", plan.arena_config_hash),
-        ("replay token", plan.replay_token),
-    )
-    st.html(markup.heading("Hashes"))
-    rows = [[name, f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>'] for name, digest in digests]
-    st.html(markup.table(["name", "SHA-256, except the replay token"], rows))
 
 
 page()

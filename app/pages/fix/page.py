@@ -118,7 +118,7 @@ def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -
 
 def _row(name: str, plan: Plan, arena: str) -> list[str]:
     figures, status = totals(plan), _status(plan)
-    arena = arena if arena in plan.arena_of else arena_focus.default_arena(plan)
+    arena = arena if arena in plan.arena_of else totals_text.main_arena(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
     about = certificate_text.planner_remark(plan, arena) or summary
     detail = "" if name in PLANNERS else " (offsets of the file)"

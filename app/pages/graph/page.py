@@ -1,8 +1,7 @@
-"""The page Graph: the drawing, the nodes in execution order, facts, rejected in-place reuses and alias groups."""
+"""The page Graph: the drawing, the nodes in execution order, facts, and rejected in-place reuses."""
 
 from collections import Counter
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -18,7 +17,7 @@ from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
-MOST_NODES, MOST_GROUPS = 5_000, 200
+MOST_NODES = 5_000
 DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
 OUT_OF_RANGE = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
 """Replan policy → action for a size outside of the range of its dimension."""
@@ -34,7 +33,6 @@ def page() -> None:
     body(shown)
     st.html(facts(shown))
     refused_reuses(shown)
-    alias_groups(shown)
 
 
 def claim(shown: Shown) -> str:
@@ -149,29 +147,6 @@ def refused_reuses(shown: Shown) -> None:
         }
     )
     tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
-
-
-def alias_groups(shown: Shown) -> None:
-    """Draw the table of alias groups: the members of each, and live range, size and offset of their buffer."""
-    plan = shown.plan
-    groups: dict[str, list[int]] = {}
-    for row, group in enumerate(plan.alias_group_ids):
-        if group is not None:
-            groups.setdefault(group, []).append(row)
-    if not groups:
-        return
-    rows = []
-    for name, members in sorted(groups.items())[:MOST_GROUPS]:
-        in_buffer = np.flatnonzero(np.isin(plan.storage, plan.storage[members]))
-        offset, ends = int(plan.offset[in_buffer].min()), plan.offset[in_buffer] + plan.size[in_buffer]
-        listed = numbers.some([f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members], 8)
-        live = numbers.live_range(int(plan.birth[in_buffer].min()), int(plan.death[in_buffer].max()))
-        size = numbers.full_bytes(int(ends.max()) - offset)
-        offset_text = f'<span class="mono">{numbers.offset(offset)}</span>'
-        rows.append([f"<b>{markup.esc(name)}</b>", listed, live, size, offset_text])
-    note = f"{numbers.of(len(rows), len(groups), 'group')} listed; members share one buffer"
-    st.html(markup.heading(numbers.count(len(groups), "alias group"), note))
-    st.html(markup.table(["group", "members", "live range", "size", "offset"], rows, numbers=(3,)))
 
 
 page()

@@ -6,12 +6,12 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import controls
 from app.kit.charts.chart_base import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.session import opening, page_jobs, state
 from app.session.planning import Shown
-from app.texts import markup, numbers
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.checks import resolve_dims
@@ -74,7 +74,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     if chosen in curve.arena_names:
         return chosen
     if not len(curve.values):
-        return arena_focus.default_arena(shown.plan)
+        return totals_text.main_arena(shown.plan)
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 

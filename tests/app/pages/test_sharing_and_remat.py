@@ -1,4 +1,4 @@
-"""In-place reuse, alias groups and unused bytes on the pages."""
+"""In-place reuse and unused bytes on the pages."""
 
 import json
 
@@ -26,17 +26,6 @@ def test_denied_handoff_has_its_condition() -> None:
     assert set(table["reason"]) == {"the output reuses another input"}
     assert "In-place reuse: 118 possible, 16 not allowed" in html(at)
 
-
-def test_members_of_an_alias_group_are_listed() -> None:
-    plan = plan_of("alias_group").plan
-    page = html(opened("graph", graph="sample:alias_group"))
-    groups = set(plan.alias_group_ids) - {None}
-    assert f"{len(groups)} alias group" in page
-    for name in groups:
-        row = page.partition(f"<b>{name}</b>")[2].partition("</tr>")[0]
-        members = [tensor for tensor, of in zip(plan.tensor_ids, plan.alias_group_ids, strict=True) if of == name]
-        assert row.count("<code>") == len(members)
-        assert all(f"<code>{tensor}</code>" in row for tensor in members)
 
 
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:

@@ -17,7 +17,7 @@ import {
 import { fillBox, guarded, within } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
-import { liveliest, sceneOf, VIEWS } from "../plan/scene.js";
+import { sceneOf, VIEWS } from "../plan/scene.js";
 import { drawStrip } from "../drawing/live_strip.js";
 import { linesOf } from "../plan/tooltip_text.js";
 import { counted, grouped } from "../base/formats.js";
@@ -207,7 +207,7 @@ export class Chart extends Drawing {
     parts.arenas.value = state.arena ?? "";
     parts.outlines.checked = state.show_baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
-    const arena = (this.arena = plan.arenas[state.arena === null ? liveliest(plan) : Math.max(0, chosen)]);
+    const arena = (this.arena = plan.arenas[state.arena === null ? plan.main : Math.max(0, chosen)]);
     const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
     parts.title.textContent = claim;
     const keys = "Arrow keys change the step, p goes to the peak, slash searches.";

@@ -100,8 +100,8 @@ export class Columns {
       const flat = position ? Array.from(read(position), Number) : [];
       return Array.from({ length: flat.length / 3 }, (_, k) => flat.slice(3 * k, 3 * k + 3));
     };
-    const { name, planner, slotted, steps, ranked } = spec;
-    Object.assign(this, { name, planner, slotted, steps, ranked }); // ranked: the operators that have a colour
+    const { name, planner, slotted, steps, ranked, main } = spec; // ranked: the operators that have a colour
+    Object.assign(this, { name, planner, slotted, steps, ranked, main }); // main: index of the arena shown first
     this.kinds = kinds; // the names of the bits of `changes`
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn

@@ -103,20 +103,3 @@ function bandHeight(arena, view, other, reach) {
   const [capacity, least] = view === "map" ? [Number(arena.capacity ?? 0), reach] : [0, 0];
   return Math.max(extent, least, atMost(capacity, 2), atMost(usedInOther(other, arena.name, view), 3));
 }
-
-/** Return the index of the arena whose live bytes vary most between steps, the default arena of the curve. */
-export function liveliest(plan) {
-  let best = 0, most = -1;
-  plan.arenas.forEach((arena, k) => {
-    let low = Infinity, high = 0;
-    for (const bytes of arena.live) {
-      if (bytes < low) low = bytes;
-      if (bytes > high) high = bytes;
-    }
-    if (high - low > most) {
-      most = high - low;
-      best = k;
-    }
-  });
-  return best;
-}

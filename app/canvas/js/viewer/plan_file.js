@@ -60,6 +60,7 @@ export function columnsOf(plan) {
     events,
     rows: rows.length,
     arenas,
+    main: mainArena(plan, arenas),
     conflict: conflicts.size ? Uint8Array.from(rows, (_, k) => conflicts.has(k)) : null,
     columns: {
       birth: Float64Array.from(rows, (row) => drawn(row.birth)),
@@ -141,6 +142,16 @@ function nodeAt(plan, step) {
   const order = plan.execution_order, hasInputsStep = plan.has_inputs_step ?? plan.steps === order.length + 1;
   if (!hasInputsStep) return order[step] ?? "";
   return step === 0 ? "@inputs" : (order[step - 1] ?? "");
+}
+
+/** Return the index of the arena shown first, as `main_arena` in app/texts/totals_text.py does. */
+function mainArena(plan, arenas) {
+  const ranks = arenas.map(({ name, extent, bound, capacity, storages }) => {
+    const over = capacity === null ? 0 : Math.max(0, extent - capacity), reuses = plan.arenas[name].max_live < storages;
+    return [over, extent - bound, Number(reuses), Number(extent)];
+  });
+  const isLess = (a, b) => a.findIndex((value, i) => value < b[i]) === a.findIndex((value, i) => value !== b[i]);
+  return ranks.reduce((best, rank, k) => (isLess(rank, ranks[best]) ? best : k), 0);
 }
 
 /** Return the figures of an arena and its live bytes at each drawn step. Peak and size come from the storages. */
