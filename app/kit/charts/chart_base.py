@@ -122,25 +122,3 @@ def steps_axis(end: int) -> dict[str, Any]:
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
-MOST_BANDS, LABELLED_SHARE = 60, 0.2
-"""Maximum number of bands; minimum share of the steps of a band that has a label."""
-
-
-def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Add a coloured band per ``(phase, first step, end)`` to a chart over steps, unless there are too many."""
-    drawn = bands if len(bands) <= MOST_BANDS else ()
-    steps = max((end for _, _, end in drawn), default=0)
-    axes = {"xref": "x", "yref": "paper"}
-    band = {**axes, "type": "rect", "y0": 0, "y1": 0.03, "line_width": 0, "layer": "above"}
-    # Below the labels of the steps, because a label inside of the chart would cover the curve.
-    label = {**axes, "y": 0, "yshift": -22, "showarrow": False, "xanchor": "left", "yanchor": "top"}
-    # Add all shapes at once: Plotly validates the whole list at each addition.
-    fig.layout.shapes += tuple(
-        go.layout.Shape(x0=start, x1=end, fillcolor=PHASE_COLOURS[phase], **band) for phase, start, end in drawn
-    )
-    fig.layout.annotations += tuple(
-        go.layout.Annotation(x=start, text=phase, **label)
-        for phase, start, end in drawn
-        if end - start >= LABELLED_SHARE * steps
-    )
-    return fig

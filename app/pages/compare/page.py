@@ -8,8 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from app.kit import address, arena_focus, controls
-from app.kit.charts import chart_base
-from app.kit.charts.curves import compared_live_bytes
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
@@ -267,21 +265,17 @@ def _figure(arena: ArenaChange, field: str) -> str:
 
 @st.fragment
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
-    """Draw the maps, the live bytes and the changed tensors. A selection reruns only this function."""
+    """Draw the maps and the changed tensors. A selection reruns only this function."""
     have_graphs = left.solution is not None and right.solution is not None
     layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]
     layout = controls.switch("Layout", layouts, default="Overlaid", key="w.how")
     if layout == "Overlaid":
-        plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
+        plan_drawing.canvas(handle, key="compare-over", height=480)
     else:
         _side_by_side(left, right, None if layout == "Graphs" else handle)
     arena = arena_focus.arena(right)
-    if arena:
-        if arena in left.plan.arena_of:
-            st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
-        st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
-        fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.phases(right))
-        chart_base.draw_chart(fig, f"curves.{left.key}.{right.key}.{arena}")
+    if arena in left.plan.arena_of:
+        st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
     changes(comparison, left, right)
     state.write_link()
 
@@ -290,7 +284,7 @@ def _side_by_side(left: Shown, right: Shown, handle: Any | None) -> None:
     """Draw the maps of the two plans with the same scale; without ``handle``, draw their graphs."""
     arena = arena_focus.drawn(right.plan)
     sizes = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
-    options: dict[str, Any] = {"link": "compare", "strip": False, "show_baseline": False, "height": 430}
+    options: dict[str, Any] = {"link": "compare", "show_baseline": False, "height": 430}
     for column, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
         with column:
             st.html(markup.heading(f"{name}: {name_of(side)}"))

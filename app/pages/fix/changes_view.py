@@ -11,7 +11,6 @@ import streamlit as st
 from app.canvas.plan_component import Memory, Picture, plan_canvas
 from app.kit import controls
 from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
-from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
 from app.kit.tensor import plan_drawing
 from app.pages.fix import move_tables
@@ -27,9 +26,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.model import ONE_MEMORY
-from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import U64
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
@@ -185,33 +182,23 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
     limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
-    current = capacity.live(shown.plan)
-    changed = None if planned is shown else capacity.live(planned.plan)
-    arenas = "all arenas" if capacity.total is not None else " and ".join(capacity.limited(shown.plan))
-    peaks = [numbers.short_bytes(int(live.max())) for live in (current, changed) if live is not None]
-    st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
-    fig = live_bytes_under(limit, current, changed)
-    draw_chart(fig, f"fit-memory.{shown.key}.{capacity.key}")
-    _map(shown, planned, capacity, limit)
-
-
-def _map(shown: Shown, planned: Shown, capacity: Capacity, limit: int | None) -> None:
-    has_outlines = planned is not shown and planned.plan.steps == shown.plan.steps
+    is_changed = planned is not shown
     size, limited = capacity.taken(planned.plan), capacity.limited(planned.plan)
     if limit is None:
         result = numbers.short_bytes(size)
     else:
         result = f"{numbers.short_bytes(size - limit)} over the limit" if size > limit else "within the limit"
-    note = "dashed outlines: current plan" if has_outlines else "arenas end to end"
-    st.html(markup.heading(f"Memory map: {result}", note))
-    handle = plan_drawing.store(planned, shown if has_outlines else None, key="fit-bytes")
+    peaks = [numbers.short_bytes(int(capacity.live(side.plan).max())) for side in (shown, planned)]
+    note = "dashed: current plan" if is_changed else "arenas end to end"
+    st.html(markup.heading(f"Memory map: {result}; peak {numbers.change(*peaks)}", note))
+    handle = plan_drawing.store(planned, shown if is_changed else None, key="fit-bytes")
     chosen = state.choice()
     colour: Any = chosen.colour or (None if len(limited) < 2 else "arena")
     picture = Picture(
         height=380,
-        strip=False,
         title=False,
         toolbar=False,
+        show_baseline=planned.plan.steps == shown.plan.steps,
         colour=colour,
         memory=Memory([name for name in plan_drawing.end_to_end(planned.plan) if name in limited], limit),
         selected=chosen.selected if chosen.selected in planned.plan.row_of else None,
@@ -271,38 +258,6 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     dim = size_range(graph, chosen.fit_dim)
     result = f"no size from {dim.min:,} to {dim.max:,} fits" if largest.size is None else f"up to {largest.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
-
-
-def live_bytes_under(limit: int | None, current: U64, changed: U64 | None) -> go.Figure:
-    """Return the curves of live bytes per step: current plan dotted, changed plan filled, bytes above the limit red."""
-    fig = figure(260)
-    capacity = numbers.UNLIMITED if limit is None else limit
-    hover = "%{x:.1f} % of the steps<br>%{customdata}"
-    x, y = _points(current if changed is None else changed)
-    top, name = max(y), "live" if limit is None else "within the limit"
-    within = [min(value, capacity) for value in y]
-    add_curve(fig, x, within, name, LIVE, hover=hover, fill="tozeroy", fillcolor="rgba(0,114,178,0.22)")
-    if top > capacity:
-        add_curve(fig, x, y, "above the limit", BAD, hover=hover, fill="tonexty", fillcolor="rgba(213,94,0,0.45)")
-        over, template = fig.data[-1], fig.data[-1].hovertemplate
-        over.line.width = 0  # the border of the other curve is drawn there
-        over.hovertemplate = [template if value > capacity else "" for value in y]
-        over.hoverinfo = ["all" if value > capacity else "skip" for value in y]
-    if changed is not None:
-        x, y = _points(current)
-        top = max(top, *y)
-        add_curve(fig, x, y, "current plan", LINE, hover=hover, dash="dot")
-    if limit is not None:
-        limit_line(fig, limit)
-    fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "step, in percent of all steps", "standoff": 4})
-    fig.update_yaxes(bytes_axis(max(top, limit or 0)), fixedrange=True)
-    return fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
-
-
-def _points(live: U64) -> tuple[list[float], list[int]]:
-    """Return ``(x, y)`` of a curve: x in percent of the steps, y in bytes."""
-    begins, values = thinned(*change_points(live))
-    return [*(100 * begins / len(live)).tolist(), 100.0], [*values.tolist(), int(values[-1])]
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:

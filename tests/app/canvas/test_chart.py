@@ -331,10 +331,12 @@ def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "peak"), [(None, 1), ({"arenas": ["activations", "parameters"], "capacity": None}, 2)]
+    ("arenas", "peak", "drawn"), [(None, 1, "4"), (["activations", "parameters"], 2, "4"), (["activations"], 1, "3")]
 )
-def test_key_p_goes_to_the_peak_of_the_curve(draw: Draw, memory: Any, peak: int) -> None:
+def test_key_p_goes_to_the_peak_of_the_drawn_arenas(draw: Draw, arenas: Any, peak: int, drawn: str) -> None:
+    memory = arenas and {"arenas": arenas, "capacity": None}
     page = draw(plan_of((*FOUR[:3], ("w", "parameters", 0, 0, 1024, 2, 4))), view="map", memory=memory)
+    assert data(page)["drawn"] == drawn
     page.get_by_role("button", name="Save PNG").focus()
     page.keyboard.press("Tab")
     assert page.locator(".stage").evaluate("(stage) => getComputedStyle(stage).boxShadow") != "none"

@@ -17,7 +17,7 @@ import {
 import { fillBox, guarded, within } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
-import { sceneOf, VIEWS } from "../plan/scene.js";
+import { sceneOf, sumOf, VIEWS } from "../plan/scene.js";
 import { drawStrip } from "../drawing/live_strip.js";
 import { linesOf } from "../plan/tooltip_text.js";
 import { counted, grouped } from "../base/formats.js";
@@ -139,7 +139,10 @@ export class Chart extends Drawing {
     if (this.currentScene) return this.currentScene;
     const { view, reach, memory, transposed: sideways, show_baseline } = this.state;
     const other = show_baseline ? this.other : null, pixels = this.plot.h;
-    return (this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory }));
+    const names = memory?.arenas ?? [this.arena?.name], before = this.other?.arenas.filter(({ name }) => names.includes(name));
+    this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory });
+    if (before) this.currentScene.before = sumOf(before, this.other.steps, null); // the baseline's curve in the strip
+    return this.currentScene;
   }
 
   /** The window of the whole plan. */
@@ -218,8 +221,8 @@ export class Chart extends Drawing {
 
   /** Whether each arena is shown. */
   get shown() {
-    const { arena } = this.state;
-    return this.plan.arenas.map(({ name }) => arena === null || name === arena);
+    const { arena, memory } = this.state, names = arena === null ? memory?.arenas : [arena];
+    return this.plan.arenas.map(({ name }) => !names || names.includes(name));
   }
 
   /** The arena, or the sum of arenas, whose live bytes are above the picture. There must have been a layout. */

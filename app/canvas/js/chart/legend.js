@@ -18,6 +18,7 @@ export function legendOf({ plan, shown, paints, scene }) {
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
+  if (scene.before) entry(el("i", { class: "rule", style: "border-top-style:dashed" }), "live bytes of the baseline");
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const hasLimit = (scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands).some(hasLine);

@@ -1,5 +1,5 @@
-// The strip: the live bytes of one arena, or of all arenas of one memory, over the visible steps. A pixel with several
-// steps shows their maximum.
+// The strip: the live bytes of one arena, or of all arenas of one memory, over the visible steps, and those of the
+// baseline as a dashed line. A pixel with several steps shows their maximum.
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
@@ -7,10 +7,10 @@ import { fillBox, stroke, within } from "./pen.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, sight) {
-  const { plan, plane, look, strip, curve: arena } = sight;
+  const { plan, plane, look, strip, curve: arena, scene: { before } } = sight;
   if (!arena || !plan.steps) return;
   const extent = Number(arena.extent), capacity = arena.capacity === null ? 0 : Number(arena.capacity);
-  const top = 1.17 * Math.max(1, extent, Number(arena.peak), capacity <= 1.5 * extent ? capacity : 0);
+  const top = 1.17 * Math.max(1, extent, Number(arena.peak), before?.peak ?? 0, capacity <= 1.5 * extent ? capacity : 0);
   const { t0, t1 } = plane.win, { sideways } = plane;
   const bytes = new Plane(strip, { t0, t1, v0: 0, v1: top }, { sideways });
   within(pen, strip, () => {
@@ -27,6 +27,7 @@ export function drawStrip(pen, sight) {
     pen.strokeStyle = look.line;
     pen.lineWidth = 1.2;
     const level = (size, dash) => stroke(pen, bytes.levelLine(size, t0, t1, (px) => px), dash);
+    if (before) drawOutline(pen, bytes, before.live);
     level(extent, []);
     level(Number(arena.bound), [2, 3]);
     if (capacity && capacity <= top) level(capacity, [7, 5]);
@@ -39,13 +40,28 @@ export function drawStrip(pen, sight) {
   drawLabels(pen, sight, bytes, arena);
 }
 
-/** Draw a bar per step, or per pixel if steps are narrower than a pixel. */
-function drawCurve(pen, plane, live, steps) {
-  const { t0, t1 } = plane.win, isWide = plane.perStep >= 1, pixel = 1 / plane.perStep, width = isWide ? 1 : pixel;
+/** Return [first, end, most live bytes] of each visible step, or of each pixel if steps are narrower than a pixel. */
+function barsOf(plane, live, steps) {
+  const { t0, t1 } = plane.win, isWide = plane.perStep >= 1, width = isWide ? 1 : 1 / plane.perStep, bars = [];
   for (let t = isWide ? Math.floor(t0) : t0; t < Math.min(steps, t1); t += width) {
-    const most = Math.max(0, ...live.subarray(Math.floor(t), Math.min(steps, Math.ceil(t + width))));
-    fillBox(pen, plane.box(t, t + width + (isWide ? 0.3 * pixel : 0), 0, most)); // wide bars overlap, without seams
+    bars.push([t, t + width, Math.max(0, ...live.subarray(Math.floor(t), Math.min(steps, Math.ceil(t + width))))]);
   }
+  return bars;
+}
+
+function drawCurve(pen, plane, live, steps) {
+  const seam = plane.perStep >= 1 ? 0.3 / plane.perStep : 0; // wide bars overlap, without seams
+  for (const [first, end, most] of barsOf(plane, live, steps)) fillBox(pen, plane.box(first, end + seam, 0, most));
+}
+
+function drawOutline(pen, plane, live) {
+  pen.setLineDash([4, 3]);
+  pen.beginPath();
+  for (const [first, end, most] of barsOf(plane, live, live.length)) {
+    pen.lineTo(...plane.point(first, most));
+    pen.lineTo(...plane.point(end, most));
+  }
+  pen.stroke();
 }
 
 function drawLabels(pen, { look, strip }, plane, arena) {

@@ -73,7 +73,7 @@ function oneMemory(plan, { shown, other, memory }) {
 }
 
 /** Return arenas of one memory as one arena. */
-function sumOf(arenas, steps, capacity) {
+export function sumOf(arenas, steps, capacity) {
   const total = (name) => arenas.reduce((sum, arena) => sum + Number(arena[name]), 0);
   const live = Float64Array.from({ length: steps }, (_, t) => arenas.reduce((sum, arena) => sum + arena.live[t], 0));
   const peak_step = live.reduce((best, bytes, t) => (bytes > live[best] ? t : best), 0), peak = live[peak_step] ?? 0;

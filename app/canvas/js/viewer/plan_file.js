@@ -150,9 +150,10 @@ function mainArena(plan, arenas) {
     const over = capacity === null ? 0 : Math.max(0, extent - capacity), reuses = plan.arenas[name].max_live < storages;
     return [over, extent - bound, Number(reuses), Number(extent)];
   });
-  const isLess = (a, b) => a.findIndex((value, i) => value < b[i]) === a.findIndex((value, i) => value !== b[i]);
-  return ranks.reduce((best, rank, k) => (isLess(rank, ranks[best]) ? best : k), 0);
+  return ranks.reduce((best, rank, k) => (isGreater(rank, ranks[best]) ? k : best), 0);
 }
+
+const isGreater = (a, b) => a.find((value, i) => value !== b[i]) > b.find((value, i) => value !== a[i]);
 
 /** Return the figures of an arena and its live bytes at each drawn step. Peak and size come from the storages. */
 function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
