@@ -131,7 +131,6 @@ def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], 
     [
         ("compare", {"baseline": "link:http://[x"}, "The baseline could not be planned"),
         ("compare", {"baseline": "link:no query"}, "The baseline could not be planned"),
-        ("ranks", {"graph": "sample:dynamic_batch", "token": "ab" * 64}, "The rank could not be planned"),
     ],
 )
 def test_plan_that_cannot_be_made_is_a_card(page: str, query: dict[str, str], title: str) -> None:

@@ -27,7 +27,6 @@ def test_denied_handoff_has_its_condition() -> None:
     assert "In-place reuse: 118 possible, 16 not allowed" in html(at)
 
 
-
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
     at = opened(graph="sample:residual_block", marked="late")
     (drawing,) = [
