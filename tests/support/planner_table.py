@@ -27,6 +27,7 @@ from tmmu_core.planners.slots import assign_slots
 from tmmu_core.seed.r10 import AllocationPlan, MemoryPlanner, MemoryRegion, SharingOpportunity, TensorLifetime
 
 PLANNERS_FILE = SAMPLES / "golden" / "planners.json"
+PLACED = ("persistent", "constant", "scratch")
 OPTIONS: dict[str, Row] = {
     "naive": {},
     "slots": {},
@@ -112,16 +113,22 @@ def helia_row(seed: int) -> Row:
     ]
 
     def answer() -> Row:
-        found = spread(p, facts, platform)
+        regions = spread(p, facts, platform)
+        region_of = {i: k for k, region in enumerate(regions) for i in region.offset}
+        offset = {i: at for region in regions for i, at in region.offset.items()}
+        decider = {name: by for region in regions for by, names in region.decided_by.items() for name in names}
+        number = {"order": -1, "tensor": -2} | {f"rule {k + 1}": k for k in range(len(platform.rules))}
+        spills = [(s, r) for r in regions for s in r.spills]
+        spills.sort(key=lambda pair: (PLACED.index(pair[1].role), p.ids.index(pair[0]["storage"])))
         return {
             "regions": [
-                [r.name, r.source_memory, r.alignment, r.used, r.members, r.is_requested, r.is_staged]
-                for r in found.regions
+                [r.name, r.source_memory, r.alignment, r.used, list(r.offset), r.is_requested, r.is_staged]
+                for r in regions
             ],
-            "region": list(found.region_of),
-            "offset": list(found.offset),
-            "decided by": list(found.decided_by),
-            "spills": [[s.storage, s.wanted, s.got, s.reason] for s in found.spills],
+            "region": [region_of[i] for i in range(len(p))],
+            "offset": [offset[i] for i in range(len(p))],
+            "decided by": [number[decider[name]] for name in p.ids],
+            "spills": [[s["storage"], s["wanted"], r.name, s["reason"]] for s, r in spills],
         }
 
     return {"answer": result_or_record(answer)}

@@ -26,8 +26,6 @@ from tmmu_core.planners.problem import Problem
 
 NEVER_FREED = 2**63 - 1
 """Death of a block that is never freed."""
-BY_ITSELF, BY_PREFERENCE = -2, -1
-"""Values of ``decided_by`` without a rule: the tensor names its memory; the order of the memories decides."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +40,6 @@ class Facts:
     """Memory that the tensor names, if any. It overrides the rules; a constant is stored and read there."""
 
 
-@dataclass(frozen=True)
-class Spill:
-    """A storage that did not get its preferred memory."""
-
-    storage: str
-    wanted: str
-    """Preferred memory."""
-    got: str
-    """Name of the region that contains the storage."""
-    reason: str
-    """Why each memory before did not fit, separated by ``; ``."""
-
-
 @dataclass
 class Region:
     """One arena: the storages of one role in one memory. Sizes and alignments in bytes."""
@@ -65,10 +50,14 @@ class Region:
     """Memory that stores the contents before the first run; ``memory`` if nothing is copied."""
     alignment: int
     used: int
-    members: list[int] = field(default_factory=list)
-    """Indices of the storages, in placement order."""
     is_requested: bool = False
     """Whether a rule or a tensor names the memories of a member."""
+    offset: dict[int, int] = field(default_factory=dict)
+    """Storage → its offset, in placement order."""
+    decided_by: dict[str, list[str]] = field(default_factory=dict)
+    """``rule 2``, ``tensor`` (it names its memory) or ``order`` (of the memories) → the storages placed for it."""
+    spills: list[dict[str, str]] = field(default_factory=list)
+    """``storage``, ``wanted`` (its preferred memory) and ``reason``: why each memory before did not fit."""
 
     @property
     def name(self) -> str:
@@ -81,35 +70,16 @@ class Region:
         return self.source_memory != self.memory
 
 
-@dataclass(frozen=True)
-class Residency:
-    """Result of :func:`place`."""
-
-    regions: tuple[Region, ...]
-    """By role, then memory name; a region's index is its id."""
-    region_of: tuple[int, ...]
-    """Region id per storage."""
-    offset: tuple[int, ...]
-    """Offset in the region per storage."""
-    spills: tuple[Spill, ...]
-    decided_by: tuple[int, ...]
-    """Per storage, the number of the deciding rule (from 0), ``BY_ITSELF`` or ``BY_PREFERENCE``."""
+Candidate = tuple[str, str, bool]
+"""``(memory, source, is requested)``: a memory for a storage, the memory that stores its contents before the first run,
+and whether a rule or the tensor names it."""
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A memory for a storage, and the memory that stores its contents before the first run."""
-
-    memory: str
-    source: str
-    is_requested: bool = False
-    """Whether a rule or the tensor names this memory."""
-
-
-def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Residency:
+def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[Region]:
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
-    ``problem`` contains the storages of all roles. Its arena, capacity, gaps, fixed offsets and in-place reuse are
+    Return the regions by role, then memory name; a region's index is its id. ``problem`` contains the storages of all
+    roles. Its arena, capacity, gaps, fixed offsets and in-place reuse are
     ignored: a caller extends the death of an input that must outlive its reader.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
@@ -121,10 +91,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Resid
         for i, each in enumerate(facts):
             if each.role == role:
                 placing.place(i)
-    regions = tuple(sorted(placing.regions.values(), key=_region_key))
-    number_of = {i: number for number, region in enumerate(regions) for i in region.members}
-    region_of, offset = (tuple([column[i] for i in range(len(problem))]) for column in (number_of, placing.offset))
-    return Residency(regions, region_of, offset, tuple(placing.spills), tuple(placing.decided_by))
+    return sorted(placing.regions.values(), key=_region_key)
 
 
 class _Placing:
@@ -136,54 +103,52 @@ class _Placing:
         self.regions: dict[tuple[str, str], Region] = {}
         self.blocks: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self.memory}
         """Memory → ``(death, start, end)`` of the blocks of its scratch arena that are in use."""
-        self.offset: dict[int, int] = {}
-        self.decided_by = [BY_PREFERENCE] * len(problem)
-        self.spills: list[Spill] = []
         pairs = problem.must_not_alias
         self.never_aliased = set(pairs.ravel().tolist()) if pairs is not None else set()
         """Storages of ``must_not_alias``; their blocks are never freed."""
 
     def place(self, i: int) -> None:
         """Place storage ``i`` in the first candidate that fits; record a spill if it is not the first candidate."""
-        role, candidates = self.facts[i].role, self._candidates(i)
+        role, (decider, candidates) = self.facts[i].role, self._candidates(i)
         reasons: list[str] = []
-        for each in candidates:
-            reason = self._place_in(i, each)
+        for memory, source, is_requested in candidates:
+            reason = self._place_in(i, memory, source, is_requested)
             if not reason:
+                region, name = self.regions[role, memory], self.problem.ids[i]
+                region.decided_by.setdefault(decider, []).append(name)
                 if reasons:
-                    got = f"{role}@{each.memory}"
-                    self.spills.append(Spill(self.problem.ids[i], candidates[0].memory, got, "; ".join(reasons)))
+                    spill = {"storage": name, "wanted": candidates[0][0], "reason": "; ".join(reasons)}
+                    region.spills.append(spill)
                 return
             reasons.append(reason)
         raise ArenaTooSmall(
             f"storage {self.problem.ids[i]!r} ({int(self.problem.size[i]):,} B, {role}) fits no memory: "
             f"{'; '.join(reasons)}.",
-            arena=f"{role}@{candidates[0].memory}",
-            capacity=self.memory[candidates[0].memory].max_size or 0,
+            arena=f"{role}@{candidates[0][0]}",
+            capacity=self.memory[candidates[0][0]].max_size or 0,
             required=int(self.problem.size[i]),
             hint="Enlarge a memory, add one, or let a rule move other tensors away.",
         )
 
-    def _candidates(self, i: int) -> list[_Candidate]:
-        """Return the candidates of storage ``i``: the memory that the tensor or a rule names, then every other one.
+    def _candidates(self, i: int) -> tuple[str, list[Candidate]]:
+        """Return what decides the memory of storage ``i``, and its candidates: the memory that it names, then others.
 
         A constant with a destination has only two: the destination, and the memory that stores it.
         """
-        requested, number = self.facts[i].memory, BY_ITSELF
+        requested, decider = self.facts[i].memory, "tensor"
         if requested is None:
             number = self._matching_rule(i)
-            if number != BY_PREFERENCE:
+            decider = "order" if number is None else f"rule {number + 1}"
+            if number is not None:
                 rule = self.platform.rules[number]
                 requested, to = rule.memory, rule.constant_destination_memory
                 if self.facts[i].role == "constant" and to not in (None, requested):
-                    self.decided_by[i] = number
-                    return [_Candidate(to, requested, True), _Candidate(requested, requested)]
-        self.decided_by[i] = number
-        first = [] if requested is None else [_Candidate(requested, requested, True)]
-        return first + [_Candidate(name, name) for name in self.memory if name != requested]
+                    return decider, [(to, requested, True), (requested, requested, False)]
+        first = [] if requested is None else [(requested, requested, True)]
+        return decider, first + [(name, name, False) for name in self.memory if name != requested]
 
-    def _matching_rule(self, i: int) -> int:
-        """Return the number (from 0) of the first rule that matches storage ``i``, else ``BY_PREFERENCE``."""
+    def _matching_rule(self, i: int) -> int | None:
+        """Return the number (from 0) of the first rule that matches storage ``i``; ``None`` without one."""
         size, ids, facts = int(self.problem.size[i]), self.problem.ids, self.facts[i]
         roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
         for k, rule in enumerate(self.platform.rules):
@@ -195,19 +160,19 @@ class _Placing:
                 and (rule.max_size is None or size <= rule.max_size)
             ):
                 return k
-        return BY_PREFERENCE
+        return None
 
-    def _place_in(self, i: int, where: _Candidate) -> str:
+    def _place_in(self, i: int, name: str, source: str, is_requested: bool) -> str:
         """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""
-        role, memory = self.facts[i].role, self.memory[where.memory]
-        region = self.regions.get((role, where.memory))
+        role, memory = self.facts[i].role, self.memory[name]
+        region = self.regions.get((role, name))
         if not memory.writable and role != "constant":  # :mod:`.platform` rejects a copy into a read-only memory
             return f"{memory.name} is read-only"
-        if region is not None and region.source_memory != where.source:
-            if where.is_requested and region.is_requested:
+        if region is not None and region.source_memory != source:
+            if is_requested and region.is_requested:
                 raise InvalidIrShapes(
                     f"rules give the constant arena of {memory.name} two sources, {region.source_memory} and "
-                    f"{where.source} (storage {self.problem.ids[i]!r}).",
+                    f"{source} (storage {self.problem.ids[i]!r}).",
                     reason="constant_source",
                     node_id="",
                     hint="Use one source memory for all constants of a memory.",
@@ -227,9 +192,9 @@ class _Placing:
             offset = align_up(used, alignment)
             end = offset + size
         base = max(BASE_ALIGNMENT, alignment, region.alignment if region else BASE_ALIGNMENT)
-        candidate = Region(role, where.memory, where.source, base, end)
-        for name in dict.fromkeys((where.memory, where.source)):
-            if reason := self._overflow_reason(candidate, name):
+        candidate = Region(role, name, source, base, end)
+        for each in dict.fromkeys((name, source)):
+            if reason := self._overflow_reason(candidate, each):
                 return reason
         if end > U64_MAX:
             raise AllocationOverflow(
@@ -243,11 +208,10 @@ class _Placing:
             death = NEVER_FREED if i in self.never_aliased else int(self.problem.death[i])
             blocks.append((death, offset, offset + size))
         if region is None:
-            region = self.regions[role, where.memory] = candidate
+            region = self.regions[role, name] = candidate
         region.used, region.alignment = end, base
-        region.is_requested |= where.is_requested
-        region.members.append(i)
-        self.offset[i] = offset
+        region.is_requested |= is_requested
+        region.offset[i] = offset
         return ""
 
     def _overflow_reason(self, candidate: Region, name: str) -> str:

@@ -3,7 +3,7 @@
 A region holds the storages of one role (scratch, persistent, constant) in one memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.planners.helia import BY_ITSELF, Facts, Residency, place
+from tmmu_core.planners.helia import Facts, Region, place
 from tmmu_core.planners.platform import READ_ONLY_ROLES, Memory, Platform, read_platform
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
@@ -44,23 +44,24 @@ def spread_over_memories(
     in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
     all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
     (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
-    residency = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
-
-    region_ids = sorted(range(len(residency.regions)), key=lambda k: residency.regions[k].name)
-    names = tuple([residency.regions[k].name for k in region_ids])
-    arenas = np.argsort(region_ids)[list(residency.region_of)].astype(np.int32)
+    regions = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
+    by_name = sorted(enumerate(regions), key=lambda item: item[1].name)
+    names, arenas = tuple([region.name for _, region in by_name]), np.zeros(len(problem), np.int32)
+    offset = np.zeros(len(problem), np.uint64)
+    for number, (_, region) in enumerate(by_name):
+        rows = list(region.offset)
+        arenas[rows], offset[rows] = number, np.array(list(region.offset.values()), np.uint64)
     # helia does not reuse in place, but another plan could, so the lower bound assumes reuse inside a region.
     granted = replace(granted, arenas=names, storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
-    for region in residency.regions:
+    for region in regions:
         home = memory[region.memory]
         capacity = U64_MAX if home.max_size is None else home.max_size
         config[region.name] = Arena(capacity, max(platform.min_alignment, home.arena_alignment or 1))
-    offset = np.array(residency.offset, np.uint64)
     packings = [
-        Packing(offset[arenas == number], notes=_notes(region_id, problem.ids, residency, memory))
-        for number, region_id in enumerate(region_ids)
+        Packing(offset[arenas == number], notes=_notes(region_id, region, memory))
+        for number, (region_id, region) in enumerate(by_name)
     ]
     return liveness, config, arena_problems(liveness, config), packings
 
@@ -95,29 +96,15 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
     return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
 
 
-def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
+def _notes(region_id: int, region: Region, memory: Mapping[str, Memory]) -> dict[str, Any]:
     """Return the notes of a region for ``Plan.notes``; ``said_by``: what decided its memory → storages."""
-    region = residency.regions[region_id]
-    home = memory[region.memory]
-    storages_by_decider: dict[str, list[str]] = {}
-    for storage in region.members:
-        rule = residency.decided_by[storage]
-        decider = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
-        storages_by_decider.setdefault(decider, []).append(ids[storage])
+    fields = ("role", "memory", "source_memory", "alignment", "is_staged")
     return {
         "region_id": region_id,
-        "role": region.role,
-        "memory": region.memory,
-        "source_memory": region.source_memory,
-        "alignment": region.alignment,
-        "is_staged": region.is_staged,
-        "writable": home.writable,
-        "origin": home.origin,
+        **{name: getattr(region, name) for name in fields},
+        "writable": memory[region.memory].writable,
+        "origin": memory[region.memory].origin,
         "source_origin": memory[region.source_memory].origin,
-        "said_by": storages_by_decider,
-        "spills": [
-            {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
-            for spill in residency.spills
-            if spill.got == region.name
-        ],
+        "said_by": region.decided_by,
+        "spills": region.spills,
     }
