@@ -71,9 +71,9 @@ def test_draft_plan_is_verified_linted_and_applied() -> None:
     assert verify_plan(sparse, views_graph()).ok
     assert lint_verdict(sparse, views_graph()).ok
     applied = apply_plan(sparse)
-    bound = applied.tensor_map()["right"]
-    assert bound.logical_address == ("activations", int(sparse.offset[sparse.row_of["right"]]))
-    assert bound.address == applied.pointer("h") + 16
+    row, address = applied.tensor_map()["right"]
+    assert row.offset_bytes == int(sparse.offset[sparse.row_of["right"]])
+    assert address == applied.pointer("h") + 16
     assert applied.enter(0) == 32
     applied.debug_fill("h", 1)
     assert applied.array("left").any()

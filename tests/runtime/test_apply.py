@@ -55,10 +55,10 @@ def test_misaligned_memory_is_rejected():
 
 def test_pointer_is_base_plus_offset():
     applied = apply_plan(plan_graph(weighted()).plan)
-    for tensor_id, bound in applied.tensor_map().items():
-        assert bound.address == applied.pointer(tensor_id)
-        assert bound.address == applied.arenas[bound.arena].base_ptr + bound.logical_address[1]
-        assert bound.address % bound.alignment == 0
+    for tensor_id, (row, address) in applied.tensor_map().items():
+        assert address == applied.pointer(tensor_id)
+        assert address == applied.arenas[row.arena].base_ptr + row.offset_bytes
+        assert address % row.alignment == 0
 
 
 def test_bytes_written_through_a_pointer_are_visible_in_the_view():
@@ -162,7 +162,7 @@ def test_in_place_result_is_not_zeroed():
 def test_debug_fill_writes_the_pattern_of_the_address():
     applied = apply_plan(plan_graph(weighted()).plan)
     applied.debug_fill("a", 42)
-    offset = applied.tensor_map()["a"].logical_address[1]
+    offset = applied.tensor_map()["a"][0].offset_bytes
     assert (applied.array("a") == pattern(24, "activations", offset, 42)).all()
 
 
@@ -175,10 +175,14 @@ def test_debug_fill_is_rejected_under_security(security):
     assert not applied.array("a").any()
 
 
-def test_unknown_security_is_rejected():
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"security": "secret"}, "unknown_security"), ({"handles": {"activation": map_arena("a", 1)}}, "unknown_arena")],
+)
+def test_unknown_name_is_rejected(options, reason):
     with pytest.raises(InvalidIrShapes) as caught:
-        apply_plan(plan_graph(weighted()).plan, security="secret")
-    assert caught.value.diagnostics["reason"] == "unknown_security"
+        apply_plan(plan_graph(weighted()).plan, **options)
+    assert caught.value.diagnostics["reason"] == reason
 
 
 # --- commit
@@ -213,11 +217,10 @@ def test_empty_batch_passes_the_barriers_in_order_of_arena_names():
 
 def test_prepare_memory_returns_zeroed_handles_and_a_sealed_state():
     prepared, plan = prepare_memory(weighted(), seed=3), plan_graph(weighted(), seed=3).plan
-    assert not any(handle.memory.any() for handle in prepared.applied.arenas.values())
-    assert prepared.state == prepared.applied.state
-    assert prepared.metrics["max_live"] >= 1
-    places = {row.tensor_id: (row.arena, row.offset_bytes) for row in plan.rows()}
-    assert {name: bound.logical_address for name, bound in prepared.tensor_map.items()} == places
+    assert not any(handle.memory.any() for handle in prepared.arenas.values())
+    assert (prepared.state, prepared.pending) == (commit_execution(prepared), 0)
+    assert prepared.plan.metrics["max_live"] >= 1
+    assert [row for row, _ in prepared.tensor_map().values()] == list(plan.rows())
 
 
 def test_exceeded_quota_maps_nothing_and_counts_a_failure(monkeypatch):
@@ -238,7 +241,7 @@ def test_exceeded_quota_leaves_given_memory_unchanged():
 
 def test_ledger_has_the_failures_and_the_sum_of_extents():
     prepared = prepare_memory(weighted(), allocation_failures=2)
-    ledger, arenas = prepared.applied.ledger, prepared.solution.plan.arenas
+    ledger, arenas = prepared.ledger, prepared.plan.arenas
     assert {row["allocation_failures"] for row in ledger} == {2}
     assert ledger[-1]["peak_bytes"] == sum(arena.extent_bytes for arena in arenas)
 

@@ -22,30 +22,14 @@ from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.making.engine import Solution, plan_graph
+from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.sparse_addresses import in_memory
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, TensorRow
 from tmmu_core.runtime import philox
 from tmmu_core.runtime.arena import OPERATOR, ArenaHandle, check_base, map_arena
 
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
 NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
-
-
-@dataclass(frozen=True)
-class Bound:
-    """One tensor of the tensor map (TMMU v2 §6): its logical address and its address in memory."""
-
-    tensor_id: str
-    arena: str
-    logical_slot: int
-    logical_address: tuple[str, int]
-    """(arena, offset in bytes)."""
-    size: int
-    alignment: int
-    lifetime: tuple[int, int]
-    address: int
-    """Base pointer + offset in memory, which differs from the plan's only for hashed addresses (:func:`in_memory`)."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +77,9 @@ class Applied:
         start = int(self.placed.offset[row])
         return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
 
-    def tensor_map(self) -> dict[str, Bound]:
-        """Return all tensors, sorted by id bytes (TMMU v2 §6, step 4)."""
-        return {
-            tensor.tensor_id: Bound(
-                tensor_id=tensor.tensor_id,
-                arena=tensor.arena,
-                logical_slot=tensor.logical_slot,
-                logical_address=(tensor.arena, tensor.offset_bytes),
-                size=tensor.size_bytes,
-                alignment=tensor.alignment,
-                lifetime=(tensor.birth, tensor.death),
-                address=self.arenas[tensor.arena].base_ptr + offset,
-            )
-            for tensor, offset in zip(self.plan.rows(), self.placed.offset.tolist(), strict=True)
-        }
+    def tensor_map(self) -> dict[str, tuple[TensorRow, int]]:
+        """Return all tensors, sorted by id bytes, with their address in memory (TMMU v2 §6, step 4)."""
+        return {row.tensor_id: (row, self.pointer(row.tensor_id)) for row in self.plan.rows()}
 
     def _row(self, tensor_id: str) -> int:
         row = self.plan.row_of.get(tensor_id)
@@ -212,13 +184,16 @@ def apply_plan(
     verified the plan; else ``refuse_invalid`` is called before memory is mapped. An error leaves the memory of the
     caller unchanged. Raises ``ArenaTooSmall`` for a handle smaller than its arena, ``AlignmentViolation`` for a
     misaligned base pointer or tensor, ``AllocationFailure`` if mapping fails, ``InvalidIrShapes`` for an unknown
-    security level, and the errors of ``refuse_invalid``.
+    security level or arena, and the errors of ``refuse_invalid``.
     """
     if security not in SECURITY:
         message, hint = f"unknown security level {security!r}.", strict.closest_hint(security, SECURITY)
         raise InvalidIrShapes(message, operator=OPERATOR, reason="unknown_security", node_id="", hint=hint)
     if not verified:
         refuse_invalid(plan, OPERATOR)
+    for name in sorted((handles or {}).keys() - plan.arena_of.keys()):
+        message, hint = f"the plan has no arena {name!r}.", strict.closest_hint(name, plan.arena_of)
+        raise InvalidIrShapes(message, operator=OPERATOR, reason="unknown_arena", node_id="", arena=name, hint=hint)
     arenas: dict[str, ArenaHandle] = {}
     placed = in_memory(plan)
     for arena in placed.arenas:
@@ -258,25 +233,6 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
         raise AlignmentViolation(message, operator=OPERATOR, arena=arena, logical_slot=slot, tensor=tensor, hint=hint)
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """The result of ``PrepareMemory_v2``: ``tensor_map`` and ``metrics`` of TMMU v2, with the plan and the state."""
-
-    solution: Solution
-    applied: Applied
-    state: TmmuState
-
-    @property
-    def tensor_map(self) -> dict[str, Bound]:
-        """All tensors, sorted by id bytes."""
-        return self.applied.tensor_map()
-
-    @property
-    def metrics(self) -> dict[str, Any]:
-        """The metrics of the plan."""
-        return self.solution.plan.metrics
-
-
 def prepare_memory(
     graph: Graph,
     *,
@@ -284,23 +240,22 @@ def prepare_memory(
     security: str = "standard",
     allocation_failures: int = 0,
     **fields: Any,
-) -> Prepared:
-    """``PrepareMemory_v2``: plan, apply, commit.
+) -> Applied:
+    """``PrepareMemory_v2``: plan, apply, commit. The result has the tensor map, the plan and the state.
 
     ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, including ``budget`` (the quota,
     in bytes). Raises ``AllocationFailure`` if the quota is exceeded (before memory is mapped) or mapping fails; its
     diagnostics contain ``allocation_failures``, one more than the argument.
     """
     try:
-        solution = plan_graph(graph, **fields)
-        if allocation_failures:
-            metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
-            solution = replace(solution, plan=replace(solution.plan, metrics=metrics))
-        applied = apply_plan(solution.plan, handles, security=security, verified=True)
+        plan = plan_graph(graph, **fields).plan
+        plan = replace(plan, metrics={**plan.metrics, "allocation_failures": allocation_failures})
+        applied = apply_plan(plan, handles, security=security, verified=True)
     except AllocationFailure as error:
         error.diagnostics["allocation_failures"] = allocation_failures + 1
         raise
-    return Prepared(solution, applied, commit_execution(applied))
+    commit_execution(applied)
+    return applied
 
 
 def commit_execution(applied: Applied) -> TmmuState:
