@@ -41,7 +41,6 @@ from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
-from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
@@ -88,7 +87,7 @@ def build_report(
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph, hint = None, ""
     if isinstance(source, Solution):
-        graph, hint = source.graph, totals_text.better(better_than(plan, lambda: problems_of(source)))
+        graph, hint = source.graph, totals_text.better(better_than(plan, source))
     origin = known.origin or _origin(source)
     verified = known.verified if known.verified is not None else verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct

@@ -17,9 +17,8 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import PlacementDifference, WhyHere
+from tmmu_core.plans.analysis.why_offset import Placed, PlacementDifference, WhyHere
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
 
 MOST_AT_PEAK = 12  # rows of the card of the largest buffers

@@ -7,10 +7,9 @@ import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.why_offset import first_different_placement, ghost, why_here
+from tmmu_core.plans.analysis.why_offset import first_different_placement, ghost, placed_in, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
-from tmmu_core.plans.making.placement_order import placed_in, problem_of
 
 ARENAS = {"activations": {"alignment_bytes": 1}, "parameters": {}}
 
@@ -45,7 +44,7 @@ def test_slot_is_as_large_as_its_largest_tenant() -> None:
 def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
     solution = solved("greedy")
     plan = solution.plan
-    placed = placed_in(plan, "activations", problem_of(solution, "activations"))
+    placed = placed_in(plan, "activations", solution.problems)
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
     assert (ids, placed.by, placed.fit, placed.is_known) == (["a", "b", "x", "y"], "size", "lowest", True)
     why = why_here(plan, "b", placed.storages)
@@ -60,7 +59,7 @@ def test_placement_order_has_fixed_offsets_first_and_all_live_parts() -> None:
     rows = b"id,lower,upper,size,offset,gaps\na,0,6,4,,2-4\nb,2,4,8,,\nc,0,6,2,0,\n"
     instance = tmmu.read(rows)
     plan = tmmu.plan(rows, planner="greedy")
-    placed = placed_in(plan, "arena", instance.problem)
+    placed = placed_in(plan, "arena", instance.problems)
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
     assert (ids, placed.by) == (["c", "b", "a", "a@part1"], "size")
     why = why_here(plan, "b", placed.storages)
@@ -100,7 +99,7 @@ def test_first_decision_that_differs_is_found() -> None:
 @pytest.mark.parametrize("planner", ["slots", "naive", "greedy", "portfolio", "search", "exact", "ffd", "auto"])
 def test_placement_order_holds_each_storage_once(planner: str) -> None:
     solution = solved(planner, chain(6, floats=8))
-    placed = placed_in(solution.plan, "activations", problem_of(solution, "activations"))
+    placed = placed_in(solution.plan, "activations", solution.problems)
     assert sorted(placed.storages) == list(range(solution.plan.arena_of["activations"].storages))
 
 

@@ -20,7 +20,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.plan_rows import arena_problems, merge_packings
+from tmmu_core.plans.making.plan_rows import arena_problems, packed_arena
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS, option_texts
 from tmmu_core.plans.model import Plan
@@ -153,7 +153,7 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     options = entry.checked_options(plan_input.options)
     known = {} if known is None else known
     packings = [_packed(entry, problem, options, known) for problem in problems]
-    arenas = merge_packings(liveness, problems, packings).arenas
+    arenas = map(packed_arena, problems, packings)
     return {arena.problem.arena: arena.extent for arena in arenas if arena.problem.arena != OFFLOAD_ARENA}
 
 

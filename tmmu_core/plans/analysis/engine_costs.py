@@ -19,7 +19,6 @@ from tmmu_core.graph.model import Graph, Node
 from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
 MOST_STORAGES = 2_000
@@ -65,7 +64,7 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
     request = with_arena_settings(graph, request.but(planner="slots", options={}))
     solution = solve(graph, request, over_limits=True)
     order = _EngineOrder(solution, engines)
-    problems = [replace(p, reuse=ReuseTerms((), (), tuple(order.penalties(p)), ())) for p in problems_of(solution)]
+    problems = [replace(p, reuse=ReuseTerms((), (), tuple(order.penalties(p)), ())) for p in solution.problems]
     if not problems:
         message = "the graph has no tensors to plan."
         raise InvalidIrShapes(message, reason="empty", node_id="", hint="Open another file.")

@@ -10,9 +10,58 @@ from itertools import zip_longest
 
 import numpy as np
 
-from tmmu_core.planners.columns import free_gap
+from tmmu_core.planners.columns import columns, free_gap
+from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
+from tmmu_core.planners.problem import Problem, without_empty
 from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, storages_of
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, rows_of_parts
+
+BOTTOM_UP = "offset"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The storages of an arena in placement order."""
+
+    storages: tuple[int, ...]
+    """Storage numbers of the plan; the live parts of a buffer with gaps follow each other."""
+    by: str
+    """Sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
+    fit: str
+    """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the planner placed the storages in this order."""
+        return self.by != BOTTOM_UP
+
+
+def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Placed:
+    """Return the order in which a planner placed the storages of ``arena``.
+
+    A greedy planner records its order and its placement rule in the plan's notes. If the placement of the arena's
+    problem, one of ``problems``, gives the offsets of the plan, the order is the recorded one. Else, for example after
+    a search, the order is not known, and the storages are sorted by offset.
+    """
+    problem = next((each for each in problems if each.arena == arena), None)
+    s = storages_of(plan)
+    if plan.has_slots:
+        return Placed(tuple(by_birth(plan, arena)), "birth", "slot")
+    notes = plan.arena_notes(arena)
+    order, _, fit = str(notes.get("start", "")).partition("/")
+    order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
+    if problem is not None and order in ORDERS:
+        nonempty, _ = without_empty(problem)
+        cols = columns(nonempty)
+        sequence = sorted(sorted_storages(cols, order), key=lambda i: cols.fixed[i] < 0)  # fixed offsets come first
+        last = None if nonempty.gaps else 1  # without gaps, a storage has one live part
+        parts = [plan.storage[rows_of_parts(plan, name)[:last]] for name in nonempty.ids]
+        if parts and [set(s.offset[part].tolist()) for part in parts] == [{at} for at in place(cols, sequence, fit)]:
+            storages = np.concatenate([parts[i] for i in sequence]).tolist()
+            empty = [i for i in by_birth(plan, arena) if not s.size[i]]
+            return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
+    by_offset = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: at equal offsets, by birth
+    return Placed(tuple(by_offset), BOTTOM_UP, "")
 
 
 @dataclass(frozen=True)
@@ -62,8 +111,7 @@ class WhyHere:
 def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
     """Explain the offset of the storage of ``tensor_id``. Raises ``KeyError`` for an unknown tensor.
 
-    ``order`` holds the storage numbers of its arena as they were placed
-    (:func:`tmmu_core.plans.making.placement_order.placed_in`).
+    ``order`` holds the storage numbers of its arena as they were placed (:func:`placed_in`).
     """
     s = storages_of(plan)
     k = int(plan.storage[plan.row_of[tensor_id]])

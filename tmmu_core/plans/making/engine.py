@@ -17,7 +17,7 @@ from msgspec import structs
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
-from tmmu_core.graph.model import DEFAULT_ARENAS, ArenaConfig, Graph
+from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
@@ -29,7 +29,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
-from tmmu_core.plans.making.plan_rows import arena_problems, assemble, merge_packings, plan_columns
+from tmmu_core.plans.making.plan_rows import arena_problems, assemble, packed_arena, placed_storages, plan_columns
 from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
@@ -51,6 +51,14 @@ class Solution:
         index, nodes = self.liveness.timeline.index, self.liveness.timeline.graph.nodes
         producers = [int(index.producer[index.tensor_of[name]]) for name in self.plan.tensor_ids]
         return [nodes[node].instr if node >= 0 else "" for node in producers]
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problem of each arena; empty if the planner defines the arenas itself."""
+        if self.plan.own_arenas:
+            return ()
+        config = {a.name: Arena(a.capacity_bytes, a.alignment_bytes, a.page_size) for a in self.plan.arenas}
+        return tuple(arena_problems(analyse(self.liveness.timeline, config), config))
 
 
 def plan_graph(
@@ -132,9 +140,10 @@ def _planned(
         meter = metered(progress, options)
         unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
         liveness, regions, problems, packings = _packed(timeline, unlimited, planner, options, meter)
-    placement = merge_packings(liveness, problems, packings)
+    packed = tuple(map(packed_arena, problems, packings))
+    liveness, slot, offset = placed_storages(liveness, packed)
 
-    summaries = [summarise(packed, {**config, **regions}, timeline.steps) for packed in placement.arenas]
+    summaries = [summarise(arena, {**config, **regions}, timeline.steps) for arena in packed]
     for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
         check_capacity(problem, summary)
     check_totals(summaries, None if over_limits else request.budget)
@@ -145,11 +154,11 @@ def _planned(
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
         plan = assemble(
-            plan_columns(placement, summaries, own_arenas=own_arenas),
+            plan_columns(liveness, slot, offset, summaries, own_arenas=own_arenas),
+            packed,
             summaries,
-            placement.peak(timeline.steps),
             started,
-            retained=metrics.activation_retention(placement.liveness),
+            retained=metrics.activation_retention(liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
             ir_name=graph.name,
@@ -173,7 +182,7 @@ def _planned(
         from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses
 
         plan = with_sparse_addresses(plan)
-    return Solution(graph, placement.liveness, plan)
+    return Solution(graph, liveness, plan)
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:

@@ -24,7 +24,6 @@ from tmmu_core.planners.problem import (
     live_parts,
 )
 from tmmu_core.plans import canonical
-from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
 from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan, PlanColumns
@@ -73,12 +72,11 @@ def plan_problem(
     for problem, summary in zip(instance.problems, summaries, strict=True):
         if planner != GIVEN and not over_limits:
             check_capacity(problem, summary, of_graph=False)
-    birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))
     constraints = _constraints(instance.problems)
     return assemble(
         columns,
+        arenas,
         summaries,
-        peak_of_ranges(birth, death, size, steps),
         started,
         reserved_peak_bytes=reserved,
         planner=planner,

@@ -6,7 +6,9 @@
     instance ─► its arenas, requested settings ──────► planner ─► PlanningResult
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +25,6 @@ from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
-from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.ranks import plan_rank
 from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, refuse_invalid_token, with_arena_settings
 from tmmu_core.plans.making.request_options import json_text
@@ -50,11 +51,11 @@ class Better:
     """Saved bytes in percent of the arena sizes of the plan, rounded down; at least 1."""
 
 
-def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
+def better_than(plan: Plan, source: Solution | PlanningResult) -> Better | None:
     """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
 
     No search runs if the plan is minimal, made by ``auto`` or large, nor for arenas that the planner defines, hashed
-    addresses or constraints. ``problems`` returns one problem per arena.
+    addresses or constraints. ``source`` has one problem per arena.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
@@ -63,7 +64,7 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
         return None
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
     entry, better_extent = ARENA_PLANNERS[BETTER], 0
-    for problem in problems():
+    for problem in source.problems:
         problem = replace(problem, capacity=UNLIMITED)  # auto rejects a capacity below the lower bound
         packing = entry.pack(problem, entry.checked_options({}), meter)
         better_extent += packing_extent(packing.offset, problem.size)
@@ -90,7 +91,7 @@ class PlanningResult:
     @cached_property
     def better(self) -> Better | None:
         """The result of :func:`better_than` for this plan."""
-        return better_than(self.plan, lambda: problems_of(self.solution) if self.solution else self.problems)
+        return better_than(self.plan, self.solution or self)
 
 
 def make_plan(

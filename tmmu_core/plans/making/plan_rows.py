@@ -117,41 +117,22 @@ def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
     return slot
 
 
-@dataclass(frozen=True, eq=False)
-class Placement:
-    """Slot and offset of every storage, as columns over ``liveness.storages``."""
-
-    liveness: Liveness
-    """The liveness without the in-place reuses that the planner does not use."""
-    held_until: I64
-    slot: I64
-    offset: U64
-    arenas: tuple[PackedArena, ...]
-
-    def peak(self, steps: int) -> tuple[int, int]:
-        """Return the step with the most bytes in use over all arenas, and these bytes."""
-        storages = self.liveness.storages
-        return peak_of_ranges(storages.birth, self.held_until, storages.size, max(steps, 1))
-
-
-def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
-    """Return the packings of all arenas as one placement.
+def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[Liveness, I64, U64]:
+    """Return the liveness without the in-place reuses that the planner does not use, and slot and offset per storage.
 
     A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
     removed. A planner that assigns slots frees the input of a reuse when the output starts, so all reuses remain.
     """
-    held_until, slot = np.zeros((2, len(liveness.storages)), np.int64)
-    offset = np.zeros(len(liveness.storages), np.uint64)
-    arenas = tuple(map(packed_arena, problems, packings))
+    slot, offset = np.zeros(len(liveness.storages), np.int64), np.zeros(len(liveness.storages), np.uint64)
     unused: list[int] = []
     for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
-        held_until[rows], slot[rows], offset[rows] = packed.held_until, packed.slot, packed.packing.offset
+        slot[rows], offset[rows] = packed.slot, packed.packing.offset
         if packed.packing.slot is None:
             unused += rows[packed.handoffs[~packed.taken, 1]].tolist()
     used = _without_reuse_by(liveness, unused) if unused else liveness
     giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
-    return Placement(replace(used, taken=offset[giver] == offset[taker]), held_until, slot, offset, arenas)
+    return replace(used, taken=offset[giver] == offset[taker]), slot, offset
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
@@ -182,12 +163,14 @@ def _without_reuse_by(liveness: Liveness, takers: Sequence[int]) -> Liveness:
     )
 
 
-def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool) -> PlanColumns:
+def plan_columns(
+    liveness: Liveness, slot: I64, offset: U64, arenas: Sequence[ArenaSummary], *, own_arenas: bool
+) -> PlanColumns:
     """Return the columns of :class:`Plan`, rows sorted by tensor id bytes, with the in-place reuses.
 
-    With ``own_arenas`` the planner chose the arenas, and each storage has the alignment with which it was placed.
+    ``slot`` and ``offset`` are per storage. With ``own_arenas`` the planner chose the arenas, and each storage has the
+    alignment with which it was placed.
     """
-    liveness = placement.liveness
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
@@ -195,7 +178,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
     del planned  # this process reaches its peak memory in this function
     alignment = _alignments(liveness, rows, arenas, own_arenas)
     storage = liveness.storage_of[rows]
-    number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
+    number, generation = storage_numbers(storages.arena, slot, storages.birth)
     number, generation = number[storage], generation[storage]
     aliases: list[str | None] = [None] * len(rows)
     bases = aliases.copy()
@@ -205,8 +188,8 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
     return PlanColumns(
         tensor_ids=_at(ids, rows),
         arena=storages.arena[storage],
-        logical_slot=placement.slot[storage],
-        offset=placement.offset[storage] + liveness.offset_in_storage[rows],
+        logical_slot=slot[storage],
+        offset=offset[storage] + liveness.offset_in_storage[rows],
         size=row_bytes(liveness.timeline)[rows],
         alignment=alignment,
         birth=liveness.birth[rows],
@@ -263,8 +246,8 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 
 def assemble(
     columns: PlanColumns,
+    arenas: Sequence[PackedArena],
     summaries: Sequence[ArenaSummary],
-    peak: tuple[int, int],
     started: int,
     *,
     retained: tuple[int, int] = (0, 0),
@@ -273,9 +256,13 @@ def assemble(
 ) -> Plan:
     """Compute hashes (contract §6) and metrics, and return the plan; ``fields`` are its other fields by name.
 
-    ``peak`` and ``reserved_peak_bytes`` are arguments of :func:`metrics.totals_of`, ``retained`` is an argument of
+    ``reserved_peak_bytes`` is an argument of :func:`metrics.totals_of`, ``retained`` is an argument of
     :func:`metrics.plan_metrics`; ``started`` is the value of the clock (ns) when planning began.
     """
+    peak = (0, 0)
+    if arenas:
+        birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))
+        peak = peak_of_ranges(birth, death, size, fields["steps"])
     totals = metrics.totals_of(summaries, peak, reserved_peak_bytes)
     spent = time.perf_counter_ns() - started
     plan = Plan(
