@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tmmu_core.runtime.philox import pattern, philox4x32
+from tmmu_core.runtime.philox import philox4x32, write_pattern
 
 PI = ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], (0xA4093822, 0x299F31D0))
 ONES = ([0xFFFFFFFF] * 4, (0xFFFFFFFF, 0xFFFFFFFF))
@@ -24,6 +24,12 @@ KNOWN = [
 def test_output_equals_the_published_one(rounds, given_, answer):
     counter, key = given_
     assert philox4x32(np.array([counter], np.uint32), key, rounds).tolist() == [answer]
+
+
+def pattern(length, arena, offset, seed):
+    target = np.empty(length, np.uint8)
+    write_pattern(target, arena, offset, seed)
+    return target
 
 
 def test_seed_address_and_arena_change_the_pattern():

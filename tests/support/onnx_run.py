@@ -18,6 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from tests.runtime.test_philox import pattern
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.extras import install, need
 from tmmu_core.formats.onnx.onnx_model import inlined
@@ -25,7 +26,6 @@ from tmmu_core.formats.onnx.onnx_reader import read
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.apply import Applied, apply_plan
-from tmmu_core.runtime.philox import pattern
 
 Array = NDArray[Any]
 

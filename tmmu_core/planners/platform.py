@@ -145,41 +145,25 @@ def _bad(what: str, hint: str = "") -> InvalidIrShapes:
     )
 
 
-KIB = 1024
-
-BOARDS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
     "STM32H743": (
         "ST DS12110 and RM0433, STM32H743xI: 128 KiB DTCM, 512 KiB AXI SRAM, 2 MiB flash (xG: 1 MiB)",
-        [
-            {"name": "DTCM", "max_size": 128 * KIB, "origin": 0x20000000},
-            {"name": "AXI_SRAM", "max_size": 512 * KIB, "origin": 0x24000000},
-            {"name": "FLASH", "max_size": 2048 * KIB, "origin": 0x08000000, "writable": False},
-        ],
+        {"DTCM": (128, 0x20000000), "AXI_SRAM": (512, 0x24000000), "FLASH": (2048, 0x08000000)},
     ),
     "STM32F746": (
         "ST DS10916 and RM0385, STM32F746xG: 64 KiB DTCM, 240 KiB SRAM1 and 16 KiB SRAM2 behind it, 1 MiB flash",
-        [
-            {"name": "DTCM", "max_size": 64 * KIB, "origin": 0x20000000},
-            {"name": "SRAM", "max_size": 256 * KIB, "origin": 0x20010000},
-            {"name": "FLASH", "max_size": 1024 * KIB, "origin": 0x08000000, "writable": False},
-        ],
+        {"DTCM": (64, 0x20000000), "SRAM": (256, 0x20010000), "FLASH": (1024, 0x08000000)},
     ),
     "nRF52840": (
         "Nordic nRF52840 Product Specification: 256 KiB RAM, 1 MiB flash",
-        [
-            {"name": "RAM", "max_size": 256 * KIB, "origin": 0x20000000},
-            {"name": "FLASH", "max_size": 1024 * KIB, "origin": 0, "writable": False},
-        ],
+        {"RAM": (256, 0x20000000), "FLASH": (1024, 0)},
     ),
     "Raspberry Pi Pico": (
         "RP2040 Datasheet 2.6: 264 KiB SRAM; Raspberry Pi Pico Datasheet: 2 MiB of QSPI flash",
-        [
-            {"name": "SRAM", "max_size": 264 * KIB, "origin": 0x20000000},
-            {"name": "FLASH", "max_size": 2048 * KIB, "origin": 0x10000000, "writable": False},
-        ],
+        {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
     ),
 }
-"""Board → source of the figures (public datasheets and manuals), and memories in order of preference.
+"""Board → source of the figures (public datasheets and manuals), and ``(KiB, address)`` of its memories by preference.
 
 Sizes include what the program itself needs (code, stack, heap); a user lowers ``max_size`` by it.
 """
@@ -187,4 +171,8 @@ Sizes include what the program itself needs (code, stack, heap); a user lowers `
 
 def options_of(board: str) -> dict[str, Any]:
     """Return the options of ``helia`` for a board. Constants stay in flash and are read there."""
-    return {"memories": BOARDS[board][1], "rules": [{"role": "constant", "memory": "FLASH"}]}
+    memories = [
+        {"name": name, "max_size": 1024 * kib, "origin": origin, **({"writable": False} if name == "FLASH" else {})}
+        for name, (kib, origin) in BOARDS[board][1].items()
+    ]
+    return {"memories": memories, "rules": [{"role": "constant", "memory": "FLASH"}]}

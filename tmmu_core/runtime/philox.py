@@ -59,13 +59,6 @@ def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
         part[:] = philox4x32(counter, key).astype("<u4").view(np.uint8).ravel()[: len(part)]
 
 
-def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
-    """Return ``length`` bytes of the pattern that :func:`write_pattern` writes."""
-    target = np.empty(length, np.uint8)
-    write_pattern(target, arena, offset, seed)
-    return target
-
-
 def write_draft_pattern(target: U8, token: bytes, address: int, seed: int) -> None:
     """Fill ``target`` with the draft's pattern of a token, a logical address and a seed (address and seed: uint64).
 

@@ -102,7 +102,7 @@ def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
     options = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
-        board = next((name for name, (_, memories) in BOARDS.items() if memories == options.get("memories")), NO_BOARD)
+        board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
         st.selectbox(
             "Board",
             (NO_BOARD, *BOARDS),
