@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.formats.csv.instance_csv import read_csv
-from tmmu_core.planners import PLANNERS, ArenaPlannerEntry
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem
 from tmmu_core.seed.r10 import AllocationPlan, MemoryRegion, TensorLifetime
@@ -64,9 +64,7 @@ def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any
 
 def packer(planner: str) -> Callable[..., Packing]:
     """Return the function that packs one arena with a planner."""
-    entry = PLANNERS[planner]
-    assert isinstance(entry, ArenaPlannerEntry)
-    return entry.pack
+    return ARENA_PLANNERS[planner].pack
 
 
 def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:

@@ -22,6 +22,9 @@ class PlannerEntry:
     """``module:function``, relative to this package."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Option → default."""
+    has_slots: bool = False
+    defines_arenas: bool = False
+    """Whether the planner places storages in several memories, by rules and roles, instead of packing one arena."""
 
     @property
     def call(self) -> Callable[..., Any]:
@@ -41,13 +44,6 @@ class PlannerEntry:
                 hint=strict.closest_hint(unknown[0], sorted(self.options)),
             )
         return {**self.options, **options}
-
-
-@dataclass(frozen=True)
-class ArenaPlannerEntry(PlannerEntry):
-    """A planner that packs one arena at a time."""
-
-    has_slots: bool = False
 
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
         """Return the planner's packing of a problem. ``auto`` uses the planner ``reuse`` if there are reuse terms.
@@ -111,65 +107,59 @@ def _refuse_misaligned(problem: Problem) -> None:
             )
 
 
-@dataclass(frozen=True)
-class MemoryPlannerEntry(PlannerEntry):
-    """A planner that places storages in several memories, by rules and roles (``helia``)."""
-
-
-_ENTRIES: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
-    ArenaPlannerEntry(
+_ENTRIES = (
+    PlannerEntry(
         "slots",
         "the normative planner: the fewest slots, each as large as its largest tenant",
         "slots:plan_slots",
         has_slots=True,
     ),
-    ArenaPlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", has_slots=True),
-    ArenaPlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
-    MemoryPlannerEntry(
+    PlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", has_slots=True),
+    PlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
+    PlannerEntry(
         "helia",
         "memories with rules and roles, first fit in lifetime order, spills with reasons",
         "helia:place",
         {"memories": None, "rules": None, "min_alignment": 16},
+        defines_arenas=True,
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "greedy", "one placement loop: an order and a fit", "greedy:greedy", {"order": "size", "fit": "lowest"}
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "portfolio", "every greedy order with every fit, the best kept", "portfolio:portfolio", {"max_nodes": None}
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "search",
         "local search on the order in which greedy places",
         "search:search",
         {"iterations": 400, "seed": 0, "max_nodes": None},
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "exact",
         "branch and bound over canonical packings, which can be stopped, with a proven bound",
         "exact:exact",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "reuse",
         "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
         "reuse:plan_reuse",
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
     ),
-    ArenaPlannerEntry(
+    PlannerEntry(
         "auto",
         "picks a planner by size, and reports its choice and the reason",
         "auto:auto",
         {"minimise": None, "max_nodes": None},
     ),
 )
-PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {entry.name: entry for entry in _ENTRIES}
-ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
-    name: entry for name, entry in PLANNERS.items() if isinstance(entry, ArenaPlannerEntry)
-}
+PLANNERS = {entry.name: entry for entry in _ENTRIES}
+ARENA_PLANNERS = {entry.name: entry for entry in _ENTRIES if not entry.defines_arenas}
 """The planners that pack one arena at a time."""
 
 
-def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
+def planner_named(name: str) -> PlannerEntry:
     """Return the entry of a planner. Raises ``InvalidIrShapes`` (reason ``unknown_planner``) for an unknown name."""
     if name not in tuple(PLANNERS):  # a tuple: ``name`` may be a value of a file without a hash, such as a list
         raise InvalidIrShapes(

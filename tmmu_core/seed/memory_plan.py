@@ -102,22 +102,10 @@ class ArenaUsage:
         return offset
 
 
-@dataclass(frozen=True)
-class MemoryConstraint:
-    """A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes at least."""
-
-    name: MemoryType
-    max_size: int | None = None
-    arena_alignment: int | None = None
-    writable: bool = True
-
-
-@dataclass(frozen=True)
-class TensorAttributes:
-    """Memory of a tensor, and for a constant optionally the memory to which it is copied before the first run."""
-
-    memory: MemoryType
-    constant_destination_memory: MemoryType | None = None
+MemoryConstraint = Memory
+"""A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes at least."""
+TensorAttributes = Rule
+"""``memory`` of a tensor; ``constant_destination_memory``: where a constant is copied before the first run."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +153,11 @@ class GreedyMemoryPlanner:
         min_alignment: int = 16,
     ) -> None:
         """``attributes``: arena role or tensor role → attributes, or a list like the option ``rules`` of ``helia``."""
-        memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
         rules: Iterable[Any] = attributes
         if isinstance(attributes, Mapping):
-            rules = [Rule(a.memory, a.constant_destination_memory, role) for role, a in attributes.items()]
-        self.options = msgspec.to_builtins({"memories": memories, "rules": list(rules), "min_alignment": min_alignment})
+            rules = [msgspec.structs.replace(rule, role=role) for role, rule in attributes.items()]
+        options = {"memories": list(constraints), "rules": list(rules), "min_alignment": min_alignment}
+        self.options = msgspec.to_builtins(options)
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
         """Plan a graph. Raises ``ContractError``."""

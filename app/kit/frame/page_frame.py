@@ -17,7 +17,7 @@ from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.assumed_sizes import assumed_at
-from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
+from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
@@ -252,7 +252,7 @@ def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, An
         missing["arena"] = f"the arena {numbers.shortened(choice.arena, 60)}"
     names, changes = list(missing.values()), {field: getattr(Choice(), field) for field in missing}
     planner = shown.choice.planner or DEFAULT_PLANNER
-    if opened.plan is None and planner != GIVEN and not isinstance(PLANNERS[planner], MemoryPlannerEntry):
+    if opened.plan is None and planner != GIVEN and not PLANNERS[planner].defines_arenas:
         unused = [arena for arena in choice.capacities if arena and arena not in plan.arena_of]
         names += [f"a capacity of the arena {numbers.shortened(arena, 60)}" for arena in unused]
         if unused:

@@ -12,7 +12,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import job_table
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
+from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.plan_notes import Moment, course
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, Plan
@@ -90,7 +90,7 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
 
 def _selects_memories(name: str) -> bool:
     """Return whether a planner selects memories itself, so that its sizes are not comparable with other planners."""
-    return isinstance(PLANNERS.get(name), MemoryPlannerEntry)
+    return name in PLANNERS and PLANNERS[name].defines_arenas
 
 
 def _status(plan: Plan) -> str:

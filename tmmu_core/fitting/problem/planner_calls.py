@@ -15,7 +15,7 @@ from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
-from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners import PlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.making.engine import Solution, solve
@@ -109,7 +109,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     unlimited = request.but(capacities={}, budget=None, token=None, seed=None, arenas=arenas)
     unlimited = unlimited.but(one_memory=request.is_one_memory)
     planner = unlimited.with_defaults(graph).planner or DEFAULT_PLANNER
-    if not isinstance(planner_named(planner), MemoryPlannerEntry):  # this plan gives only the order; solve_input packs
+    if not planner_named(planner).defines_arenas:  # this plan gives only the order; solve_input packs
         unlimited = unlimited.but(planner="greedy", options={})
     result = make_plan(graph, unlimited, progress)
     assert result.solution is not None
@@ -144,7 +144,7 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     ``known`` is a cache of optimal packings, because a move leaves most arenas unchanged.
     """
     entry = planner_named(plan_input.planner)
-    if isinstance(entry, MemoryPlannerEntry):
+    if entry.defines_arenas:
         return extents(solve_input(plan_input).plan)
     config = read_arenas(_unlimited(plan_input.arenas))
     mode = default_mode(plan_input.graph)
@@ -157,9 +157,7 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     return {arena.problem.arena: arena.extent for arena in arenas if arena.problem.arena != OFFLOAD_ARENA}
 
 
-def _packed(
-    entry: ArenaPlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]
-) -> Packing:
+def _packed(entry: PlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]) -> Packing:
     """Return the packing of a problem, cached by its storages and the order of all births and deaths."""
     times, ranks = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
     digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())

@@ -23,7 +23,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_document import OMITTED, ArenaDocument, HeadDocument, head_document
 from tmmu_core.graph.native import document
-from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
+from tmmu_core.planners import PLANNERS
 from tmmu_core.plans import model
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
@@ -213,8 +213,8 @@ def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, boo
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
         places, reason = "sparse", "its addresses are hashed"
     elif entry is not None:
-        own_arenas, reason = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
-        places = "slots" if isinstance(entry, ArenaPlannerEntry) and entry.has_slots else "bytes"
+        own_arenas, reason = entry.defines_arenas, f"{head.planner} does so"
+        places = "slots" if entry.has_slots else "bytes"
     elif _is_numbered_by_offset(columns):
         places, reason = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
     else:

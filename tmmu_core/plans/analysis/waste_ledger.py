@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.figures.live_bytes import (
     CurvePoints,
     PlanStorages,
@@ -60,27 +60,21 @@ class WasteLedger:
 
 def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
     """Return the accounts at one step, by name. Faster than :func:`waste_ledger` for one step."""
-    s, number = storages_of(plan), arena_number(plan, arena)
-    live = np.flatnonzero((s.arena == number) & (s.backing > 0) & (s.birth <= step) & (step < s.death))
-    accounts: dict[str, int] = dict.fromkeys(ACCOUNTS, 0)
-    top = 0
-    for i, k in enumerate(live[np.lexsort((s.slot[live], s.offset[live]))].tolist()):
-        start, size, backing = int(s.offset[k]), int(s.size[k]), int(s.backing[k])
-        aligned = max(top, min(align_up(top, int(s.slot_alignment[k])), start)) if i else 0
-        accounts["alignment_gaps"] += aligned - top
-        accounts["holes"] += max(0, start - aligned)
-        accounts["live"] += size
-        accounts["slot_rounding"] += backing - size
-        top = max(top, start + backing)
-    accounts["tail"] = max(0, plan.arenas[number].extent_bytes - top)
-    return accounts
+    s = storages_of(plan)
+    point = CurvePoints(np.array([step]), np.zeros(len(s), np.int64), np.ones(len(s), np.int64))
+    return _ledger(plan, arena, (s.birth <= step) & (step < s.death), point).at(step)
 
 
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     """Return the accounts of an arena at every curve point of the plan."""
+    return _ledger(plan, arena, np.ones(len(storages_of(plan)), np.bool_), curve_points_of(plan))
+
+
+def _ledger(plan: Plan, arena: str, is_counted: NDArray[np.bool_], points: CurvePoints) -> WasteLedger:
+    """Return the accounts of an arena at ``points``, of the storages that are counted."""
     s, number = storages_of(plan), arena_number(plan, arena)
-    here = np.flatnonzero((s.arena == number) & (s.backing > 0))
-    extent, points = plan.arenas[number].extent_bytes, curve_points_of(plan)
+    here = np.flatnonzero((s.arena == number) & (s.backing > 0) & is_counted)
+    extent = plan.arenas[number].extent_bytes
     live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
     occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
     gaps, top = _gaps_and_top(s, here, points)

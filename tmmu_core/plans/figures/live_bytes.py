@@ -135,7 +135,6 @@ class PlanStorages:
     birth: I64
     death: I64
     """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
-    generation: I64
     backing: U64
     """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
     slot_alignment: U64
@@ -181,7 +180,6 @@ def _storages(plan: Plan) -> PlanStorages:
         alignment=alignment,
         birth=birth,
         death=np.clip(death, birth, plan.end),
-        generation=plan.generation[head],
         backing=backing[slot_of],
         slot_alignment=_reduced(np.maximum, 1, slot_of, alignment, slots)[slot_of],
     )

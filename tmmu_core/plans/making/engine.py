@@ -22,7 +22,7 @@ from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
+from tmmu_core.planners import PlannerEntry, planner_named
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 from tmmu_core.plans import canonical
@@ -130,7 +130,6 @@ def _planned(
     with paused_gc():
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
     options = planner.checked_options(request.options)
-    own_arenas = isinstance(planner, MemoryPlannerEntry)
     meter = metered(progress, options)
     try:
         liveness, regions, problems, packings = _packed(timeline, config, planner, options, meter)
@@ -154,7 +153,7 @@ def _planned(
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
         plan = assemble(
-            plan_columns(liveness, slot, offset, summaries, own_arenas=own_arenas),
+            plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
             packed,
             summaries,
             started,
@@ -165,8 +164,8 @@ def _planned(
             ir_hash=ir_hash or canonical.ir_hash(graph),
             mode=request.mode,
             preset=request.preset,
-            places="slots" if isinstance(planner, ArenaPlannerEntry) and planner.has_slots else "bytes",
-            own_arenas=own_arenas,
+            places="slots" if planner.has_slots else "bytes",
+            own_arenas=planner.defines_arenas,
             replay_token=request.replay_token,
             rank=request.rank,
             world_size=request.world_size or 1,
@@ -200,12 +199,12 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
 def _packed(
     timeline: Timeline,
     config: ArenaConfig,
-    planner: ArenaPlannerEntry | MemoryPlannerEntry,
+    planner: PlannerEntry,
     options: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
     """Return ``(liveness, regions, problems, packings)``; a memory planner defines regions as arenas."""
-    if isinstance(planner, MemoryPlannerEntry):
+    if planner.defines_arenas:
         return spread_over_memories(timeline, options, config)
     with paused_gc():
         liveness = analyse(timeline, config)

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import Arena
-from tmmu_core.planners import MemoryPlannerEntry, planner_named
+from tmmu_core.planners import planner_named
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import (
     GIVEN,
@@ -146,7 +146,7 @@ def _constraints(problems: Sequence[Problem]) -> Constraints | None:
 def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, Any], meter: Meter) -> list[Packing]:
     """Return the packing of each problem. Raises ``InvalidIrShapes`` for a planner that defines the arenas itself."""
     entry = planner_named(planner)
-    if isinstance(entry, MemoryPlannerEntry):
+    if entry.defines_arenas:
         message = f"planner {planner!r} spreads a graph's tensors over memories; the arenas of an instance are fixed."
         hint = "Choose another planner, or open the graph itself."
         raise InvalidIrShapes(message, reason="planner_needs_graph", node_id="", hint=hint)

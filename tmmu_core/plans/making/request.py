@@ -15,7 +15,7 @@ from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
-from tmmu_core.planners import MemoryPlannerEntry, planner_named
+from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.canonical import is_token, token_from_seed
 
@@ -133,7 +133,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     if has_no_options and not source.alignment:
         return request
     planner = request.with_defaults(source).planner or ""
-    if isinstance(planner_named(planner), MemoryPlannerEntry):
+    if planner_named(planner).defines_arenas:
         if has_no_options:
             return request
         if request.capacities or request.one_memory:
