@@ -13,7 +13,6 @@ from app.cli.main import run
 from tests.plans.examples import views_graph
 from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.c_project.c_export import zipped
-from tmmu_core.graph.constants import InMemory
 from tmmu_core.graph.native import native_file
 
 NOTHING = bytes(4) + b"\x02\xff"
@@ -56,7 +55,7 @@ def test_only_one_module_writes_gzip() -> None:
 
 
 def test_zipped_project_has_neither_time_nor_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {"a.c": InMemory(b"int a;\n")}
+    files = {"a.c": lambda: iter([b"int a;\n"])}
     here = zipped(files)
     monkeypatch.setattr("sys.platform", "win32")
     assert zipped(files) == here

@@ -17,7 +17,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file
 from tmmu_core.formats.weights import constants_in, constants_of
-from tmmu_core.graph.constants import Constants, InMemory
+from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.native import native_file, sidecar
 
 SMALL = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -232,7 +232,7 @@ def native_with_sidecar(folder: Path, name: str = "w.safetensors") -> Path:
     path = folder / "g.tmmu.json"
     path.write_text(json.dumps(document))
     graph = read_graph_file(path)
-    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, Constants({"A": InMemory(SMALL.tobytes())}))))
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, Constants.of({"A": SMALL.tobytes()}))))
     return path
 
 
@@ -249,7 +249,7 @@ def test_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
     assert native_file.normal_form(graph).get("sidecar") is None
     assert read_graph(native_file.encode_json(graph)).sidecar == "w.safetensors"
     with pytest.raises(UnreadableInput, match='"A" has 24 bytes, but its constant has 3'):
-        b"".join(sidecar.parts(graph, Constants({"A": InMemory(bytes(3))})))
+        b"".join(sidecar.parts(graph, Constants.of({"A": bytes(3)})))
 
 
 @pytest.mark.parametrize("cut", [4, 12, -1])

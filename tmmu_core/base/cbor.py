@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 CHUNK_ROWS = 1 << 14
 """Rows of a table that are encoded at a time."""
-MOST_PIECES = 1 << 12
-"""Number of pieces above which the elements of an array are written."""
 SHORT_MAP = 32
 """Maximum number of keys of a map whose key order is cached; a million rows may have the same keys."""
 
@@ -97,51 +95,36 @@ def _sorted_keys(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
 _cached_keys = lru_cache(maxsize=4096)(_sorted_keys)
 
 
-class _Encoder:
-    """Encodes values and calls ``write`` with pieces of the encoding."""
-
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self.write = write
-        self.pieces: list[bytes] = []
-
-    def flush(self) -> None:
-        """Write the collected pieces."""
-        self.write(b"".join(self.pieces))
-        self.pieces.clear()
-
-    def add(self, x: Any) -> None:
-        """Append the encoding of ``x``."""
-        kind, pieces = type(x), self.pieces
-        if kind is str:
-            pieces.append(_text(x))
-        elif kind is int:
-            pieces.append(_head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x))
-        elif kind is list or kind is tuple:
-            pieces.append(_head(_ARRAY, len(x)))
-            for item in x:
-                self.add(item)
-                if len(pieces) > MOST_PIECES:
-                    self.flush()
-        elif kind is dict:
-            pieces.append(_head(_MAP, len(x)))
-            for encoded_key, key in (_cached_keys if len(x) <= SHORT_MAP else _sorted_keys)(tuple(x)):
-                pieces.append(encoded_key)
-                self.add(x[key])
-        elif x is None or kind is bool:
-            pieces.append(b"\xf6" if x is None else b"\xf5" if x else b"\xf4")
-        elif kind is bytes:
-            pieces += (_head(_BYTES, len(x)), x)
-        elif kind is float:
-            pieces.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
-        elif kind is Table:
-            pieces.append(_head(_ARRAY, len(x)))
-            for start in range(0, len(x), CHUNK_ROWS):
-                pieces.append(_encoded_rows(x.rows(start, start + CHUNK_ROWS)))
-                self.flush()
-        elif kind is Encoded:
-            pieces.append(x.data)
-        else:
-            self.add(_plain(x))
+def _add(out: bytearray, x: Any) -> None:
+    """Append the encoding of ``x`` to ``out``."""
+    kind = type(x)
+    if kind is str:
+        out += _text(x)
+    elif kind is int:
+        out += _head(_UINT, x) if x >= 0 else _head(_NEGATIVE, -1 - x)
+    elif kind is list or kind is tuple:
+        out += _head(_ARRAY, len(x))
+        for item in x:
+            _add(out, item)
+    elif kind is dict:
+        out += _head(_MAP, len(x))
+        for encoded_key, key in (_cached_keys if len(x) <= SHORT_MAP else _sorted_keys)(tuple(x)):
+            out += encoded_key
+            _add(out, x[key])
+    elif x is None or kind is bool:
+        out += b"\xf6" if x is None else b"\xf5" if x else b"\xf4"
+    elif kind is bytes:
+        out += _head(_BYTES, len(x)) + x
+    elif kind is float:
+        out += _NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x)
+    elif kind is Table:
+        out += _head(_ARRAY, len(x))
+        for start in range(0, len(x), CHUNK_ROWS):
+            out += _encoded_rows(x.rows(start, start + CHUNK_ROWS))
+    elif kind is Encoded:
+        out += x.data
+    else:
+        _add(out, _plain(x))
 
 
 def _encoded_rows(rows: list[tuple[Any, ...]]) -> bytes:
@@ -174,17 +157,15 @@ def cbor_canonical(x: Any) -> bytes:
     ``x``: ``None``, bool, int, float, str, bytes, numpy scalar, list, tuple, mapping, :class:`Table`, or
     :class:`Encoded`.
     """
-    data = bytearray()
-    encoder = _Encoder(data.extend)
-    encoder.add(x)
-    encoder.flush()
-    return bytes(data)
+    return bytes(_encoded(x))
 
 
 def H(x: Any) -> bytes:  # noqa: N802 - the contract's own name
     """Return ``SHA-256(CBOR_CANONICAL(x))``, 32 bytes (contract §6)."""
-    digest = hashlib.sha256()
-    encoder = _Encoder(digest.update)
-    encoder.add(x)
-    encoder.flush()
-    return digest.digest()
+    return hashlib.sha256(_encoded(x)).digest()
+
+
+def _encoded(x: Any) -> bytearray:
+    out = bytearray()
+    _add(out, x)
+    return out

@@ -1,15 +1,14 @@
 """Lazy access to the bytes of a model's constants.
 
-A plan needs no values of weights, but an export may. A *piece* locates a constant's bytes: a range of a file or of
-bytes in memory, or a function that computes them. Readers return :class:`Constants`, which maps tensor ids to pieces.
+A plan needs no values of weights, but an export may. A *piece* reads a constant's bytes: from a range of a file or of
+bytes in memory, or by computing them. Readers return :class:`Constants`, which maps tensor ids to pieces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from tmmu_core.base.errors import UnreadableInput, unopened
 
@@ -20,59 +19,32 @@ NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."
 """Hint of the error for a file with constants that cannot be opened."""
 
 
-class Piece(Protocol):
-    """The bytes of one constant."""
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` if they cannot be read."""
+Piece = Callable[[], Iterator[bytes]]
+"""Yields the bytes of one constant in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
 
 
-@dataclass(frozen=True)
-class InMemory:
-    """Bytes in memory: ``data[start : start + length]``; to the end without a length."""
-
-    data: bytes | memoryview
-    start: int = 0
-    length: int | None = None
-
-    def chunks(self) -> Iterator[bytes]:  # noqa: D102
-        end = len(self.data) if self.length is None else self.start + self.length
-        if end > len(self.data):
-            raise cut_short("the file", end, len(self.data))
-        for at in range(self.start, end, CHUNK):
-            yield bytes(self.data[at : min(at + CHUNK, end)])
+def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+    """Yield the bytes ``data[start : start + length]``; to the end without a length."""
+    end = len(data) if length is None else start + length
+    if end > len(data):
+        raise cut_short("the file", end, len(data))
+    for at in range(start, end, CHUNK):
+        yield bytes(data[at : min(at + CHUNK, end)])
 
 
-@dataclass(frozen=True)
-class InFile:
-    """Bytes ``[start, start + length)`` of a file; to the end without a length."""
-
-    path: Path
-    start: int = 0
-    length: int | None = None
-
-    def chunks(self) -> Iterator[bytes]:  # noqa: D102
-        try:
-            with self.path.open("rb") as file:
-                length = file.seek(0, 2)
-                end = length if self.length is None else self.start + self.length
-                if end > length:
-                    raise cut_short(self.path.name, end, length)
-                file.seek(self.start)
-                for at in range(self.start, end, CHUNK):
-                    yield file.read(min(CHUNK, end - at))
-        except OSError as error:
-            raise unopened(error, self.path, NOT_BESIDE) from error
-
-
-@dataclass(frozen=True)
-class Computed:
-    """Bytes that a function computes on each access."""
-
-    compute: Callable[[], bytes]
-
-    def chunks(self) -> Iterator[bytes]:  # noqa: D102
-        return InMemory(self.compute()).chunks()
+def in_file(path: Path, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+    """Yield the bytes ``[start, start + length)`` of a file; to the end without a length."""
+    try:
+        with path.open("rb") as file:
+            whole = file.seek(0, 2)
+            end = whole if length is None else start + length
+            if end > whole:
+                raise cut_short(path.name, end, whole)
+            file.seek(start)
+            for at in range(start, end, CHUNK):
+                yield file.read(min(CHUNK, end - at))
+    except OSError as error:
+        raise unopened(error, path, NOT_BESIDE) from error
 
 
 class Constants(Mapping[str, bytes]):
@@ -86,7 +58,7 @@ class Constants(Mapping[str, bytes]):
         """Return ``values``, tensor id → bytes, as constants; no constants for ``None``."""
         if isinstance(values, Constants):
             return values
-        return cls({name: InMemory(data) for name, data in (values or {}).items()})
+        return cls({name: partial(in_memory, data) for name, data in (values or {}).items()})
 
     def __getitem__(self, tensor_id: str) -> bytes:
         return b"".join(self.chunks(tensor_id))
@@ -103,7 +75,7 @@ class Constants(Mapping[str, bytes]):
     def chunks(self, tensor_id: str) -> Iterator[bytes]:
         """Yield the constant's bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
         try:
-            yield from self._pieces[tensor_id].chunks()
+            yield from self._pieces[tensor_id]()
         except UnreadableInput as error:
             if f'"{tensor_id}"' not in error.message:
                 error.message = f'the bytes of "{tensor_id}": {error.message}'

@@ -20,7 +20,7 @@ from tmmu_core.formats.c_project.c_export import MANIFEST, Blobs, c_project, wri
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
-from tmmu_core.graph.constants import Constants, InMemory
+from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file, sidecar
@@ -90,7 +90,7 @@ def test_names_of_any_kind_compile(tmp_path: Path, compiler: tuple[str, ...]) ->
 
 def test_memory_name_that_equals_a_template_placeholder_is_kept() -> None:
     memories = [{"name": f"@{name}@", "max_size": 24} for name in ("BUFFERS", "SOURCES", "FACTS", "prefix", "ROOM")]
-    texts = [b"".join(piece.chunks()).decode() for piece in c_project(rendered(awkward(), memories=memories)).values()]
+    texts = [b"".join(piece()).decode() for piece in c_project(rendered(awkward(), memories=memories)).values()]
     (arenas,) = (text for text in texts if "sources[] = {" in text)
     assert "in @BUFFERS@ */" in arenas
     assert all(text.count("/*") == text.count("*/") for text in texts)
@@ -283,7 +283,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     """Return the sample with generated weights in a sidecar that its file names."""
     graph = read_graph_file(SAMPLES / "mobilenet_v1.tmmu.json")
     sizes = {t.id: tensor_bytes([int(d) for d in t.shape], t.dtype) for t in graph.tensors if t.persistent}
-    made = Constants({name: InMemory(bytes([k & 255]) * size) for k, (name, size) in enumerate(sizes.items())})
+    made = Constants.of({name: bytes([k & 255]) * size for k, (name, size) in enumerate(sizes.items())})
     graph = msgspec.structs.replace(graph, sidecar="w.safetensors")
     (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, made)))
     path = folder / "mobilenet.tmmu.json"

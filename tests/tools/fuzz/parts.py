@@ -16,7 +16,7 @@ from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
 from tmmu_core.formats.csv import csv_table as tables
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.constants import Constants, InMemory
+from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import sidecar as sidecars
 from tmmu_core.plans.making.engine import plan_graph
@@ -88,7 +88,7 @@ def _weights() -> Graph:
 
 def sidecar(random: Random) -> bytes:
     """Return a sidecar with damaged bytes or with changed values of its header."""
-    data = b"".join(sidecars.parts(_weights(), Constants({"w": InMemory(bytes(16))})))
+    data = b"".join(sidecars.parts(_weights(), Constants.of({"w": bytes(16)})))
     if random.randrange(3) == 0:
         return mutation.damaged(data, random)
     length = int.from_bytes(data[:8], "little")

@@ -23,7 +23,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +34,7 @@ import msgspec
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
-from tmmu_core.graph.constants import InMemory, Piece
+from tmmu_core.graph.constants import Piece, in_memory
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"
@@ -62,13 +62,14 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
         "memory.ld": linker_fragment(render),
         "CMakeLists.txt": _from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }
-    files: dict[str, Piece] = {name: InMemory(text.encode()) for name, text in texts.items()}
-    files["residency.json"] = InMemory(residency_json(render))
+    files: dict[str, Piece] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
+    files["residency.json"] = partial(in_memory, residency_json(render))
     if source and is_inline:
-        files[source] = _InlineBlobs(render)
+        files[source] = partial(_inline_blobs, render)
     elif source:
-        files[source] = InMemory(_from_template("blobs.S", render, blobs=list(_blobs(render))).encode())
-        files |= {blob.sidecar_filename: blob for blob in sidecars}
+        text = _from_template("blobs.S", render, blobs=list(_blobs(render)))
+        files[source] = partial(in_memory, text.encode())
+        files |= {blob.sidecar_filename: blob.chunks for blob in sidecars}
     return files
 
 
@@ -162,25 +163,19 @@ def _linker_names(memories: Iterable[str]) -> list[str]:
     return names
 
 
-class _InlineBlobs:
-    """The file ``<prefix>_blobs.c``, written in parts because it is several times as long as the blobs."""
-
-    def __init__(self, render: RenderMemoryPlan) -> None:
-        self.render = render
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the file in order."""
-        yield _from_template("blobs.c", self.render).encode()
-        upper = self.render.prefix.upper()
-        for arena, name, blob in _blobs(self.render):
-            start = (
-                f"\n/* {comment(arena.role)} for {comment(arena.memory)}, stored in {comment(arena.source_memory)} */\n"
-                f'alignas({name.stem}_ALIGNMENT) {upper}_SECTION(".rodata.{name.blob}")\n'
-                f"const uint8_t {name.blob}[{max(blob.size, 1)}u] = {{\n"
-            )
-            yield start.encode()
-            yield from _hex_lines(blob)
-            yield b"};\n" if blob.size else b"    0x00,\n};\n"
+def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
+    """Yield the file ``<prefix>_blobs.c`` in parts, because it is several times as long as the blobs."""
+    yield _from_template("blobs.c", render).encode()
+    upper = render.prefix.upper()
+    for arena, name, blob in _blobs(render):
+        start = (
+            f"\n/* {comment(arena.role)} for {comment(arena.memory)}, stored in {comment(arena.source_memory)} */\n"
+            f'alignas({name.stem}_ALIGNMENT) {upper}_SECTION(".rodata.{name.blob}")\n'
+            f"const uint8_t {name.blob}[{max(blob.size, 1)}u] = {{\n"
+        )
+        yield start.encode()
+        yield from _hex_lines(blob)
+        yield b"};\n" if blob.size else b"    0x00,\n};\n"
 
 
 def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames, RenderConstantBlob]]:
@@ -213,7 +208,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             entry.create_system = 3  # Unix permissions on every platform
             with archive.open(entry, "w") as member:
-                for data in piece.chunks():
+                for data in piece():
                     member.write(data)
     return out.getvalue()
 
@@ -225,13 +220,13 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     again, are deleted; files that no manifest lists are the user's and stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = InMemory(msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n")
-    new_files = {**files, MANIFEST: manifest}
+    manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
+    new_files = {**files, MANIFEST: partial(in_memory, manifest)}
     try:
         earlier = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged
         earlier = []
-    size = sum(replace_file_by_parts(folder / name, piece.chunks()) for name, piece in new_files.items())
+    size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in new_files.items())
     for name in earlier:
         if name not in new_files and Path(name).name == name and (folder / name).is_file():  # a path could lead outside
             (folder / name).unlink()

@@ -28,6 +28,7 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -45,7 +46,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     nbytes,
     permission,
 )
-from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
+from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
@@ -107,8 +108,8 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     pieces: dict[str, Piece] = {}
     for tensor_id, tensor in reading.constants.items():
         if tensor_id in ids and not is_external(tensor):
-            start, size = reading.file.place(tensor)
-            pieces[tensor_id] = InFile(where, start, size) if where else InMemory(memoryview(data), start, size)
+            place = reading.file.place(tensor)
+            pieces[tensor_id] = partial(in_file, where, *place) if where else partial(in_memory, memoryview(data), *place)
     return Constants(pieces)
 
 

@@ -6,6 +6,7 @@ the onnx package.
 """
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tmmu_core.formats.onnx.onnx_model import check_places, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, path_in_folder
+from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory, path_in_folder
 from tmmu_core.graph.model import Graph
 
 DEEPEST = 64
@@ -66,7 +67,7 @@ class _Reading:
     def piece(self, name: str) -> Piece:
         """Return the bytes of a constant."""
         proto = self._proto(name)
-        return self._bytes(proto) if proto is not None else Computed(lambda: _packed(self._array(name, {})))
+        return self._bytes(proto) if proto is not None else lambda: in_memory(_packed(self._array(name, {})))
 
     def _proto(self, name: str) -> TensorProto | None:
         """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
@@ -82,10 +83,10 @@ class _Reading:
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
         if proto.data_location != TensorProto.EXTERNAL:
             if not proto.HasField("raw_data"):
-                return Computed(lambda: _packed(self._stored_array(proto)))
+                return lambda: in_memory(_packed(self._stored_array(proto)))
             if len(proto.raw_data) != size:
                 raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} bytes")
-            return InMemory(proto.raw_data)
+            return partial(in_memory, proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.where.parent if self.where else None
         path = path_in_folder(folder, entries.get("location", ""), f'the weight "{proto.name}"')
@@ -95,7 +96,7 @@ class _Reading:
             raise _damaged(self.name) from error
         if start < 0 or count != size:
             raise self._wrong_size(proto, size, f'states {count:,} bytes from byte {start} of "{path.name[:80]}"')
-        return InFile(path, start, size)
+        return partial(in_file, path, start, size)
 
     def _wrong_size(self, proto: TensorProto, size: int, found: str) -> UnreadableInput:
         what = f'the weight "{proto.name}" needs {size:,} bytes, but the model {found}.'
@@ -114,7 +115,7 @@ class _Reading:
         proto, node = self._proto(name), self.writer_of.get(name)
         if proto is not None:
             copy = TensorProto(data_type=proto.data_type, dims=proto.dims)
-            copy.raw_data = b"".join(self._bytes(proto).chunks())
+            copy.raw_data = b"".join(self._bytes(proto)())
             results = {name: numpy_helper.to_array(copy)}
         elif node is None or depth > DEEPEST:
             raise _not_computed(name)

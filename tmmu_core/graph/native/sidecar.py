@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import Constants, InFile, path_in_folder
+from tmmu_core.graph.constants import Constants, in_file, path_in_folder
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
@@ -54,17 +55,17 @@ def constants(graph: Graph, where: Path | None) -> Constants:
             if not 0 <= begin <= end:
                 what = f'the sidecar is damaged: "{tensor.id}" is at bytes {begin} to {end}.'
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
-            pieces[tensor.id] = InFile(path, start + begin, end - begin)
+            pieces[tensor.id] = partial(in_file, path, start + begin, end - begin)
     return Constants(pieces)
 
 
 def _head(path: Path) -> tuple[dict[str, _Entry], int]:
     """Return the entries of a sidecar by tensor id, and the position of the first byte after the head."""
-    lead = b"".join(InFile(path, 0, 8).chunks())
+    lead = b"".join(in_file(path, 0, 8))
     length = int.from_bytes(lead, "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
         raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
-    data = b"".join(InFile(path, 8, length).chunks())
+    data = b"".join(in_file(path, 8, length))
     try:
         found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         return {k: msgspec.json.decode(v, type=_Entry) for k, v in found.items() if k != "__metadata__"}, 8 + length

@@ -240,29 +240,20 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
         raise UnreadableInput(what, place=name, hint=hint) from error
 
 
-@dataclass(frozen=True)
-class InMember:
-    """Bytes ``[start, start + length)`` of a member of a zip archive, in a file or in memory."""
-
-    archive: Path | bytes
-    member: str
-    start: int
-    length: int
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order."""
-        try:
-            with _opened(self.archive) as archive, archive.open(self.member) as file:
-                file.seek(self.start)
-                remaining = self.length
-                while remaining:
-                    data = file.read(min(CHUNK, remaining))
-                    if not data:
-                        raise cut_short(f'the member "{self.member}"', self.start + self.length, file.tell())
-                    remaining -= len(data)
-                    yield data
-        except (KeyError, *_DAMAGE) as error:
-            raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error
+def in_member(archive: Path | bytes, member: str, start: int, length: int) -> Iterator[bytes]:
+    """Yield the bytes ``[start, start + length)`` of a member of a zip archive, in a file or in memory."""
+    try:
+        with _opened(archive) as opened, opened.open(member) as file:
+            file.seek(start)
+            remaining = length
+            while remaining:
+                data = file.read(min(CHUNK, remaining))
+                if not data:
+                    raise cut_short(f'the member "{member}"', start + length, file.tell())
+                remaining -= len(data)
+                yield data
+    except (KeyError, *_DAMAGE) as error:
+        raise UnreadableInput(f'the member "{member}" cannot be read: {error}.', hint=COPY) from error
 
 
 def _opened(archive: Path | bytes) -> zipfile.ZipFile:

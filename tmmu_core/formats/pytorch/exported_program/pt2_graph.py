@@ -8,6 +8,7 @@ the values of the example.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import msgspec
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import InMember, Program, read_program
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, in_member, read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, operator
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
@@ -75,7 +76,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     ids = {tensor.id for tensor in graph.tensors}
     raw = [(reading.values[each.name], each.member) for each in program.inputs if each.is_raw]
     members = {value.storage: (member, value.starts, value.whole) for value, member in raw if value.storage in ids}
-    return Constants({storage: InMember(archive, *part) for storage, part in members.items()})
+    return Constants({storage: partial(in_member, archive, *part) for storage, part in members.items()})
 
 
 @dataclass(frozen=True)
