@@ -105,13 +105,6 @@ def test_size_that_is_no_whole_number_is_rejected_at_its_place(cell: str) -> Non
     assert "line 5" in caught.value.place
 
 
-def test_number_of_rows_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_table, "MOST_ROWS", 2)
-    assert len(csv_table.read(TEXT.encode(), COLUMNS).problem) == 2
-    with pytest.raises(UnreadableInput, match="the table has more than 2 rows"):
-        csv_table.read((TEXT + "c,0,2,8,0x10\n").encode(), COLUMNS)
-
-
 def test_number_of_cells_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMMU_MAX_VALUES", "8")
     with pytest.raises(UnreadableInput, match="more than 8 values"):

@@ -10,13 +10,10 @@ Numbers may be hexadecimal, ``1,048,576`` or ``64.0``. Bytes may have a unit, in
 of the column (``Size (KiB)``); ``KB`` means KiB too.
 """
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -30,8 +27,6 @@ from tmmu_core.planners.problem import PlainInstance
 
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
-MOST_ROWS = 1 << 22
-"""Maximum number of rows of a CSV table."""
 _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
 """Keys of graphs, plans and traces, which are not tables."""
 RANGE = ("lower", "upper")
@@ -57,11 +52,10 @@ _LIKELY: dict[str, tuple[str, ...]] = {
 def columns_of(data: bytes) -> tuple[str, ...]:
     """Return the columns of a table; none for bytes that are not a table with at least two columns, all named."""
     try:
-        text = data.decode("utf-8-sig").lstrip()
-        if text[:1] == "{" and _NOT_TABLE & set(msgspec.json.decode(text)):
+        if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
             return ()
         first = next(_rows(data), (0, {}))[1]
-    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError, UnreadableInput):
+    except UnreadableInput:
         return ()
     named = tuple(column for column in first if column and column.isprintable())
     return named if 2 <= len(named) == len(first) else ()
@@ -110,15 +104,19 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
         what = f'the table has no column "{missing}": it has {", ".join(present)[:400]}.'
         raise UnreadableInput(what, hint=f"{near} {HINT}".strip())
     units = {field: _unit_of(column) for field, column in assigned.items() if field in BYTES}
-    rows = [_fields(row, assigned, units, k) | {"line": str(line)} for k, (line, row) in enumerate(numbered, 1)]
-    buffers = _merged(rows)
-    written = [field for field in FIELDS[:-1] if field in ("id", *RANGE, "size") or field in assigned]
-    cells = ((int(buffer["line"]), [buffer[field] for field in written]) for buffer in buffers)
-    instance = instance_csv.from_cells(chain([(1, written)], cells))
+    count = len(numbered)
+    cells = {"id": [f"row {k}" for k in range(1, count + 1)], "lower": ["0"] * count, "upper": ["1"] * count}
+    for field, column in assigned.items():
+        texts = ["" if row.get(column) is None else str(row[column]).strip() for _, row in numbered]
+        is_number = field in (*RANGE, *BYTES)
+        cells[field] = [_digits(text, units.get(field, "")) for text in texts] if is_number else texts
+    buffers = _merged(cells, cells.pop("alias", [""] * count))
+    cells = {field: [texts[row] for row in buffers] for field, texts in cells.items()}
+    instance = instance_csv.from_columns(cells, [numbered[row][0] for row in buffers])
     from_name = {assigned[field]: f"{unit.upper()}iB" for field, unit in units.items() if unit}
     notes = [f'"{column}" is read as {unit} because of its name' for column, unit in from_name.items()]
-    if len(buffers) < len(rows):
-        notes.append(f"{len(rows) - len(buffers):,} rows share the bytes of another row (same alias)")
+    if len(buffers) < count:
+        notes.append(f"{count - len(buffers):,} rows share the bytes of another row (same alias)")
     if not has_ranges:
         notes.append("the table has no live ranges: all rows are live at once")
     return replace(instance, notes=(*instance.notes, *notes))
@@ -126,47 +124,25 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
 
 def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        place = f"byte {error.start}"
-        raise UnreadableInput("the table is not UTF-8.", place=place, hint="Save it as UTF-8.") from error
-    if text.lstrip()[:1] in ("[", "{"):
-        yield from enumerate(_objects(text), start=2)
+    if data.removeprefix(document.BYTE_ORDER_MARK).lstrip()[:1] in (b"[", b"{"):
+        yield from enumerate(_objects(data.removeprefix(document.BYTE_ORDER_MARK)), start=2)
         return
-    first = text.lstrip().partition("\n")[0]
-    delimiter = max(",;\t|", key=first.count)
-    try:
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        for k, row in enumerate(reader):
-            if k >= MOST_ROWS:
-                raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", hint="Split the table.")
-            yield reader.line_num, {str(key).strip(): value for key, value in row.items() if key is not None}
-    except csv.Error as error:
-        raise UnreadableInput(f"the table is not valid CSV: {error}.", hint="Close the quotes.") from error
+    rows = instance_csv.rows_of(data)
+    header = [cell.strip() for cell in next(rows, (1, []))[1]]
+    yield from ((line, dict(zip(header, cells, strict=False))) for line, cells in rows)
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
+def _objects(data: bytes) -> list[dict[str, Any]]:
     hint = "Write a list of objects."
     try:
-        found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"the table is not JSON: {error}.", hint=hint) from error
     if isinstance(found, dict):
         found = next((value for value in found.values() if isinstance(value, list)), None)
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise UnreadableInput("the JSON contains no list of objects.", hint=hint)
     return found
-
-
-def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[str, str], k: int) -> dict[str, str]:
-    """Return the fields of row ``k``, from 1, as text, with defaults for fields without a column."""
-    fields = {"id": f"row {k}", "lower": "0", "upper": "1"}
-    fields |= dict.fromkeys(("size", *FIELDS[4:]), "")
-    for field, column in assigned.items():
-        text = "" if row.get(column) is None else str(row[column]).strip()
-        fields[field] = _digits(text, units.get(field, "")) if field in (*RANGE, *BYTES) else text
-    return fields
 
 
 def _unit_of(column: str) -> str:
@@ -188,19 +164,22 @@ def _digits(text: str, unit: str) -> str:
     return str(exact.numerator) if exact.denominator == 1 else text
 
 
-def _merged(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows with one row per alias; it has the hull of their live ranges and the largest size."""
-    first_of: dict[str, dict[str, str]] = {}
-    merged = []
-    for row in rows:
-        first = first_of.setdefault(row["alias"], row) if row["alias"] else row
-        if first is row:
-            merged.append(row)
+def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
+    """Return the first row of each alias, and all rows without one, after changing their ``cells``.
+
+    The first row of an alias gets the hull of the live ranges and the largest size.
+    """
+    first_of: dict[str, int] = {}
+    kept = []
+    for row, alias in enumerate(aliases):
+        first = first_of.setdefault(alias, row) if alias else row
+        if first == row:
+            kept.append(row)
             continue
         try:
             for field, choose in (("lower", min), ("upper", max), ("size", max)):
-                first[field] = str(choose(strict.whole_number(first[field]), strict.whole_number(row[field])))
+                cells[field][first] = str(choose(*[strict.whole_number(cells[field][k]) for k in (first, row)]))
         except ValueError as error:
-            what = f'the rows of the alias "{row["alias"][:80]}" contain a value that is not a whole number.'
+            what = f'the rows of the alias "{alias[:80]}" contain a value that is not a whole number.'
             raise UnreadableInput(what, hint="Write digits only.") from error
-    return merged
+    return kept

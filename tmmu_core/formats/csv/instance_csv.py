@@ -20,14 +20,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.escaping import csv_text
-from tmmu_core.formats.allocator_plan import columns_of, file_name, normative_order
+from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
@@ -39,23 +39,10 @@ NEEDED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
-LARGE = 1 << 20
-"""Minimum bytes of a table of ids and digits that is read by columns, which is six times as fast."""
 SHORT = 18
 """Maximum digits of a number that needs no comparison with a limit: it is below all of them."""
 LAST_FIXED = 2**63 - 1
 """Maximum fixed offset of a problem; offsets of a finished plan may be any uint64."""
-
-
-class _Row(NamedTuple):
-    id: str
-    birth: int
-    death: int
-    size: int
-    alignment: int
-    gaps: tuple[tuple[int, int], ...]
-    offset: int | None
-    windowed: bool
 
 
 def refuses(data: bytes) -> str:
@@ -69,13 +56,13 @@ def refuses(data: bytes) -> str:
         return "it is not text"
     if _columns_in(text, ",")[:3] == ["tensor_id", "arena", "logical_slot"]:
         return "it contains the rows of a plan without its head, which a reader needs: store plans as JSON or CBOR"
-    for mark, separator in _SEPARATORS.items():
-        if len({NAMES[cell] for cell in _columns_in(text, mark) if cell in NAMES}) >= 2:
-            return f"its first line separates the columns by {separator}, not by commas" if separator else ""
-    return f"its first line does not name the columns {', '.join(NEEDED)}"
+    is_known = len({NAMES[cell] for cell in _columns_in(text, delimiter_of(text)) if cell in NAMES}) >= 2
+    return "" if is_known else f"its first line does not name the columns {', '.join(NEEDED)}"
 
 
-_SEPARATORS = {",": "", ";": "semicolons", "\t": "tabs", "|": "bars"}
+def delimiter_of(text: str) -> str:
+    """Return the most frequent delimiter in the first line of a table: comma, semicolon, tab or bar."""
+    return max(",;\t|", key=text.lstrip().partition("\n")[0].count)
 
 
 def _columns_in(line: str, mark: str) -> list[str]:
@@ -84,89 +71,92 @@ def _columns_in(line: str, mark: str) -> list[str]:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the instance in a CSV, with its packing if it has offsets. Raises ``UnreadableInput``."""
-    found = _plain(data) if len(data) >= LARGE else None
-    return replace(found or read_csv(data), name=file_name(name).removesuffix(".csv"))
-
-
-_NUMBER = rb"[0-9]{1,%d}+" % SHORT
-_PLAIN_ROW = rb"[!#-+\--~]++(?:,%s){3}" % _NUMBER  # printable ASCII but space, comma and quote
-_PLAIN_ROWS = re.compile(rb"%s(?:\n%s)*+" % (_PLAIN_ROW, _PLAIN_ROW))
-
-
-def _plain(data: bytes) -> PlainInstance | None:
-    """Return the instance in a table of ids and digits; ``None`` for a table with other values, or with errors."""
-    head, _, body = data.partition(b"\n")
-    body = body.rstrip(b"\n")
-    if head != b"id,lower,upper,size" or not _PLAIN_ROWS.fullmatch(body):
-        return None
-    cells = body.decode().replace("\n", ",").split(",")
-    ids, *columns = (cells[k::4] for k in range(4))
-    if len(set(ids)) < len(ids):
-        return None
-    lower, upper, size = (np.fromiter(map(int, column), np.int64, len(column)) for column in columns)
-    if (upper <= lower).any():
-        return None
-    order = normative_order(ids, lower, size.astype(np.uint64))
-    problem = Problem(
-        arena="arena",
-        ids=tuple([ids[k] for k in order.tolist()]),
-        birth=lower[order],
-        death=upper[order],
-        size=size[order].astype(np.uint64),
-        alignment=np.ones(len(ids), np.uint64),
-    )
-    return PlainInstance("", problem)
+    return replace(read_csv(data), name=file_name(name).removesuffix(".csv"))
 
 
 def read_csv(data: str | bytes) -> PlainInstance:
     """Read one instance. A gap with a window of bytes is ignored, which ``notes`` reports.
 
-    Raises ``UnreadableInput`` with the line and the column of the first error.
+    Raises ``UnreadableInput`` with the line and the column of an error.
     """
-    return from_cells(_lines(data))
-
-
-def from_cells(lines: Iterator[tuple[int, list[str]]]) -> PlainInstance:
-    """Return the instance of :func:`read_csv` in the line number and the cells of the header and of each row."""
-    line, header = next(lines, (1, None))
+    rows = rows_of(data)
+    line, header = next(rows, (1, None))
     if header is None:
         raise UnreadableInput("the file is empty", place="line 1", hint=_HEADER_HINT)
     where, inclusive = _header([cell.strip() for cell in header], line)
-    rows = _rows(lines, where, inclusive)
-    given = columns_of(rows)
-    rows = [rows[k] for k in normative_order(given["ids"], given["birth"], given["size"]).tolist()]
-    offsets = [row.offset for row in rows if row.offset is not None]
-    is_fixed = 0 < len(offsets) < len(rows)
-    fixed = np.array([-1 if row.offset is None else row.offset for row in rows], np.int64) if is_fixed else None
+    with document.paused_gc():
+        table = list(rows)
+    for line, cells in table:
+        if len(cells) != len(where):
+            hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
+            raise _fault(line, "", f"{len(cells)} fields, but the header names {len(where)}", hint)
+    columns = {name: [cells[k] for _, cells in table] for name, k in where.items()}
+    return from_columns(columns, [line for line, _ in table], inclusive)
+
+
+def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclusive: bool = False) -> PlainInstance:
+    """Return the instance of :func:`read_csv` in the cells of each column; ``lines`` are the line numbers of the rows.
+
+    ``inclusive``: ``upper`` and the ends of gaps are the last steps.
+    """
+
+    def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
+        found: list[int] = []
+        try:
+            for text in cells.get(column, absent):
+                if len(text) <= SHORT and text.isascii() and text.isdecimal():
+                    found.append(int(text))
+                else:
+                    found.append(strict.whole_number(text, most) if text.strip() or empty is None else empty)
+        except ValueError as error:
+            what, hint = str(error).rstrip("."), "Write digits only, 0 or more."
+            raise _fault(lines[len(found)], column, what, hint) from None
+        return found
+
+    absent = [""] * len(lines)
+    ids = [name.strip() for name in cells["id"]]
+    lower, upper = numbers("lower", LAST_STEP), [step + inclusive for step in numbers("upper", LAST_STEP)]
+    size, alignment = numbers("size", U64_MAX), numbers("alignment", 2**63, 1)
+    offset = numbers("offset", U64_MAX, -1)
+    is_partial = min(offset, default=0) < 0
+    gaps: list[tuple[tuple[int, int], ...]] = [()] * len(ids)
+    windowed: set[int] = set()
+    first_of: dict[str, int] = {}
+    for row, (line, name) in enumerate(zip(lines, ids, strict=True)):
+        if not name:
+            raise _fault(line, "id", "the id is empty", "Give each buffer an id.")
+        if first_of.setdefault(name, row) != row:
+            what = f"{name!r} is on line {lines[first_of[name]]} already"
+            raise _fault(line, "id", what, "Give each buffer its own id.")
+        if upper[row] <= lower[row]:
+            hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
+            raise _fault(line, "upper", f"the live range [{lower[row]}, {upper[row]}) is empty", hint)
+        if alignment[row] < 1 or alignment[row] & (alignment[row] - 1):
+            raise _fault(line, "alignment", f"{alignment[row]} is not a power of two", "Use 1, 2, 4, 8, …")
+        if is_partial and offset[row] > LAST_FIXED:
+            raise _fault(line, "offset", f"the fixed offset {offset[row]} is over {LAST_FIXED}", "Lower it.")
+        if "gaps" in cells:
+            gaps[row], has_window = _gaps(line, cells["gaps"][row], inclusive, lower[row], upper[row])
+            windowed.update([row] if has_window else [])
+    begins, sizes = np.array(lower, np.int64), np.array(size, np.uint64)
+    order = normative_order(ids, begins, sizes)
+    rows = order.tolist()
     problem = Problem(
         arena="arena",
-        **columns_of(rows),
-        gaps=tuple([row.gaps for row in rows]) if any(row.gaps for row in rows) else None,
-        fixed=fixed,
+        ids=tuple([ids[row] for row in rows]),
+        birth=begins[order],
+        death=np.array(upper, np.int64)[order],
+        size=sizes[order],
+        alignment=np.array(alignment, np.uint64)[order],
+        gaps=tuple([gaps[row] for row in rows]) if any(gaps) else None,
+        fixed=np.array(offset, np.int64)[order] if is_partial and max(offset) >= 0 else None,
     )
-    packing = Packing(np.array(offsets, np.uint64)) if offsets and not is_fixed else None
-    windowed = [row.id for row in rows if row.windowed]
-    text = "{} buffers have a gap with a window of bytes ({!r} first), which is ignored."
-    return PlainInstance("", problem, packing, (text.format(len(windowed), windowed[0]),) if windowed else ())
-
-
-def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], inclusive: bool) -> list[_Row]:
-    """Return the checked rows of a file."""
-    rows: list[_Row] = []
-    line_of: dict[str, int] = {}
-    for line, cells in lines:
-        row = _row(line, cells, where, inclusive)
-        if row.id in line_of:
-            what = f"{row.id!r} is on line {line_of[row.id]} already"
-            raise _fault(line, "id", what, "Give each buffer its own id.")
-        line_of[row.id] = line
-        rows.append(row)
-    if any(row.offset is None for row in rows):
-        for row in rows:
-            if row.offset is not None and row.offset > LAST_FIXED:
-                what = f"the fixed offset {row.offset} is over {LAST_FIXED}"
-                raise _fault(line_of[row.id], "offset", what, "Lower it.")
-    return rows
+    packing = None if is_partial or not ids else Packing(np.array(offset, np.uint64)[order])
+    notes = []
+    if windowed:
+        named = next(ids[row] for row in rows if row in windowed)
+        notes.append(f"{len(windowed)} buffers have a gap with a window of bytes ({named!r} first), which is ignored.")
+    return PlainInstance("", problem, packing, tuple(notes))
 
 
 def refuse_unreadable_ids(ids: Iterable[str]) -> None:
@@ -199,18 +189,19 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     return csv_text([columns, *zip(*columns.values(), strict=True)])
 
 
-def _lines(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of every line that is not blank."""
+def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of every line of a table that is not blank. Raises ``UnreadableInput``."""
     if isinstance(data, bytes):
         try:
             data = data.decode("utf-8-sig")
         except UnicodeDecodeError as fault:
             place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
             raise UnreadableInput("not UTF-8 text", place=place, hint=hint) from None
-    reader = csv.reader(io.StringIO(data.removeprefix("\ufeff"), newline=""), strict=True)
+    text = data.removeprefix("\ufeff")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells):
+            if "".join(cells).strip():
                 yield reader.line_num, cells
     except csv.Error as fault:
         hint = "Close the quotes, or shorten the cell."
@@ -243,35 +234,6 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
             raise _fault(line, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
-
-
-def _row(line: int, cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
-    if len(cells) != len(where):
-        hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
-        raise _fault(line, "", f"{len(cells)} fields, but the header names {len(where)}", hint)
-    cell = dict.fromkeys(COLUMNS, "") | {name: cells[k].strip() for name, k in where.items()}
-
-    def whole(name: str, most: int) -> int:
-        text = cell[name]
-        if len(text) <= SHORT and text.isascii() and text.isdecimal():
-            return int(text)
-        try:
-            return strict.whole_number(text, most)
-        except ValueError as error:
-            raise _fault(line, name, str(error).rstrip("."), "Write digits only, 0 or more.") from None
-
-    lower, upper = whole("lower", LAST_STEP), whole("upper", LAST_STEP) + inclusive
-    if not cell["id"]:
-        raise _fault(line, "id", "the id is empty", "Give each buffer an id.")
-    if upper <= lower:
-        hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
-        raise _fault(line, "upper", f"the live range [{lower}, {upper}) is empty", hint)
-    alignment = whole("alignment", 2**63) if cell["alignment"] else 1
-    if alignment < 1 or alignment & (alignment - 1):
-        raise _fault(line, "alignment", f"{alignment} is not a power of two", "Use 1, 2, 4, 8, …")
-    gaps, windowed = _gaps(line, cell["gaps"], inclusive, lower, upper)
-    size, offset = whole("size", U64_MAX), whole("offset", U64_MAX) if cell["offset"] else None
-    return _Row(cell["id"], lower, upper, size, alignment, gaps, offset, windowed)
 
 
 _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")

@@ -109,7 +109,9 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     for tensor_id, tensor in reading.constants.items():
         if tensor_id in ids and not is_external(tensor):
             place = reading.file.place(tensor)
-            pieces[tensor_id] = partial(in_file, where, *place) if where else partial(in_memory, memoryview(data), *place)
+            pieces[tensor_id] = (
+                partial(in_file, where, *place) if where else partial(in_memory, memoryview(data), *place)
+            )
     return Constants(pieces)
 
 
