@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
+from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input, write_output
 from app.cli.options import STORE_ENV
 from app.texts import numbers
 from tmmu_core.base.errors import unopened
@@ -226,8 +226,8 @@ def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
 
 def write_graph(graph: Graph, name: str, what: str) -> None:
     """Write a native graph file in the format of its file extension; for ``-``, as JSON to standard output."""
-    file = "-.json" if name == STREAM else name.removesuffix(".gz")
-    write_output(name, native_file.encode(graph, file), what)
+    is_cbor = format_by_ending(name, {".json": "json", ".cbor": "cbor"}, "json") == "cbor"
+    write_output(name, (native_file.encode_cbor if is_cbor else native_file.encode_json)(graph), what)
 
 
 def print_findings(resolved: Resolved) -> None:

@@ -14,7 +14,7 @@ from app.cli.main import run
 from tests.support.paths import DATA
 from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
 from tmmu_core.formats.open_file import read_any, read_graph_file
-from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -87,9 +87,10 @@ def same(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("rename", [same, renamed])
-@pytest.mark.parametrize("kind", ["graph", "graph cbor", "plan", "plan cbor", "checkpoint"])
+@pytest.mark.parametrize("kind", ["graph", "graph cbor", "plan", "plan cbor", "checkpoint", "trace", "trace cbor"])
 def test_file_of_a_later_version_is_refused_as_such(kind: str, rename: Callable[[Any], Any]) -> None:
     made = solution()
+    head, *rows = trace.to_json_lines(made.plan).splitlines()
     graph = (FOLDER / "d0b5278" / "training_step.tmmu.json").read_bytes()
     later: dict[str, Callable[[], bytes]] = {
         "graph": lambda: later_json(graph, "ir_schema", rename),
@@ -99,6 +100,8 @@ def test_file_of_a_later_version_is_refused_as_such(kind: str, rename: Callable[
         "checkpoint": lambda: cbor2.dumps(
             rename(cbor2.loads(checkpoint(made.plan, made.liveness)) | {"schema": "tmmu_checkpoint/2"})
         ),
+        "trace": lambda: b"\n".join([later_json(head, "trace_schema", rename), *rows]),
+        "trace cbor": lambda: cbor2.dumps(json.loads(later_json(head, "trace_schema", rename))),
     }
     with pytest.raises(UnreadableInput, match="a later version of TMMU Plan Explorer wrote this file"):
         read_any(later[kind](), "file")

@@ -156,11 +156,10 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
 
 
 def _refuse_later(data: bytes) -> None:
-    """Raise ``UnreadableInput`` for a document or trace that a later version wrote; ignore what cannot be decoded."""
-    first = data.partition(b"\n")[0] if b"allocation_header" in data[:1024] else data
+    """Raise ``UnreadableInput`` for a document that a later version wrote; ignore what cannot be decoded."""
     found: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
-        found = document.fields(first) if document.kind(first) else {}
+        found = document.fields(data) if document.kind(data) else {}
     document.refuse_later(found)
 
 

@@ -112,15 +112,9 @@ def test_trace_is_recognised_by_its_first_record() -> None:
     assert refuses(cbor2.dumps({"pad": "x" * 5000, **msgspec.json.decode(first)})) != ""
 
 
-def test_trace_of_another_schema_is_rejected_and_of_another_version_read() -> None:
-    data = to_json_lines(chain_plan())
-    first, rest = data.split(b"\n", 1)
+@pytest.mark.parametrize("schema", ["tmmu_trace/1.0", "other/1", ""])
+def test_trace_of_another_schema_is_rejected(schema: str) -> None:
+    first, rest = to_json_lines(chain_plan()).split(b"\n", 1)
     head = msgspec.json.decode(first)
-    kind, version = head["trace_schema"].split("/")
-    for schema, known in ((f"{kind}/999", True), (f"other/{version}", False), ("", False)):
-        changed = msgspec.json.encode({**head, "trace_schema": schema}) + b"\n" + rest
-        if known:
-            read_trace(changed)
-        else:
-            with pytest.raises(UnreadableInput, match="trace schema"):
-                read_trace(changed)
+    with pytest.raises(UnreadableInput, match=r"schema .* is not known"):
+        read_trace(msgspec.json.encode({**head, "trace_schema": schema}) + b"\n" + rest)

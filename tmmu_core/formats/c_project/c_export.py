@@ -221,7 +221,7 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
-    new_files = {**files, MANIFEST: partial(in_memory, manifest)}
+    new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}
     try:
         earlier = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged

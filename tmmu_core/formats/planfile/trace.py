@@ -203,13 +203,14 @@ def refuses(data: bytes) -> str:
         return reason
     begins = data[:4096] if document.kind(data) == "cbor" else data.lstrip().partition(b"\n")[0]
     no_header = 'its first record is no "allocation_header"'
-    if b"allocation_header" not in begins:
+    if b"allocation_header" not in begins and b"trace_schema" not in begins:
         return no_header
     try:
         first = next(_raw_records(data), (None, ""))[0]
     except UnreadableInput:  # damaged; the first record still identifies a trace
         return "" if b"allocation_header" in data[:256] else no_header
-    return "" if isinstance(first, dict) and first.get("record") == "allocation_header" else no_header
+    is_header = isinstance(first, dict) and (first.get("record") == "allocation_header" or "trace_schema" in first)
+    return "" if is_header else no_header
 
 
 def read_trace(data: bytes, source: str = "") -> Trace:
@@ -221,13 +222,11 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""
     for record, place in _raw_records(unpacking.unpack(data)):
+        if not records and isinstance(record, dict) and "trace_schema" in record:
+            document.check_version(record["trace_schema"] or "none", TRACE_SCHEMA, "$.trace_schema")
         try:
             records.append(_decoded(record, records))
         except (msgspec.ValidationError, UnreadableInput) as error:
-            if records or isinstance(error, msgspec.ValidationError):
-                first = hashed[0] if hashed else record
-                found = first.get("trace_schema") if isinstance(first, dict) else None
-                document.check_version(found, TRACE_SCHEMA, place)
             message, hint = (error.message, error.hint) if isinstance(error, UnreadableInput) else (f"{error}.", "")
             raise UnreadableInput(message, place=place, hint=hint) from error
         hashed += [] if isinstance(records[-1], _Tensor | _Handoff) else [record]
@@ -266,9 +265,6 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
     if not before and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
         raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
     read: _Record = msgspec.convert(record, _Record)
-    if isinstance(read, _Header) and read.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
-        hint = f'This version reads "{TRACE_SCHEMA}".'
-        raise UnreadableInput(f'the trace schema "{read.trace_schema}" is not known.', hint=hint)
     if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
         what = f'"{read.tensor_id}" is in the arena {read.arena}, but its address is in {read.logical_address[0]}.'
         raise UnreadableInput(what, hint=WRITE_AGAIN)
