@@ -223,7 +223,7 @@ def open_or_refuse(data: bytes, name: str) -> None:
 def open_file(data: bytes, name: str) -> None:
     """Restore the graph, the plan, the view and the review of a file. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
-    text = embedded[1] if embedded else data
+    text = embedded[1] if embedded else unpacking.unpack(data)
     with source_of_errors(name):
         document.check_version(document.text_field(text, "schema"), SCHEMA)
         file = document.decode(text, ReviewFile, "review")

@@ -16,11 +16,11 @@ def test_hash_seed_does_not_change_the_output() -> None:
     assert one == other
 
 
-@pytest.mark.parametrize(("mark", "byte"), [("", 8), ("\ufeff", 11)])
-def test_json_error_has_its_place(mark: str, byte: int) -> None:
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_json_error_has_its_place(mark: str) -> None:
     """Python 3.13 has another message for a trailing comma."""
     with pytest.raises(UnreadableInput) as caught:
         read_json_object(mark + '{"a": 1,}', "shard spec")
-    assert caught.value.place == f"line 1, column 9, byte {byte}"
+    assert caught.value.place == "line 1, column 9, byte 8"
     assert str(caught.value).startswith("shard spec: this is not JSON: ")
-    assert f" (at line 1, column 9, byte {byte}).\n" in str(caught.value)
+    assert " (at line 1, column 9, byte 8).\n" in str(caught.value)

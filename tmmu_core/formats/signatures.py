@@ -54,7 +54,7 @@ def refuses_snapshot(data: bytes) -> str:
 
 def refuses_profile(data: bytes) -> str:
     """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they have both."""
-    if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
+    if document.kind(data) != "json" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
 

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read, read_csv, write_csv
+from tmmu_core.graph.native.unpacking import unpack
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, live_parts
 
@@ -44,7 +45,7 @@ def test_offsets_on_some_rows_are_fixed() -> None:
 
 
 def test_byte_order_mark_and_windows_lines_are_read() -> None:
-    assert read_csv(b"\xef\xbb\xbfid,lower,upper,size\r\nb,1,4,8\r\n\r\n").problem.ids == ("b",)
+    assert read_csv(unpack(b"\xef\xbb\xbfid,lower,upper,size\r\nb,1,4,8\r\n\r\n")).problem.ids == ("b",)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.formats.allocator_plan import stem_of
 from tmmu_core.formats.csv import instance_csv
-from tmmu_core.graph.native import document
+from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import PlainInstance
 
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
@@ -52,6 +52,7 @@ _LIKELY: dict[str, tuple[str, ...]] = {
 def columns_of(data: bytes) -> tuple[str, ...]:
     """Return the columns of a table; none for bytes that are not a table with at least two columns, all named."""
     try:
+        data = unpacking.unpack(data)
         if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
             return ()
         first = next(_rows(data), (0, {}))[1]
@@ -80,7 +81,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
     Raises ``UnreadableInput``, also if only one of ``lower`` and ``upper`` has a column.
     """
     with source_of_errors(name):
-        instance = _instance(data, columns)
+        instance = _instance(unpacking.unpack(data), columns)
     return replace(instance, name=stem_of(name) or "table")
 
 
@@ -124,8 +125,8 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
 
 def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2."""
-    if data.removeprefix(document.BYTE_ORDER_MARK).lstrip()[:1] in (b"[", b"{"):
-        yield from enumerate(_objects(data.removeprefix(document.BYTE_ORDER_MARK)), start=2)
+    if data.lstrip()[:1] in (b"[", b"{"):
+        yield from enumerate(_objects(data), start=2)
         return
     rows = instance_csv.rows_of(data)
     header = [cell.strip() for cell in next(rows, (1, []))[1]]

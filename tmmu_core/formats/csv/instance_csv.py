@@ -49,7 +49,7 @@ def refuses(data: bytes) -> str:
     """Return why bytes are not a packing instance; ``""`` for a CSV whose first line names its columns."""
     if document.kind(data):
         return "it begins like a JSON object or a CBOR map"
-    line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").partition(b"\n")[0][:4096]
+    line = data.lstrip(b"\r\n").partition(b"\n")[0][:4096]
     try:
         text = line.decode()
     except UnicodeDecodeError:
@@ -193,12 +193,11 @@ def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of every line of a table that is not blank. Raises ``UnreadableInput``."""
     if isinstance(data, bytes):
         try:
-            data = data.decode("utf-8-sig")
+            data = data.decode()
         except UnicodeDecodeError as fault:
             place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
             raise UnreadableInput("not UTF-8 text", place=place, hint=hint) from None
-    text = data.removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
+    reader = csv.reader(io.StringIO(data, newline=""), delimiter=delimiter_of(data), strict=True)
     try:
         for cells in reader:
             if "".join(cells).strip():

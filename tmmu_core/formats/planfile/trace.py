@@ -285,7 +285,7 @@ def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
 def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:
     """Yield records with their place: ``line 3`` or ``byte 1204``."""
     if document.kind(data) != "cbor":
-        for number, line in enumerate(data.removeprefix(document.BYTE_ORDER_MARK).split(b"\n"), 1):
+        for number, line in enumerate(data.split(b"\n"), 1):
             if line.strip():
                 try:
                     document.refuse_long_numbers(line)

@@ -22,17 +22,15 @@ import msgspec
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.model import PHASES, ROLES
+from tmmu_core.graph.native.unpacking import TEXT_HEAD
 
 T = TypeVar("T")
 
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 DEEPEST = 200
 """Maximum nesting depth of lists and maps."""
-HEAD = 1024
-"""A file with a NUL in its first ``HEAD`` bytes is binary."""
 
 
 @contextmanager
@@ -55,7 +53,7 @@ def kind(data: bytes) -> str:
 
     UTF-16 counts as JSON, so that the JSON reader reports the encoding.
     """
-    if data.removeprefix(BYTE_ORDER_MARK).lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
+    if data.lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
     first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
     return "cbor" if first and 0xA0 <= first[0] <= 0xBF else ""
@@ -85,7 +83,7 @@ def refuse_many_values(data: bytes, packed: int = 0) -> None:
         return
     if how == "cbor":
         count = len(data) // 4 + len(data) - len(data.translate(None, _CONTAINERS))
-    elif b"\0" in data[:HEAD]:
+    elif b"\0" in data[:TEXT_HEAD]:
         return
     else:
         count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
@@ -172,12 +170,11 @@ def _damaged(what: str, place: str = "", hint: str = "Save the file as UTF-8.") 
 
 
 def _decode_json(data: bytes, shape: Any) -> Any:
-    text = data.removeprefix(BYTE_ORDER_MARK)
-    if text.startswith(UTF16_MARKS):
+    if data.startswith(UTF16_MARKS):
         raise _damaged("this text is UTF-16")
-    refuse_long_numbers(text)
+    refuse_long_numbers(data)
     try:
-        return msgspec.json.decode(text, type=shape)
+        return msgspec.json.decode(data, type=shape)
     except msgspec.ValidationError as error:
         if " - at `" not in str(error):
             # The top level has the wrong type. Decode it untyped, because a syntax error has priority.
@@ -188,11 +185,11 @@ def _decode_json(data: bytes, shape: Any) -> Any:
         place = re.search(r"\(byte (\d+)\)", message)
         what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
         if not place:
-            what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
-        at = _place(data, int(place.group(1)) if place else len(text))
+            what = "the text ends in the middle of a value" if data.strip() else "the file is empty"
+        at = _place(data, int(place.group(1)) if place else len(data))
         raise _damaged(f"this is not JSON: {what}", at, "Correct the text at that place.") from error
     except UnicodeDecodeError as error:
-        at = _place(data, max(0, text.find(error.object) + error.start))
+        at = _place(data, max(0, data.find(error.object) + error.start))
         raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
     except RecursionError as error:
         raise _damaged(
@@ -240,7 +237,7 @@ def refuse_repeated_keys(data: bytes) -> None:
     JSON readers differ in which of the two values they use.
     """
     try:
-        json.loads(data.removeprefix(BYTE_ORDER_MARK), object_pairs_hook=_require_unique_keys)
+        json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
         at = _place(data, error.start)
         raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
@@ -256,11 +253,10 @@ def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _place(data: bytes, at: int) -> str:
-    """Return the line, column and byte of an error at ``at``, which does not count a byte order mark."""
-    text = data.removeprefix(BYTE_ORDER_MARK)
-    line = text.count(b"\n", 0, at) + 1
-    column = len(text[text.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
-    return f"line {line}, column {column}, byte {at + len(data) - len(text)}"
+    """Return the line, column and byte of an error at ``at``."""
+    line = data.count(b"\n", 0, at) + 1
+    column = len(data[data.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    return f"line {line}, column {column}, byte {at}"
 
 
 def _no_tag(*_: Any) -> Any:

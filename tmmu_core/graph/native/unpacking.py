@@ -1,5 +1,6 @@
 """Read the bytes of files, and decompress gzip within limits."""
 
+import codecs
 import errno
 import gzip
 import io
@@ -16,6 +17,8 @@ from tmmu_core.base.errors import UnreadableInput
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 20
 """Number of bytes that are read or decompressed at once."""
+TEXT_HEAD = 1024
+"""A file with a NUL in its first bytes, this many, is binary."""
 LONGEST_STREAM = 1 << 29
 """Default limit of the bytes of a pipe or a device: /dev/zero has no end."""
 
@@ -46,18 +49,18 @@ def _read_within(stream: Any, most: int, what: str, source: str) -> bytes:
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
-    """Return ``data``, decompressed if it is gzipped.
+    """Return ``data``, decompressed if it is gzipped, without the byte order mark of a text.
 
     Raises ``UnreadableInput`` for a damaged stream, and for more bytes than the limit.
     """
-    if not data.startswith(GZIP_MAGIC):
-        return data
-    try:
-        with gzip.open(io.BytesIO(data)) as stream:
-            return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the decompressed file", source)
-    except (EOFError, OSError, zlib.error) as error:
-        what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
-        raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error
+    if data.startswith(GZIP_MAGIC):
+        try:
+            with gzip.open(io.BytesIO(data)) as stream:
+                data = _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the decompressed file", source)
+        except (EOFError, OSError, zlib.error) as error:
+            what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
+            raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error
+    return data if b"\0" in data[:TEXT_HEAD] else data.removeprefix(codecs.BOM_UTF8)
 
 
 def mapped_file(path: Path) -> Any:

@@ -105,7 +105,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 
 def read_json(text: str, what: str) -> Any:
     """Return a JSON value with unique keys and numbers of 64 bits. Raises ``UnreadableInput``."""
-    data = text.encode("utf-8", "replace")
+    data = text.removeprefix("\ufeff").encode("utf-8", "replace")
     with source_of_errors(what):
         refuse_many_values(data)
         return decode(data, Any)

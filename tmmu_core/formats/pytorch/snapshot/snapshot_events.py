@@ -22,7 +22,7 @@ from tmmu_core.base.child_process import address_space
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
-from tmmu_core.graph.native.document import BYTE_ORDER_MARK, paused_gc
+from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
 ALLOC, FREE, MAP, UNMAP, OOM = range(5)
@@ -171,7 +171,6 @@ def refuse_many_devices(count: int) -> None:
 
 
 def _json(data: bytes) -> _Document[msgspec.Raw]:
-    data = data.removeprefix(BYTE_ORDER_MARK)
     if data.lstrip(b" \t\r\n").startswith(b"["):  # torch.cuda.memory_snapshot() returns the segments alone
         return _Document(msgspec.json.decode(data, type=list[Segment[msgspec.Raw]]))
     return msgspec.json.decode(data, type=_Document[msgspec.Raw])
