@@ -171,17 +171,12 @@ def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> lis
     """Return the node ids of the mode in ``order``, or without one in topological order, ties by id bytes."""
     timeline = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
-    base_of = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
-
-    def source_of(name: str) -> str | None:
-        """Return the writer of a tensor; of a view that no node writes, the writer of the nearest base that has one."""
-        while name not in writer and name in base_of:
-            name = base_of[name]
-        return writer.get(name)
-
+    root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
     for node in sorted(timeline.values(), key=lambda node: node.node_id.encode()):
-        waits_for[node.node_id] = {source for name in node.inputs if (source := source_of(name)) is not None}
+        # A view that no node writes depends on the writer of its root.
+        sources = [writer.get(name) or writer.get(root[name]) for name in node.inputs]
+        waits_for[node.node_id] = {source for source in sources if source is not None}
         if not waits_for[node.node_id] <= timeline.keys():
             refuse("producer_outside_mode", node_id=node.node_id)
     return _topological(waits_for) if order is None else _checked(graph, order, waits_for)
