@@ -86,6 +86,11 @@ def test_problem_round_trips(p: Problem) -> None:
     assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
 
 
+def test_buffer_with_many_gaps_is_read_back() -> None:
+    gaps = tuple((step, step + 1) for step in range(1, 60_000, 2))
+    assert read_csv(write_csv(problem((0, 60_001, 8), gaps=(gaps,)))).problem.gaps == (gaps,)
+
+
 @pytest.mark.parametrize("name", ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b", "=a"])
 def test_id_with_special_characters_round_trips(name: str) -> None:
     p = replace(problem((0, 2, 8)), ids=(name,))

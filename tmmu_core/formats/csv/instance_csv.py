@@ -197,14 +197,14 @@ def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
         except UnicodeDecodeError as fault:
             place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
             raise UnreadableInput("not UTF-8 text", place=place, hint=hint) from None
+    csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # a buffer may have many gaps
     reader = csv.reader(io.StringIO(data, newline=""), delimiter=delimiter_of(data), strict=True)
     try:
         for cells in reader:
             if "".join(cells).strip():
                 yield reader.line_num, cells
     except csv.Error as fault:
-        hint = "Close the quotes, or shorten the cell."
-        raise _fault(reader.line_num, "", f"invalid CSV: {fault}", hint) from None
+        raise _fault(reader.line_num, "", f"invalid CSV: {fault}", "Close the quotes.") from None
 
 
 def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:

@@ -44,8 +44,11 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning with the number of permitted in-place reuses that the planner does not use; none if it is 0."""
-    untaken = len(plan.taken) - sum(plan.taken)
+    """Return a warning with the number of permitted in-place reuses that the planner does not use.
+
+    None if it uses all, or if no plan is smaller.
+    """
+    untaken = len(plan.taken) - sum(plan.taken) if any(arena.open_bytes for arena in plan.arenas) else 0
     noun = "in-place reuse" if untaken == 1 else "in-place reuses"
     return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()
 
