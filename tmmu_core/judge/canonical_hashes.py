@@ -6,7 +6,7 @@ bytes, no tags, no bignums, floats as binary64 with one NaN.
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as canonical_dtype
-from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Arena, Graph, Node, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Graph, Node, Tensor
 
 SlotRow = tuple[str, str, int]
 AddressRow = tuple[str, int, int]
@@ -112,12 +112,6 @@ def _node(n: Node) -> dict[str, Any]:
     params = n.params | {name: getattr(n, name) for name in SCOPING if getattr(n, name)}
     inplace = None if n.inplace == "any" else n.inplace  # "any" is the default (contract §1)
     return _changed(n, inplace=inplace, params=params, **dict.fromkeys(SCOPING, ""))
-
-
-def arena_config_object(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arena configuration as given; for an :class:`Arena`, the fields that differ from the default."""
-    items = (config or {}).items()
-    return {name: _changed(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in items}
 
 
 # --- plans -------------------------------------------------------------------------------------------------------

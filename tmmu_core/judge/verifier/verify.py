@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, hash_of_rows, layout_hash, plan_hash
+from tmmu_core.judge.canonical_hashes import hash_of, hash_of_rows, layout_hash, plan_hash
 from tmmu_core.judge.finding import Finding, Verdict, error, limited, warning
 from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
@@ -75,7 +76,7 @@ DECLARED_ARENAS = "no arena configuration is given; the plan's own is used"
 UNKNOWN_ARENAS = "the arena configuration is not given, and the plan's arenas do not reproduce its hash"
 
 
-Arenas = Mapping[str, Arena | Mapping[str, Any]]
+Arenas = Mapping[str, Mapping[str, Any]]
 
 
 def verify_plan(
@@ -263,13 +264,13 @@ def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
         "tmmu_plan_hash": plan_hash(header, plan.replay_token, slot_rows, address_rows),
     }
     if arenas is not None:
-        expected["arena_config_hash"] = hash_of(arena_config_object(arenas))
+        expected["arena_config_hash"] = hash_of({name: dict(arena) for name, arena in arenas.items()})
     for name, digest in expected.items():
         if getattr(plan, name) != digest:
             yield error("hash", f"{name} does not match the plan.")
 
 
-_ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
+_ARENA_DEFAULTS = msgspec.structs.asdict(Arena())
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
@@ -277,13 +278,12 @@ def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
 
     A configuration file may contain a field for all arenas, for no arena, or for values that are not the default.
     """
-    default = Arena()
-    for forms in product(("changed", "all", "none"), repeat=len(_ARENA_FIELDS)):
+    for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
         config = {
             arena.name: {
                 field: getattr(arena, field)
-                for field, form in zip(_ARENA_FIELDS, forms, strict=True)
-                if form == "all" or (form == "changed" and getattr(arena, field) != getattr(default, field))
+                for (field, default), form in zip(_ARENA_DEFAULTS.items(), forms, strict=True)
+                if form == "all" or (form == "changed" and getattr(arena, field) != default)
             }
             for arena in plan.arenas
         }
@@ -295,9 +295,7 @@ def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
 def check_configuration(plan: Plan, arenas: Arenas) -> Iterator[Finding]:
     """Check rule ``configuration``."""
     for arena in plan.arenas:
-        given = arenas.get(arena.name, Arena())
-        want = given if isinstance(given, Arena) else Arena(**{k: v for k, v in given.items() if k in _ARENA_FIELDS})
-        for name in _ARENA_FIELDS:
-            if getattr(arena, name) != getattr(want, name):
-                message = f"{name} {getattr(arena, name)}; its configuration has {getattr(want, name)}"
+        for name, want in {**_ARENA_DEFAULTS, **arenas.get(arena.name, {})}.items():
+            if name in _ARENA_DEFAULTS and getattr(arena, name) != want:
+                message = f"{name} {getattr(arena, name)}; its configuration has {want}"
                 yield error("configuration", f"{arena.name} has {message}.", arena=arena.name)
