@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.base.errors import ArenaTooSmall
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.formats.c_project.c_export import c_header
 from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
 from tmmu_core.formats.planfile import plan_file
@@ -16,6 +16,8 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.platform import BOARDS, options_of
 from tmmu_core.plans.analysis.plan_notes import residences
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 SRAM, TCM, MRAM = {"name": "SRAM"}, {"name": "TCM"}, {"name": "MRAM", "writable": False}
@@ -76,6 +78,17 @@ def test_arenas_of_one_memory_are_adjacent_and_aligned() -> None:
     options["memories"][0]["arena_alignment"] = 64
     with pytest.raises(ArenaTooSmall):
         planned(model(1), **options)
+
+
+def test_page_size_of_a_memory_rounds_its_arenas() -> None:
+    plan = plan_graph(model(1), planner="helia", arenas={"SRAM": {"page_size": 4096}}).plan
+    assert {arena.committed_bytes for arena in plan.arenas} == {4096}
+
+
+@pytest.mark.parametrize("option", [{"alignment": 256}, {"page_size": 4096}, {"capacities": {"": 4096}}])
+def test_arena_option_without_declared_memories_is_rejected(option: dict[str, Any]) -> None:
+    with pytest.raises(InvalidIrShapes, match="arena options do not apply"):
+        make_plan(model(1), PlanRequest(planner="helia", **option))
 
 
 def test_alignment_of_a_dtype_is_recorded() -> None:

@@ -54,16 +54,17 @@ def spread_over_memories(
     # helia does not reuse in place, but another plan could, so the lower bound assumes reuse inside a region.
     granted = replace(granted, arenas=names, storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
-    config = {}
+    region_config = {}
     for region in regions:
         home = memory[region.memory]
         capacity = U64_MAX if home.max_size is None else home.max_size
-        config[region.name] = Arena(capacity, max(platform.min_alignment, home.arena_alignment or 1))
+        least = max(platform.min_alignment, home.arena_alignment or 1)
+        region_config[region.name] = Arena(capacity, least, config.get(home.name, Arena()).page_size)
     packings = [
         Packing(offset[arenas == number], notes=_notes(region_id, region, memory))
         for number, (region_id, region) in enumerate(by_name)
     ]
-    return liveness, config, arena_problems(liveness, config), packings
+    return liveness, region_config, arena_problems(liveness, region_config), packings
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:

@@ -126,8 +126,8 @@ def refuse_invalid_token(request: PlanRequest) -> None:
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with the alignment of the graph and all arena options merged into ``arenas``.
 
-    Raises the errors of :func:`arena_config`, and ``InvalidIrShapes`` (reason ``planner_option``) for a capacity if the
-    planner defines the arenas itself.
+    Raises the errors of :func:`arena_config`, and ``InvalidIrShapes`` (reason ``planner_option``) for a capacity, and
+    without declared memories for an alignment or a page size, if the planner defines the arenas itself.
     """
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:
@@ -136,9 +136,9 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     if planner_named(planner).defines_arenas:
         if has_no_options:
             return request
-        if request.capacities or request.one_memory:
-            message = f"planner {planner!r} defines the arenas itself; --capacity does not apply to them."
-            hint = 'Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].'
+        if request.capacities or request.one_memory or not request.arenas:
+            message = f"planner {planner!r} defines the arenas itself; arena options do not apply to them."
+            hint = 'Set its memories: --option memories=[{"name": "SRAM", "max_size": 65536, "arena_alignment": 64}].'
             raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
     config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
