@@ -6,26 +6,26 @@ from typing import Any
 
 import streamlit as st
 
-from app.canvas.pack import Origin
+from app.canvas.pack import Origin, Packed, pack_plan
 from app.canvas.plan_component import Picture, View, plan_canvas, plan_store
 from benchmarks.canvas_plans import synthetic_plan
+from tmmu_core.plans.model import Plan
 
 st.set_page_config(page_title="canvas", layout="wide")
 
 
 @st.cache_resource
-def _plan(boxes: int, slots: int) -> tuple[object, Origin]:
+def _packed(boxes: int, slots: int, is_compared: bool) -> tuple[Packed, Plan, Plan | None]:
     plan, operators = synthetic_plan(boxes, slots=slots)
-    return plan, Origin(operators)
+    other = synthetic_plan(boxes, slots=40)[0] if is_compared else None
+    return pack_plan(plan, Origin(operators), baseline=other), plan, other
 
 
 arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
 boxes = int(st.query_params.get("boxes", arguments[0] if arguments else 500))
 view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
 two = "two" in st.query_params
-plan, origin = _plan(boxes, int(st.query_params.get("slots", 48)))
-other, _ = _plan(boxes, 40) if "compare" in st.query_params else (None, None)
-handle = plan_store(plan, origin, baseline=other)  # type: ignore[arg-type]
+handle = plan_store(*_packed(boxes, int(st.query_params.get("slots", 48)), "compare" in st.query_params))
 
 
 @st.fragment

@@ -17,7 +17,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,20 +124,6 @@ def pack_plan(
     head += b" " * (-(len(head) + 16) % 8)
     numbers = np.array([VERSION, len(head)], "<u4").tobytes()
     return Packed(token, MAGIC + numbers + head + body)
-
-
-_CACHE: WeakKeyDictionary[Plan, dict[tuple[Any, ...], Packed]] = WeakKeyDictionary()
-
-
-def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_origin: Origin) -> Packed:
-    """Return :func:`pack_plan` of the arguments, cached by the identity of the objects (plans are frozen)."""
-    key = (origin, baseline, baseline_origin)
-    cache = _CACHE.setdefault(plan, {})
-    if key not in cache:
-        if len(cache) >= 4:
-            cache.clear()
-        cache[key] = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
-    return cache[key]
 
 
 def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:

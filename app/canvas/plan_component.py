@@ -2,7 +2,7 @@
 
 ::
 
-    handle = plan_store(plan, baseline=other, key="plan")  # once per page, outside of fragments
+    handle = plan_store(pack_plan(plan, baseline=other), plan, other, key="plan")  # once per page, outside of fragments
     plan_canvas(handle, Picture(selected=tensor_id), {"select": ...}, key="map")  # once per drawing
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app.canvas.pack import NO_ORIGIN, Origin, packed_once
+from app.canvas.pack import Packed
 from app.canvas.script import PLAN, component_script
 from app.session import state
 from tmmu_core.plans.model import Plan
@@ -96,19 +96,11 @@ text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom
 """
 
 
-def plan_store(
-    plan: Plan,
-    origin: Origin = NO_ORIGIN,
-    *,
-    baseline: Plan | None = None,
-    baseline_origin: Origin = NO_ORIGIN,
-    key: str = "plan_store",
-) -> PlanHandle:
-    """Send a plan, and a baseline if given, to the browser once; return the handle for :func:`plan_canvas`.
+def plan_store(packed: Packed, plan: Plan, baseline: Plan | None = None, *, key: str = "plan_store") -> PlanHandle:
+    """Send the packed plan, and its baseline if given, to the browser once; return the handle for :func:`plan_canvas`.
 
     Call this function outside of fragments.
     """
-    packed = packed_once(plan, origin, baseline, baseline_origin)
     _component()(key=key, data=packed.data, height="content")
     return PlanHandle(packed.token, plan, baseline)
 

@@ -9,10 +9,9 @@ from app.session import history
 from app.session.opening import SAMPLES, golden, samples, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
-from tmmu_core.planners.problem import GIVEN, UNLIMITED
+from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, option_texts
-from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file of the command
 
@@ -71,17 +70,6 @@ def _command_request(shown: Shown) -> PlanRequest:
     request = requested(shown.choice, shown.opened)
     # Without --planner, the offsets in the file are used.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
-
-
-def arenas_spelled_out(plan: Plan) -> bytes:
-    """Return the arenas of a plan with explicit defaults, in the format of ``--arenas``, as a template."""
-    config = {}
-    for arena in plan.arenas:
-        settings = {"alignment_bytes": arena.alignment_bytes, "page_size": arena.page_size}
-        if arena.capacity_bytes < UNLIMITED:
-            settings = {"capacity_bytes": arena.capacity_bytes, **settings}
-        config[arena.name] = {name: n for name, n in settings.items() if n}
-    return json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def file_of(shown: Shown) -> str:

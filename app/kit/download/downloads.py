@@ -7,7 +7,6 @@ import mimetypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
 from typing import NamedTuple, cast
 
 from app.report.html_report import Known, ReviewPart, build_report
@@ -100,12 +99,21 @@ def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> s
 def _instances(plan: Plan, stem: str) -> list[Entry]:
     """Return a CSV file per arena, for the arenas whose buffers can be rows of an instance."""
     files = []
-    for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True):
+    for k, arena in enumerate(plan.arenas):  # the number makes names distinct that differ only in case
         with suppress(TmmuError):
             plan_file.rows_of_instance(plan, arena.name)  # raises for other arenas
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
             label = numbers.shortened(arena.name, 16)
-            files.append(_entry(label, f"{stem}.{name}.csv", purpose, plan_file.to_instance, plan, arena.name))
+            files.append(
+                _entry(
+                    label,
+                    f"{stem}.arena{k}-{repeat_command.file_stem(arena.name)}.csv",
+                    purpose,
+                    plan_file.to_instance,
+                    plan,
+                    arena.name,
+                )
+            )
     return files
 
 
@@ -133,9 +141,6 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
         label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
         if name in data_of:
             inputs.append(_entry(label, name, f"input of {option}", bytes, data_of[name]))
-        elif field == "arenas":
-            purpose = f"the arenas with all defaults, a template for {option}"
-            inputs.append(_entry(label, name, purpose, repeat_command.arenas_spelled_out, shown.plan))
     return inputs
 
 
@@ -178,17 +183,6 @@ def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
     if kind == "ledger":
         return str(ledger_figure(shown.plan, waste_ledger(shown.plan, arena), sheet))
     return str(arena_picture(shown.plan, arena, cast(Kind, kind), sheet, plan_rows.row_colours(shown, kind)))
-
-
-def _file_names(arenas: list[str]) -> list[str]:
-    """Return arena names as parts of file names. A number makes names distinct that differ only in case."""
-    names: list[str] = []
-    used = {"plan"}  # the name of the file of the whole plan
-    for k, stem in enumerate(map(repeat_command.file_stem, arenas)):
-        candidates = chain((stem,), (f"{stem}-{number}" for number in count(k)))
-        names.append(next(name for name in candidates if name.lower() not in used))
-        used.add(names[-1].lower())
-    return names
 
 
 def _project(shown: Shown) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.pack import Origin, picture_of
+from app.canvas.pack import Origin, Packed, pack_plan, picture_of
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.download import pictures
@@ -22,11 +22,16 @@ from tmmu_core.plans.model import Plan
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
-    origin = _origin(shown, _needs_layers(shown))
+    packed = _packed(shown, _needs_layers(shown), baseline, baseline is not None and _needs_layers(baseline))
+    return plan_store(packed, shown.plan, None if baseline is None else baseline.plan, key=key)
+
+
+@remembered
+def _packed(shown: Shown, has_layers: bool, baseline: Shown | None, baseline_has_layers: bool) -> Packed:
     if baseline is None:
-        return plan_store(shown.plan, origin, key=key)
-    baseline_origin = _origin(baseline, _needs_layers(baseline))
-    return plan_store(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin, key=key)
+        return pack_plan(shown.plan, _origin(shown, has_layers))
+    before = _origin(baseline, baseline_has_layers)
+    return pack_plan(shown.plan, _origin(shown, has_layers), baseline=baseline.plan, baseline_origin=before)
 
 
 def _needs_layers(shown: Shown) -> bool:
@@ -35,9 +40,8 @@ def _needs_layers(shown: Shown) -> bool:
     return is_used or len(shown.plan) <= MAX_EAGER_TENSORS
 
 
-@remembered
 def _origin(shown: Shown, needs_layers: bool) -> Origin:
-    """Return operators, layers and phases of the rows. The cache of packed plans needs the same object at each call."""
+    """Return operators, layers and phases of the rows."""
     stretches = phases(shown)
     rows = origins(shown) if needs_layers else None
     if rows is None:

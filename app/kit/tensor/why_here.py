@@ -91,21 +91,18 @@ def turns(shown: Shown) -> list[int] | None:
     if chosen is None or not last:
         return None
     turn, order = max(1, min(chosen, last)), plan_rows.placement_order(shown, arena_focus.arena(shown))
+    key = state.set_widget("turn", turn)
+
+    def changed() -> None:
+        state.choose(**_turn(shown, int(state.widget_value("turn"))))
+
     with controls.row("turns"):
-        for label, target, tip in (
-            ("«", 1, "first placement"),
-            ("‹", turn - 1, "previous placement"),
-            ("›", turn + 1, "next placement"),
-            ("»", last, "last placement"),
-        ):
-            is_off = target == turn or not 1 <= target <= last
-            shown_turn = _turn(shown, min(max(1, target), last))
-            controls.button(label, f"turn.{label}", shown_turn, kind="secondary", help=tip, disabled=is_off)
+        st.number_input("Placement", 1, last, key=key, on_change=changed, width=200)
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
         rule = tensor_text.ORDER_WORDS.get(order.by, order.by)
-        st.markdown(f"Placement **{turn:,}** of {last:,}, {rule}: {name}, {place}")
+        st.markdown(f"of {last:,}, {rule}: {name}, {place}")
         controls.button("Show all", "turn.all", {"turn": None})
     placed = set(order.storages[:turn])
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in placed]

@@ -22,7 +22,6 @@ from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
-MOST_BUTTONS = 8  # for baselines
 KIND_LABELS = {
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
@@ -42,9 +41,6 @@ def page() -> None:
     if not chosen.baseline:
         st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample, trace or file"))
         _pick(options, "")
-        with st.container(horizontal=True, gap="small", key="first-baselines"):
-            for value in list(options)[:MOST_BUTTONS]:
-                st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
         return
     baseline = _baseline()
     if baseline is None:

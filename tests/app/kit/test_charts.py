@@ -1,20 +1,11 @@
-import numpy as np
 import pytest
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
 
 from app.kit.charts.chart_base import bytes_axis, figure, steps_axis
-from app.kit.charts.curves import MOST_POINTS, search_course, thinned
+from app.kit.charts.curves import search_course
 from app.texts.numbers import ticks
 from tmmu_core.plans.analysis.plan_notes import Moment
-
-
-def test_thinned_curve_keeps_its_peak() -> None:
-    values = np.zeros(MOST_POINTS * 3, np.uint64)
-    values[31_234] = 7
-    begins, kept = thinned(np.arange(len(values)), values)
-    assert len(begins) == MOST_POINTS
-    assert kept.max() == 7
 
 
 @pytest.mark.parametrize("top", [0, 1, 97, 1024, 1025, 5_000, 2**20 - 1, 2**20, 9_633_792, 2**40, 2**64 - 1])

@@ -47,7 +47,7 @@ def test_arenas_with_similar_names_have_distinct_files() -> None:
     plan = plan_graph(graph, arenas={name: {} for name in names}).plan
     shown = planning.make_plan(Choice(source=opening.shelf().put("p.json", plan_file.to_json(plan))))
     files_ = [name for name in made(shown) if name.endswith(".csv")]
-    assert files_ == ["it.plan.csv", "it.a.csv", "it.a-1.csv", "it.plan-2.csv"]
+    assert files_ == ["it.plan.csv", "it.arena0-a.csv", "it.arena1-a.csv", "it.arena2-plan.csv"]
 
 
 def test_nothing_is_made_before_it_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
 import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
-  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews,
+  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses,
 } from "../drawing/picture.js";
 import { fillBox, guarded, within } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
@@ -340,7 +340,6 @@ export class Chart extends Drawing {
     const drawn = drawBoxes(pen, sight, this.tools);
     within(pen, plot, () => {
       drawOver(pen, sight, this.tools);
-      drawViews(pen, sight);
       guarded(() => drawNames(pen, sight, drawn.big));
       guarded(() => drawLines(pen, sight));
       this.root.dataset.reuses = guarded(() => drawReuses(pen, sight), 0);
@@ -538,6 +537,7 @@ export class Chart extends Drawing {
     this.hits = text || marked?.length ? found(plan, text, this.shown) : null; // an empty text is not found
     if (!text) for (const row of marked ?? []) this.hits[row] = 1;
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
+    for (const row of rows ?? []) this.hits[plan.rootOf(row)] = 1; // the map draws a view as a part of its base
     const buffers = new Set(Array.from(rows ?? [], (row) => plan.head(row))).size;
     const label = text ? `${grouped(rows.length)} found` : `${counted(buffers, "buffer")} marked`;
     this.parts.count.textContent = rows ? label : "";

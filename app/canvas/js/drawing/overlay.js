@@ -16,7 +16,6 @@ const LEGAL = "#009E73", FLAG = "#7A3E9D";
 export function drawOverlay(pen, sight, chart) {
   const { selected, compared, hovered, ghost, state } = chart, { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
-    if (selected >= 0) drawHandoffs(pen, sight, selected);
     if (chart.other && state.show_baseline && sight.scene.view === "map") {
       const rows = movedRows(sight.plan, chart);
       chart.root.dataset.moves = rows.size;
@@ -146,22 +145,6 @@ function widened(a, b) {
   if (b - a >= SMALLEST) return [a, b];
   const middle = (a + b) / 2;
   return [middle - SMALLEST / 2, middle + SMALLEST / 2];
-}
-
-/** Draw the in-place reuses of the selected tensor: a line from the end of the input to the start of the output. */
-function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
-  const middle = (row) => (scene.v0[row] + scene.v1[row]) / 2;
-  for (const [step, from, to] of plan.handoffs) {
-    if (from !== selected && to !== selected) continue;
-    const start = plane.beside(plane.point(step, middle(from)), -6, 0);
-    const end = plane.beside(plane.point(step, middle(to)), 6, 0);
-    pen.strokeStyle = pen.fillStyle = look.line;
-    pen.lineWidth = 1.5;
-    stroke(pen, [...start, ...end]);
-    pen.beginPath();
-    pen.arc(...end, 3, 0, 7);
-    pen.fill();
-  }
 }
 
 /** Draw the selected step: a line through picture and strip, its node and its live bytes. */

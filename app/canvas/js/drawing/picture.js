@@ -1,4 +1,4 @@
-// The picture: background, boxes, views, names, lines, costly reuses, outlines of the baseline.
+// The picture: background, boxes, names, lines, costly reuses, outlines of the baseline.
 //
 // Each function takes a `pen` (a 2-D context) and the object that Chart.sight() returns. `plane` converts coordinates,
 // `shown` has a flag per arena, `hits` is null or has a flag per row: rows without the flag are dimmed.
@@ -49,9 +49,7 @@ export function drawBoxes(pen, sight, tools) {
     count++;
     const wide = b - a, high = d - c;
     if (map && isView[i]) {
-      if (wide * high > large) big.push(i);
-      if (wide >= scale && high >= scale) continue; // drawn by drawViews
-      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: the box of its base shows the steps before
+      a = (plan.aloneFrom.get(i) - t0) * perStep; // the box of its base shows the steps before
       if (a >= b) continue;
     }
     if (wide >= 3 && high >= 3) {
@@ -112,24 +110,6 @@ function inksOf(table, look) {
   return { inks: Float64Array.from([...table, ...faint].flat()), dim: 3 * table.length };
 }
 
-/** Draw views inside their base: a lighter inset, with a dashed frame if it is large enough. */
-export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
-  if (scene.view !== "map") return;
-  pen.lineWidth = 1;
-  for (const row of plan.viewRows) {
-    if (!shown[plan.arena[row]]) continue;
-    const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
-    if (x1 - x0 < 1 || y1 - y0 < 1) continue;
-    const colour = paints.table[paints.codes[row]];
-    pen.globalAlpha = hits && !hits[row] ? 0.15 : 1;
-    for (const ink of [css(colour), "rgba(255,255,255,0.35)"]) fillBox(pen, [x0, y0, x1 - 1, y1 - 1], ink);
-    if (x1 - x0 <= 7 || y1 - y0 <= 5) continue;
-    pen.strokeStyle = css(colour.map((v) => Math.round(v * 0.45)));
-    strokeBox(pen, [sharp(x0) + 1, sharp(y0) + 1, sharp(x1) - 3, sharp(y1) - 3], [3, 2]);
-  }
-  pen.globalAlpha = 1;
-}
-
 /**
  * Draw names inside at most MOST_NAMES boxes with enough space, the largest first: the name of the first tensor of the
  * storage and the number of further tensors; in the view lifetimes, the name of the tensor. If two shortened names are
@@ -145,8 +125,7 @@ export function drawNames(pen, sight, rows) {
     const claims = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same place
     if (claims.some((claim) => drawn.has(claim))) continue;
     claims.forEach((claim) => drawn.add(claim));
-    if (!each && plan.isView[row]) pen.fillStyle = "#111"; // views are light
-    else if (hits && !hits[row]) pen.fillStyle = look.soft;
+    if (hits && !hits[row]) pen.fillStyle = look.soft;
     else pen.fillStyle = luminance(paints.table[paints.codes[row]]) > 0.22 ? "#000" : "#fff";
     pen.fillText(name + more, x0 + 4, Math.min((y0 + y1) / 2, y0 + 60) + 0.5);
   }
@@ -190,20 +169,13 @@ export function drawLines(pen, sight) {
       if (capacity !== null && Number(capacity) <= height) level(base + Number(capacity), [7, 5]);
       level(base + Number(bound), [2, 3]);
     }
-    if (!scene.memory || plane.sideways) bandName(pen, sight, band);
+    if (!scene.memory) bandName(pen, sight, band); // the arenas of one memory have no space between
   }
-  if (scene.memory && !plane.sideways) nameStack(pen, sight);
   if (scene.memory && scene.memory.capacity !== null) level(scene.memory.capacity, [7, 5]);
 }
 
-/** Draw the names of the visible arenas above the highest one, because arenas in one memory have no space between. */
-function nameStack(pen, sight) {
-  const { v0, v1 } = sight.plane.win, seen = sight.scene.bands.filter(({ base, height }) => base < v1 && base + height > v0);
-  if (seen.length) bandName(pen, sight, seen[0], seen.slice(1).map(({ arena }) => arena));
-}
-
-/** Draw the name and the figures of an arena above its band, and as much about the arenas `below` as fits. */
-function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
+/** Draw the name of an arena above its band, and its figures if they fit. */
+function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
   const x = Math.max(plot.x, left) + 6, above = top - 9; // beside the line, not on it
   const y = above < plot.y + 9 ? Math.max(plot.y, top) + 10 : above;
@@ -212,12 +184,8 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = `600 ${look.font}`;
   const name = shortened(arena.name, Math.max(4, Math.floor(room / 6.6))), first = pen.measureText(name).width;
   pen.font = look.font;
-  const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
-  const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
-  const under = (label) => below.map((other) => ` · above ${label(other)}`).join("");
-  const names = under((other) => other.name), sizes = under((other) => `${other.name} ${shortBytes(other.extent)}`);
-  const more = [`  ${figures}${sizes}`, `  ${figures}${names}`, names];
-  const second = more.find((text) => first + 10 + pen.measureText(text).width <= room) ?? "";
+  const figures = `  ${scene.view === "slots" ? slotFigures(plan, arena) : byteFigures(arena)}`;
+  const second = first + 10 + pen.measureText(figures).width <= room ? figures : "";
   pen.globalAlpha = 0.86;
   fillBox(pen, [x - 3, y - 8, x + first + pen.measureText(second).width + 3, y + 8], css(look.solid));
   pen.globalAlpha = 1;
