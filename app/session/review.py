@@ -133,7 +133,7 @@ def merged(first: Review, second: Review) -> Review:
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(
         notes=tuple(n for n in dict.fromkeys((*first.notes, *second.notes)) if n.digest not in deleted),
-        views=tuple(dict.fromkeys((*first.views, *second.views))),
+        views=tuple(dict.fromkeys(map(_portable, (*first.views, *second.views)))),
         decision=max(decisions, key=lambda decision: decision.date, default=None),
         deleted=deleted,
     )
@@ -173,16 +173,25 @@ def link() -> str:
     return urlencode(to_query(state.choice()))
 
 
+_OF_SERVER = {"graph": "source", "file": "file", "moves": "moves"}
+"""Keys of a link that name files of one server → fields of the choice. A bookmark does not contain them."""
+
+
+def _portable(view: View) -> View:
+    return View(view.name, urlencode([pair for pair in parse_qsl(view.link) if pair[0] not in _OF_SERVER]))
+
+
 def add_view(name: str) -> None:
     """Bookmark the current view."""
-    view = View(name, link())
-    change(lambda review: msgspec.structs.replace(review, views=(*review.views, view)))
+    view = _portable(View(name, link()))
+    change(lambda review: msgspec.structs.replace(review, views=tuple(dict.fromkeys((*review.views, view)))))
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return a bookmarked view as fields of :class:`.view_state.Choice`, except the open file (``source``)."""
+    """Return a bookmarked view as fields of :class:`.view_state.Choice`, except the files, which stay open."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
-    return {name: value for name, value in vars(chosen).items() if name != "source"}
+    changes = {name: value for name, value in vars(chosen).items() if name not in _OF_SERVER.values()}
+    return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})
 
 
 def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:

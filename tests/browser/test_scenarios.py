@@ -51,3 +51,11 @@ def test_malformed_spec_is_a_card_and_a_preset_fixes_it(visit: Visit) -> None:
     page.get_by_text("128 × 8", exact=True).click()
     expect(page.locator(".tm-claim h2").first).to_contain_text("on 1,024 ranks")
     expect(page.locator(".tm-error")).to_have_count(0)
+
+
+def test_pasted_source_of_a_stored_plan_is_a_baseline(visit: Visit) -> None:
+    page = visit("compare", graph="sample:linear_chain", baseline="planner:naive")
+    field = page.get_by_label("Baseline", exact=True)
+    field.fill(f"store:{'ab' * 32}")
+    field.press("Enter")
+    expect(page.locator(".tm-error")).to_contain_text("this server has no store")

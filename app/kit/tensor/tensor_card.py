@@ -9,19 +9,25 @@ from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.figures.live_bytes import storages_alive
+from tmmu_core.plans.figures.metrics import totals
 
 
-def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
-    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers."""
+def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
+    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers.
+
+    ``device``: the drawing shows all arenas, coloured by arena.
+    """
     plan, name = shown.plan, state.choice().selected
-    colours = plan_rows.row_colours(shown, state.choice().view, colour)
+    colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
         st.html(markup.fragment("nothing_selected", walking=walking))
-        arena = arena_focus.arena(shown)
-        if arena and plan.arena_of[arena].peak_live_bytes:
-            step = arena_focus.peak_step(shown, arena)
-            live = storages_alive(plan, step, arena)
-            st.html(address.linked(tensor_text.largest(plan, (arena, step), live, colours)))
+        arena = None if device else arena_focus.drawn(plan)
+        step = totals(plan).peak_step if arena is None else arena_focus.peak_step(shown, arena)
+        names = plan.arena_of if arena is None else (arena,)
+        live = [buffer for name in names for buffer in storages_alive(plan, step, name)]
+        if live:
+            where = arena or "all arenas", step
+            st.html(address.linked(tensor_text.largest(plan, where, sorted(live, key=lambda b: -b[1]), colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
         return

@@ -22,6 +22,8 @@ from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
+BASELINE_KINDS = ("sample", "file", "golden", history.KIND, "planner", "mode", "preset", "order", "link")
+"""Beginnings of a value of ``Choice.baseline``; another text in the field is a pasted link."""
 KIND_LABELS = {
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
@@ -104,7 +106,7 @@ def _pick(options: dict[str, str], value: str) -> None:
 
     def changed() -> None:
         text = str(state.widget_value("baseline") or "").strip()
-        is_link = text and text not in names and not text.startswith(("sample:", "file:", "golden:"))
+        is_link = text and text not in names and text.partition(":")[0] not in BASELINE_KINDS
         state.choose(baseline=f"link:{text}" if is_link else text)
 
     with controls.row("baseline"):

@@ -97,7 +97,7 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         if view in STEP_VIEWS:
             STEP_VIEWS[view](shown)
     with right, st.container(key="beside"):
-        tensor_card.panel(shown, colour="arena" if view == "device" else "")
+        tensor_card.panel(shown, device=view == "device")
     state.write_link()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.session import opening, planning, review, state
-from app.session.review import Decision, Note, Review
+from app.session.review import Decision, Note, Review, View
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.model import Graph
@@ -141,6 +141,16 @@ def test_merge_keeps_a_cleared_or_replaced_decision_deleted() -> None:
         assert review.merged(review.current(), before).decision == later
     review.decide(approved)
     assert review.merged(before, review.current()).decision == approved
+
+
+def test_bookmark_of_another_server_keeps_the_open_files() -> None:
+    state.choose(source="sample:linear_chain", baseline="planner:naive", moves="file:here")
+    link = "graph=file%3Athere&file=x.onnx&moves=file%3Athere&baseline=planner%3Anaive&tensor=t1"
+    state.choose(**review.view_changes(View("map t1", link)))
+    now = state.choice()
+    assert (now.source, now.file, now.moves, now.selected) == ("sample:linear_chain", "", "file:here", "t1")
+    moved = View("map t1", link.replace("there", "here"))
+    assert len(review.merged(Review(views=(moved,)), Review(views=(View("map t1", link),))).views) == 1
 
 
 def test_review_note_at_a_negative_step_is_rejected() -> None:
