@@ -10,6 +10,7 @@ Random numbers are raw Philox words with the option ``seed`` as key. The budget 
 """
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
 from tmmu_core.planners.greedy import place
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.portfolio import Best, best_greedy
+from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
@@ -43,79 +44,58 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
         iterations = min(iterations, max(iterations * FULL_BUDGET_STORAGES // len(cols), 4))
     if not cols.is_small:
         iterations = 0
-    state = _LocalSearch(cols, best)
     draws = np.random.Philox(key=seed)
+    fit, order = best.fit, list(best.sequence)
+    least = current = best.extent, best.offset
+    memory = [best.extent] * MEMORY
     stopped, done = False, 0
-    while done < iterations and state.extent > bound.bytes and not stopped:
+
+    def placed(changed: list[int]) -> tuple[int, list[int]]:
+        offsets = place(cols, changed, fit)
+        return extent_of(cols, offsets), offsets
+
+    while done < iterations and least[0] > bound.bytes and not stopped:
         if done == iterations // 2:
-            state.restart(list(best.sequence), "lowest" if best.fit == "tightest" else "tightest")
-        state.step([int(x) for x in draws.random_raw(4)])
+            fit, order = "lowest" if best.fit == "tightest" else "tightest", list(best.sequence)
+            current = placed(order)
+            least = min(least, current, key=itemgetter(0))  # the first of equal packings
+            memory = [current[0]] * MEMORY
+        changed = _neighbour(cols, order, *current, [int(x) for x in draws.random_raw(4)])
+        found = placed(changed)
+        least = min(least, found, key=itemgetter(0))
+        if found[0] <= max(current[0], memory[done % MEMORY]):
+            order, current = changed, found
+        memory[done % MEMORY] = current[0]
         done += 1
-        meter.improved(problem.arena, state.extent, bound.bytes)
+        meter.improved(problem.arena, least[0], bound.bytes)
         meter.spend(1)
         if not meter("search", done, iterations):
             meter.halt()
         stopped = meter.ended() and done < iterations
     return Packing(
-        finished(cols, state.offset),
+        finished(cols, least[1]),
         lower_bound=bound.bytes,
-        optimal=state.extent == bound.bytes,
+        optimal=least[0] == bound.bytes,
         stopped=stopped,
         notes={"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done},
     )
 
 
-class _LocalSearch:
-    """State of the local search: ``extent`` and ``offset`` are those of the best packing."""
-
-    def __init__(self, cols: Columns, start: Best) -> None:
-        self.cols, self.fit, self.steps = cols, start.fit, 0
-        self.extent, self.offset = start.extent, start.offset
-        self._accept(list(start.sequence), start.extent, start.offset)
-        self.memory = [start.extent] * MEMORY
-
-    def restart(self, order: list[int], fit: str) -> None:
-        """Make ``order`` the current order and change the fit; the best packing stays."""
-        self.fit = fit
-        self._accept(order, *self._placed(order))
-        self.memory = [self.current_extent] * MEMORY
-
-    def step(self, raw: list[int]) -> None:
-        """Place the storages in a changed order, drawn by four random words, and accept or reject it."""
-        order = self._neighbour(raw)
-        extent, offsets = self._placed(order)
-        position = self.steps % MEMORY
-        if extent <= max(self.current_extent, self.memory[position]):
-            self._accept(order, extent, offsets)
-        self.memory[position] = self.current_extent
-        self.steps += 1
-
-    def _accept(self, order: list[int], extent: int, offsets: list[int]) -> None:
-        self.order, self.current_extent, self.current_offsets = order, extent, offsets
-
-    def _placed(self, order: list[int]) -> tuple[int, list[int]]:
-        """Return extent and offsets of a greedy run, and store them if they are the best."""
-        offsets = place(self.cols, order, self.fit)
-        extent = extent_of(self.cols, offsets)
-        if extent < self.extent:
-            self.extent, self.offset = extent, offsets
-        return extent, offsets
-
-    def _neighbour(self, raw: list[int]) -> list[int]:
-        """Return the current order with one storage moved."""
-        cols, offsets, order = self.cols, self.current_offsets, list(self.order)
-        if raw[0] % 8 == 7:
-            moved = order.pop(raw[1] % len(order))
-            order.insert(raw[2] % (len(order) + 1), moved)
-            return order
-        ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
-        top = [i for i, end in enumerate(ends) if end == self.current_extent]
-        moved = top[raw[1] % len(top)]
-        if raw[0] % 8 >= 4:
-            touching = [i for i, end in enumerate(ends) if end == offsets[moved]]
-            under = [i for i in touching if cols.overlap_in_time(i, moved)]
-            moved = under[raw[3] % len(under)] if under else moved
-        position = order.index(moved)
-        del order[position]
-        order.insert(raw[2] % max(position, 1), moved)
+def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:
+    """Return ``order``, whose packing has this extent and these offsets, one storage moved by random words."""
+    order = list(order)
+    if raw[0] % 8 == 7:
+        moved = order.pop(raw[1] % len(order))
+        order.insert(raw[2] % (len(order) + 1), moved)
         return order
+    ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
+    top = [i for i, end in enumerate(ends) if end == extent]
+    moved = top[raw[1] % len(top)]
+    if raw[0] % 8 >= 4:
+        touching = [i for i, end in enumerate(ends) if end == offsets[moved]]
+        under = [i for i in touching if cols.overlap_in_time(i, moved)]
+        moved = under[raw[3] % len(under)] if under else moved
+    position = order.index(moved)
+    del order[position]
+    order.insert(raw[2] % max(position, 1), moved)
+    return order
