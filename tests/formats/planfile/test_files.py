@@ -200,6 +200,7 @@ def test_figures_that_sum_past_64_bits_are_rejected(figure: str) -> None:
         *(("alignment", value) for value in (0, "16", None)),
         *(("memory", value) for value in (7, None)),
         *(("role", value) for value in ("activation", {})),
+        *(("course", value) for value in ("quickly", [1], [[0, 9]], [[0, 9, "8"]], [[0, -9, -10]])),
         *(("picked", ["greedy"]), ("sharing_pairs", "many"), ("origin", -1), ("start", 3)),
     ],
 )

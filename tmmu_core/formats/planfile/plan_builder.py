@@ -72,6 +72,7 @@ class _Arena(msgspec.Struct):
     start: str = ""
     sharing_pairs: Count = 0
     saved_bytes: Count = 0
+    course: list[tuple[Count, Count, Count]] = []
     memory: str = ""
     role: Literal["scratch", "persistent", "constant"] | msgspec.UnsetType = msgspec.UNSET
     source_memory: str = ""

@@ -1,12 +1,8 @@
 """Read the notes of a plan: warnings, the memory of each tensor in a plan over memories, and the search progress."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from tmmu_core.base.struct_types import register_types
 from tmmu_core.planners.exact import PROGRESS_NOTE
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ, UNPLANNED, Plan
@@ -83,32 +79,14 @@ def cells(residence: Residence | None) -> dict[str, str]:
     return {"memory": residence.memory, "put_there_by": residence.decided_by}
 
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
 class Moment(NamedTuple):
     """The best extent and bound (bytes) of a search after a number of nodes."""
 
-    nodes: Count
-    extent: Count
-    bound: Count
-
-
-register_types(tuple[Moment, ...])
+    nodes: int
+    extent: int
+    bound: int
 
 
 def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
-    """Return the search progress for the size of ``arena``, from the greedy start to the last improvement.
-
-    Empty without a recorded progress, or if a file's record is impossible: nodes must ascend, extents must not rise,
-    bounds must not fall or exceed the extents.
-    """
-    rows = plan.arena_notes(arena).get(PROGRESS_NOTE, ())
-    try:
-        moments = msgspec.convert(rows, tuple[Moment, ...])
-    except msgspec.ValidationError:
-        return ()
-    is_possible = all(moment.bound <= moment.extent for moment in moments)
-    for earlier, later in pairwise(moments):
-        is_possible &= earlier.nodes < later.nodes and earlier.extent >= later.extent and earlier.bound <= later.bound
-    return moments if is_possible else ()
+    """Return the recorded search progress for the size of ``arena``, from the greedy start to the last improvement."""
+    return tuple([Moment(*moment) for moment in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])
