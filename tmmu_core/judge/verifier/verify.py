@@ -33,7 +33,7 @@ from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import CHANGED, COLUMN_OF, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
 OWN_RULES: dict[str, str] = {
-    "columns": "columns have one length, rows are unique and sorted by id bytes, arenas and storages exist",
+    "columns": "columns have one length, rows are unique and sorted by id bytes, arenas exist",
     "range": "live ranges are not empty and are inside the timeline",
     "row": "role, dtype and size are valid, persistent tensors are always live, views are inside their bases",
     "alignment": "every offset is a multiple of its row's alignment, alignments are powers of two",
@@ -179,14 +179,6 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
             yield error("columns", f'row "{after}" does not sort after "{before}".', tensor=after, other=before)
     for i in np.flatnonzero((plan.arena < 0) | (plan.arena >= len(plan.arenas))).tolist():
         yield error("columns", f'"{ids[i]}" is in arena number {plan.arena[i]}, which does not exist.')
-    names = [arena.name for arena in plan.arenas]
-    if names != sorted(set(names)):
-        yield error("columns", "the arenas are not unique and sorted by name.")
-    used = np.unique(plan.storage)
-    if not np.array_equal(used, np.arange(len(used))):
-        yield error("columns", "the storages are not numbered 0, 1, 2, ….")
-    for i in np.flatnonzero((plan.logical_slot < 0) | (plan.generation < 0)).tolist():
-        yield error("columns", f'"{ids[i]}" has a negative slot or generation.', tensor=ids[i])
     for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > plan.end)).tolist():
         message = f'"{ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.'
         yield error("range", message, tensor=ids[i], step=int(plan.birth[i]))
