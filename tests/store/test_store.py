@@ -166,19 +166,14 @@ def test_damaged_row_is_rejected(store: Store, change: Any, read: Callable[[Stor
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "shown"),
-    [
-        ("model", "x'6e6574'", "the table runs is damaged: not every model is of the type text"),
-        ("extent_bytes", "'many'", "the table runs is damaged: not every extent_bytes is of the type integer"),
-        ("branch", "CAST(x'ff' AS TEXT)", "A row is damaged. Restore a backup."),
-    ],
+    ("column", "value"), [("model", "x'6e6574'"), ("extent_bytes", "'many'"), ("branch", "CAST(x'ff' AS TEXT)")]
 )
-def test_value_of_another_type_is_reported_with_its_table(column: str, value: str, shown: str, tmp_path: Path) -> None:
+def test_value_of_another_type_is_rejected(column: str, value: str, tmp_path: Path) -> None:
     store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
     store.record(plan_of({"a": 1}), label("c1"))
     with store.engine.begin() as connection:
         connection.execute(text(f"UPDATE runs SET {column} = {value}"))
-    with pytest.raises(StoreFault, match=shown):
+    with pytest.raises(StoreFault, match="damaged"):
         store.lines()
 
 

@@ -37,11 +37,6 @@ class U64(sql.TypeDecorator[int]):
     impl = sql.BigInteger
     cache_ok = True
 
-    @property
-    def python_type(self) -> type[int]:
-        """The type of the values in query results."""
-        return int
-
     def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
         """Return the stored value."""
         return value if value is None or value < 2**63 else value - 2**64

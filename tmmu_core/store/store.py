@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
-from sqlalchemy import Column, Connection, Engine, Select, and_, func, or_, select, true
+from sqlalchemy import Connection, Engine, Select, and_, func, or_, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -115,14 +116,7 @@ class Store:
     def rows(self, statement: Select[Any]) -> list[Any]:
         """Return the rows of a statement. Raises ``StoreFault``."""
         with faults_of(self.name), self.engine.connect() as connection:
-            rows = list(connection.execute(statement).all())
-        for column, values in zip(statement.selected_columns, zip(*rows, strict=True), strict=False):
-            if isinstance(column, Column) and not all(isinstance(v, column.type.python_type) for v in values):
-                kind = _SQLITE_TYPES[column.type.python_type]
-                why = f"the table {column.table} is damaged: not every {column.name} is of the type {kind}."
-                row = f"DELETE FROM {column.table} WHERE typeof(\"{column.name}\") <> '{kind}'"
-                raise StoreFault(why, store=self.name, hint=f"Restore a backup, or delete the row: {row}.")
-        return rows
+            return list(connection.execute(statement).all())
 
     def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
         """Return the runs of a model, oldest first; ``where`` filters columns (``branch="main"``).
@@ -139,19 +133,17 @@ class Store:
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
         rows = self.rows(chosen if branch is None else chosen.where(RUNS.c.branch == branch))
-        found: dict[tuple[str, ...], Line] = {}
-        for key, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
+        found: list[dict[str, Any]] = []
+        for _, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
             last_change = changes[-1] if changes else 0
-            found[key] = Line(
-                **runs[-1]._mapping,
-                runs=len(runs),
-                changed_at=runs[last_change].at,
-                changed_commit=runs[last_change].commit,
-                before_bytes=runs[last_change - 1].extent_bytes if last_change else None,
-            )
-        return tuple(found[key] for key in sorted(found))
+            changed = {"changed_at": runs[last_change].at, "changed_commit": runs[last_change].commit}
+            before_bytes = runs[last_change - 1].extent_bytes if last_change else None
+            latest = dict(zip((*series, *figures), runs[-1], strict=True))
+            found.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
+        with faults_of(self.name):
+            return tuple(sorted(msgspec.convert(found, tuple[Line, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
         """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``.
@@ -286,7 +278,6 @@ class Store:
             raise limit_error(UNPACKED_BYTES, visible(name), self.name, most)
 
 
-_SQLITE_TYPES = {str: "text", int: "integer", bytes: "blob"}
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 
