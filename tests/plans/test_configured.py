@@ -38,10 +38,11 @@ def test_each_arena_setting_alone_makes_a_configuration(fields: dict[str, Any], 
     assert arena_config(chain(2), whole) == made
 
 
-def test_alignment_of_an_instance_keeps_its_capacity() -> None:
+def test_arena_settings_of_an_instance_keep_its_capacity() -> None:
     problem = replace(problem_of(("a", 0, 1, 4)), capacity=64)
-    plan = make_plan(PlainInstance("", problem), PlanRequest(arenas={"arena": {"alignment_bytes": 16}})).plan
-    assert (plan.arenas[0].alignment_bytes, plan.arenas[0].capacity_bytes) == (16, 64)
+    request = PlanRequest(arenas={"arena": {"alignment_bytes": 16, "page_size": 32}})
+    (arena,) = make_plan(PlainInstance("", problem), request).plan.arenas
+    assert (arena.alignment_bytes, arena.capacity_bytes, arena.committed_bytes) == (16, 64, 32)
 
 
 def test_fixed_offset_in_any_arena_of_an_instance_is_kept() -> None:

@@ -90,6 +90,8 @@ class Problem:
     """Tensor role per storage; empty without a graph."""
     reuse: ReuseTerms | None = None
     """Constraints and costs that only the planner ``reuse`` observes. ``None``: none."""
+    page_size: int = 0
+    """Bytes; 0: no pages."""
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -67,7 +67,7 @@ def plan_problem(
     ]
     columns = _columns(arenas, instance)
     steps = int(columns.death.max(initial=1))
-    config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
+    config = {p.arena: Arena(p.capacity, p.arena_alignment, p.page_size) for p in instance.problems}
     summaries = [summarise(packed, config, steps) for packed in arenas]
     for problem, summary in zip(instance.problems, summaries, strict=True):
         if planner != GIVEN and not over_limits:
@@ -156,7 +156,9 @@ def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, A
 
 def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
     """Return the arena configuration of an instance, in the form that is hashed."""
-    return {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
+    pages = {p.arena: {"page_size": p.page_size} for p in problems if p.page_size}
+    limits = {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
+    return {name: limit | pages.get(name, {}) for name, limit in limits.items()}
 
 
 def _hashed_content(problems: Sequence[Problem], constraints: Constraints | None) -> Any:

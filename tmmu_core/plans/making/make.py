@@ -156,7 +156,7 @@ def _planned_instance(
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
-    """Return the problems with the requested alignments and capacities; settings that are not requested are unchanged.
+    """Return the problems with the requested arena settings; settings that are not requested are unchanged.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, ``AlignmentViolation`` for an
     invalid alignment, and the errors of ``as_given``.
@@ -166,14 +166,16 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
     capacities_by_name(dict.fromkeys(config, 0), names)
     capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
     capacity_of |= capacities_by_name(request.capacities, names)
-    alignment_of = {name: arena["alignment_bytes"] for name, arena in config.items() if "alignment_bytes" in arena}
     if request.alignment is not None:
         check_alignment(request.alignment, arena=names[0])
-        alignment_of = dict.fromkeys(names, request.alignment)
+    for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
+    for_all = {key: value for key, value in for_all.items() if value is not None}
     changed = []
     for problem in problems:
-        problem = replace(problem, capacity=capacity_of.get(problem.arena, problem.capacity))
-        if (alignment := alignment_of.get(problem.arena)) is not None:
+        arena = config.get(problem.arena, {}) | for_all
+        capacity = capacity_of.get(problem.arena, problem.capacity)
+        problem = replace(problem, capacity=capacity, page_size=arena.get("page_size", 0))
+        if (alignment := arena.get("alignment_bytes")) is not None:
             aligned = np.maximum(problem.alignment, np.uint64(alignment))
             problem = replace(problem, arena_alignment=alignment, alignment=aligned)
         changed.append(problem)

@@ -247,7 +247,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     ),
 }
 """Field of a :class:`PlanRequest` → its text forms, in the order of the fields."""
-FIELDS_OF_INSTANCES = ("planner", "options", "arenas", "alignment", "capacities", "token", "seed")
+FIELDS_OF_INSTANCES = ("planner", "options", "arenas", "alignment", "page_size", "capacities", "token", "seed")
 """The fields that apply to instances too; the others apply only to graphs."""
 
 
