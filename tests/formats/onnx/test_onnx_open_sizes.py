@@ -58,6 +58,16 @@ def test_given_size_is_not_assumed() -> None:
     assert (graph.assumed, graph.dims["T"]) == ({"N": 1}, Dim(7, 7))
 
 
+def test_size_that_a_reshape_needs_is_used_or_required() -> None:
+    to = {"to": np.array([7, 2])}
+    whole = model([op("Reshape", "x to", "y", name="r")], [value("x", ["T", 2])], [value("y", None)], to)
+    graph = read(whole)
+    assert (graph.dims["T"], graph.assumed) == (Dim(7, 7), {})
+    assert graph.notes == ('the model runs only with T = 7, for which the node "r" is written.',)
+    with pytest.raises(InvalidIrShapes, match="the model runs only with T = 7"):
+        read_within(whole.SerializeToString(), {"T": Dim(8, 9)}, "m.onnx")
+
+
 def test_note_has_the_option_that_changes_the_sizes() -> None:
     graph = read(relu(["N", "T"]))
     assert assumed_text(graph).endswith("--dims N=1,T=512")

@@ -41,7 +41,16 @@ from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
-from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
+from tmmu_core.formats.onnx.onnx_shapes import (
+    Facts,
+    Sizes,
+    decided,
+    infer,
+    named_dims,
+    refuse_type,
+    size_without_input,
+    written_sizes,
+)
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
@@ -79,9 +88,21 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     sizes = named_dims(flat.model, envelopes)
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
     facts = infer(flat.model, sizes)
+    notes = []
+    for dim, (size, node) in written_sizes(flat.model, facts, sizes.dims).items():
+        text = f'the model runs only with {dim} = {size}, for which the node "{node}" is written'
+        if dim not in sizes.assumed and not sizes.dims[dim].min <= size <= sizes.dims[dim].max:
+            hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: size})}."
+            raise InvalidIrShapes(
+                f"{text}.", hint=hint, reason="dim_out_of_envelope", path=f"$.dims.{dim}", node_id=node
+            )
+        sizes.assumed.pop(dim, None)
+        sizes.dims[dim] = Dim(size, size)
+        notes.append(f"{text}.")
+    facts = infer(flat.model, sizes) if notes else facts
     try:
         try:
-            return _build(flat, facts, sizes, name)
+            return msgspec.structs.replace(_build(flat, facts, sizes, name), notes=tuple(notes))
         except InvalidIrShapes as error:
             if error.diagnostics.get("reason") != "unknown_shape":
                 raise

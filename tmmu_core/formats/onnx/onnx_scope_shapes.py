@@ -47,10 +47,10 @@ def same_bytes(a: AnyShape | None, b: AnyShape | None) -> bool:
     """Return whether two known shapes are equal, or have one type and, at every size, the same number of elements."""
     if a is None or b is None:
         return False
-    return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1]))
+    return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and elements_of(a[1]) == elements_of(b[1]))
 
 
-def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
+def elements_of(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
     """Return the number of elements as ``(product of the numbers, sorted names)``."""
     number = prod(dim for dim in dims if isinstance(dim, int))
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
