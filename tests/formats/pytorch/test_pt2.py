@@ -351,6 +351,18 @@ def test_argument_of_an_unknown_container_has_its_name_in_the_graph(no_torch: No
     assert tensor(read_graph(changed("two_layers", change), "model.pt2"), "x").role == "input"
 
 
+def test_argument_that_is_no_tensor_keeps_the_names_of_the_others(no_torch: None) -> None:
+    def change(document: dict[str, Any]) -> None:
+        module = document["graph_module"]
+        module["signature"]["input_specs"].append({"constant_input": {"name": "k", "value": {"as_none": True}}})
+        call = module["module_call_graph"][0]["signature"]
+        call["forward_arg_names"], spec = ["image", "k"], json.loads(call["in_spec"])
+        spec[1]["children_spec"][0]["children_spec"].append({"type": None, "context": None, "children_spec": []})
+        call["in_spec"] = json.dumps(spec)
+
+    assert "image.0" in opened({}, changed("open_sizes", change)).dims
+
+
 def test_damaged_weight_is_rejected() -> None:
     out = io.BytesIO()
     weight = bytes(range(256)) * 2

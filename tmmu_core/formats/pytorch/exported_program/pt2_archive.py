@@ -37,6 +37,8 @@ _DAMAGE = (
 )
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 DEEPEST = 50
+ARGUMENTS = ("user_input", "constant_input")
+"""Kinds of the inputs that are arguments of the program: tensors, and other values such as ``None``."""
 ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
 """Kind of an input → its role, for inputs whose bytes are saved."""
 
@@ -167,7 +169,7 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
     """Yield the input tensors of the graph."""
     specs = module.signature.input_specs
     paths = _argument_names(module)
-    users = [k for k, spec in enumerate(specs) if "user_input" in spec]
+    users = [k for k, spec in enumerate(specs) if not spec.keys().isdisjoint(ARGUMENTS)]
     labels = dict(zip(users, paths, strict=True)) if len(users) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
         name = schema.End(value).tensor if "as_tensor" in value else ""
