@@ -22,12 +22,12 @@ from markupsafe import Markup, escape
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import VIEWER, canvas_script
 from app.report import pictures
-from app.texts import glossary, numbers, totals_text
+from app.texts import change_text, glossary, numbers, totals_text
 from app.texts.markup import optimality
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.fitting.move import Move
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.native import unpacking
@@ -254,33 +254,15 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
-    def figure(arena: ArenaSummary | None, field: str) -> str:
-        return "—" if arena is None else numbers.short_bytes(getattr(arena, field))
-
     changed = list(islice(comparison.changes(), CHANGED))
-    fields = ("peak_live_bytes", "extent_bytes", "committed_bytes")
-    arenas = comparison.arenas
     return {
         "of": comparison,
-        "arenas": [(a.name, *(numbers.change(figure(a.left, f), figure(a.right, f)) for f in fields)) for a in arenas],
+        "heads": (list(change_text.ARENA_FIGURES), list(change_text.TENSOR_FIGURES)),
+        "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
         "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
-        "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c, comparison)) for c in changed],
+        "changed": [change_text.tensor_row(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }
-
-
-def _moved(change: TensorChange, comparison: Comparison) -> tuple[str, str, str]:
-    """Return place, size and live range of a changed tensor as texts ``baseline → candidate``."""
-    sides = []
-    for row, plan in ((change.left, comparison.left), (change.right, comparison.right)):
-        if row is None:
-            sides.append(("—", "—", "—"))
-            continue
-        slot = f", slot {row.logical_slot}" if plan.has_slots else ""
-        place = f"{row.arena} {numbers.offset(row.offset_bytes)}{slot}"
-        sides.append((place, numbers.short_bytes(row.size_bytes), numbers.live_range(row.birth, row.death)))
-    place, size, live = (numbers.change(*pair) for pair in zip(*sides, strict=True))
-    return place, size, live
 
 
 def _text(value: Any) -> str:

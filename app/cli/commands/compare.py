@@ -10,10 +10,11 @@ from app.cli.options import AsJson, StoreUrl, argument, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
+from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, tensor_row
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import TensorRow
 from tmmu_core.store.run_label import PREFIX
 
 
@@ -78,10 +79,8 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     if verdict.identical:
         return
     print_lines("")
-    table(
-        ("arena", ">arena size", ">change", ">slots", ">lower bound", "optimality"),
-        [_arena_row(c.name, (c.left, baseline), (c.right, candidate)) for c in verdict.arenas],
-    )
+    figures = [name if name == "optimality" else f">{name}" for name in ARENA_FIGURES]
+    table(("arena", *figures), [arena_row(change, verdict, numbers.full_bytes) for change in verdict.arenas])
     print_lines("", *(f"{name:<21}  {change}" for name, change in totals_text.changes(baseline, candidate)))
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
@@ -94,13 +93,10 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     if rows:
         print_lines("")
         table(("tensors", ">count", ">bytes"), rows)
-    rows = [
-        [c.tensor_id, ", ".join(c.kinds), _place(c.left, baseline), _place(c.right, candidate)]
-        for c in islice(verdict.changes(), limit)
-    ]
+    rows = [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]
     if rows:
         print_lines("")
-        table(("tensor", "changed", "baseline", "candidate"), rows)
+        table(("tensor", "changed", *TENSOR_FIGURES), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
 
 
@@ -120,28 +116,6 @@ def _sides_of(difference: Difference) -> str:
         for value in (difference.left, difference.right)
     ]
     return " → ".join(texts)
-
-
-def _arena_row(name: str, *sides: tuple[ArenaSummary | None, Plan]) -> list[str]:
-    columns = []
-    for arena, plan in sides:
-        if arena is None:
-            columns.append(("–", "–", "–", "–"))
-            continue
-        slots = numbers.count(arena.slots) if plan.has_slots else numbers.NO_SLOTS
-        extent, bound = numbers.full_bytes(arena.extent_bytes), numbers.short_bytes(arena.bound_bytes)
-        columns.append((extent, slots, bound, arena.status))
-    size, *others = (numbers.change(*pair) for pair in zip(*columns, strict=True))
-    before, after = (0 if arena is None else arena.extent_bytes for arena, _ in sides)
-    return [name, size, numbers.delta_bytes(after - before), *others]
-
-
-def _place(row: TensorRow | None, plan: Plan) -> str:
-    if row is None:
-        return "–"
-    slot = f" slot {row.logical_slot}" if plan.has_slots else ""
-    place = f"{row.arena}[{row.offset_bytes:,}, {row.offset_bytes + row.size_bytes:,}){slot}"
-    return f"{place} {numbers.live_range(row.birth, row.death)}"
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The page Compare: the differences between a baseline and the current plan."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -15,11 +14,11 @@ from app.pages.fix import move_tables
 from app.pages.graph import graph_view
 from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
-from app.texts import markup, numbers, tensor_text, totals_text
-from tmmu_core.formats.planfile.compare_plans import KINDS, ArenaChange, Comparison, TensorChange
+from app.texts import change_text, markup, numbers, tensor_text, totals_text
+from app.texts.change_text import ARENA_FIGURES
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
-from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
 BASELINE_KINDS = ("sample", "file", "golden", history.KIND, "planner", "mode", "preset", "order", "link")
@@ -66,7 +65,7 @@ def page() -> None:
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     differences = "" if comparison.incomparable else reasons(comparison)  # else they are above
-    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan) + differences)
+    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison) + differences)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -231,34 +230,18 @@ def _value_text(value: Any) -> str:
     return markup.esc(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60))
 
 
-def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
+def arenas(comparison: Comparison) -> str:
     """Return a table of figures per arena and a table of the totals, baseline → candidate, as HTML."""
     rows = []
     for change in comparison.arenas:
-        sides = zip(_texts(change.left, left), _texts(change.right, right), strict=True)
-        gap, *others = (markup.esc(numbers.change(*pair)) for pair in sides)
-        bytes_ = [_figure(change, "bound_bytes"), _figure(change, "extent_bytes")]
-        rows.append([f"<b>{markup.esc(change.name)}</b>", *bytes_, gap, *others])
-    head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
-    sums = [[*map(markup.esc, total)] for total in totals_text.changes(left, right)]
-    return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], sums)
-
-
-def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
-    """Return gap, optimality, slots and maximum number of live buffers of an arena; "none" without the arena."""
-    if arena is None:
-        return "none", "none", "none", "none"
-    slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
-    return numbers.over_bound(*arena.gap), markup.optimality(arena.status), slots, f"{arena.max_live:,}"
-
-
-def _figure(arena: ArenaChange, field: str) -> str:
-    """Return ``before → after (growth)`` of a figure in bytes as HTML; "none" for a plan without the arena."""
-    a, b = (None if side is None else getattr(side, field) for side in (arena.left, arena.right))
-    change = numbers.change(*("none" if size is None else numbers.short_bytes(size) for size in (a, b)))
-    if a is None or b is None or a == b:
-        return change
-    return f'{change} <span class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</span>'
+        name, *figures = map(markup.esc, change_text.arena_row(change, comparison))
+        growth = ARENA_FIGURES.index("change")
+        css = {"+": "worse", "−": "better"}.get(figures[growth][:1], "")
+        figures[growth] = f'<span class="{css}">{figures[growth]}</span>'
+        rows.append([f"<b>{name}</b>", *figures])
+    sums = [[*map(markup.esc, total)] for total in totals_text.changes(comparison.left, comparison.right)]
+    table = markup.table(("arena", *ARENA_FIGURES), rows, numbers=(1, 2, 3, 4, 6, 7))
+    return table + markup.table(["all arenas", ""], sums)
 
 
 @st.fragment
@@ -310,8 +293,10 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     listed = comparison.largest(picked, MOST_CHANGES)
     note = f"{numbers.of(len(listed), total, 'change')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
-    have_slots = baseline.plan.has_slots and candidate.plan.has_slots
-    table = pd.DataFrame([_row(change, have_slots) for change in listed])
+    columns = ["tensor", "change", *change_text.TENSOR_FIGURES]
+    table = pd.DataFrame([change_text.tensor_row(change, comparison) for change in listed], columns=columns)
+    if not (baseline.plan.has_slots and candidate.plan.has_slots):
+        table = table.drop(columns="slot")
     selected = state.choice().selected
     left, right = st.columns([0.68, 0.32], gap="small") if selected else (st.container(), None)
     with left:
@@ -319,21 +304,6 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     if right is not None:
         with right:
             tensor_card.panel(candidate)
-
-
-def _row(change: TensorChange, have_slots: bool) -> dict[str, str]:
-    def both(text_of: Callable[[TensorRow], str]) -> str:
-        return numbers.change(*("absent" if row is None else text_of(row) for row in (change.left, change.right)))
-
-    return {
-        "tensor": change.tensor_id,
-        "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
-        "arena": both(lambda r: r.arena),
-        **({"slot": both(lambda r: f"{r.logical_slot}")} if have_slots else {}),
-        "offset": both(lambda r: f"{r.offset_bytes:,}"),
-        "size": both(lambda r: f"{r.size_bytes:,}"),
-        "live range": both(lambda r: numbers.live_range(r.birth, r.death)),
-    }
 
 
 page()

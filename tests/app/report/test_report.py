@@ -57,7 +57,7 @@ def test_comparison_reads_baseline_to_candidate() -> None:
     before, after = plan_of(), plan_of((("a", "activations", 0, 128, 1024, 0, 2), *FOUR[1:]))
     shown_text = text_of(build_report(after, baseline=before))
     assert "Baseline → candidate: diverged" in shown_text
-    assert "activations 0 (0x0), slot 0 → activations 128 (0x80), slot 0" in shown_text
+    assert "a moved activations 0 0 → 128 1,024 [0, 2)" in shown_text
     assert "1 changed tensor, by name" in shown_text
 
 

@@ -1,0 +1,47 @@
+"""The differences between two plans as rows of text ``baseline → candidate``, for page, report and command line."""
+
+from collections.abc import Callable
+
+from app.texts import numbers
+from app.texts.markup import optimality
+from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, TensorChange
+from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+
+ABSENT = "–"
+"""Text of a figure of an arena or tensor that only the other plan has."""
+ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
+TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
+
+
+def arena_row(
+    change: ArenaChange, comparison: Comparison, size: Callable[[int], str] = numbers.short_bytes
+) -> list[str]:
+    """Return name and :data:`ARENA_FIGURES` of an arena in both plans; ``size``: the format of bytes."""
+    left, right = change.left, change.right
+    sides = zip(_arena(left, comparison.left, size), _arena(right, comparison.right, size), strict=True)
+    bound, extent, *others = (numbers.change(*pair) for pair in sides)
+    grown = "" if left is None or right is None else numbers.delta_bytes(right.extent_bytes - left.extent_bytes)
+    return [change.name, bound, extent, grown, *others]
+
+
+def _arena(arena: ArenaSummary | None, plan: Plan, size: Callable[[int], str]) -> tuple[str, ...]:
+    if arena is None:
+        return (ABSENT,) * 6
+    slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
+    sizes = map(size, (arena.bound_bytes, arena.extent_bytes))
+    return (*sizes, numbers.over_bound(*arena.gap), optimality(arena.status), slots, f"{arena.max_live:,}")
+
+
+def tensor_row(change: TensorChange, comparison: Comparison) -> list[str]:
+    """Return id, kinds of changes and :data:`TENSOR_FIGURES` of a tensor in both plans."""
+    sides = zip(_tensor(change.left, comparison.left), _tensor(change.right, comparison.right), strict=True)
+    kinds = ", ".join(change.kinds).replace("_", " ")
+    return [change.tensor_id, kinds, *(numbers.change(*pair) for pair in sides)]
+
+
+def _tensor(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:
+    if row is None:
+        return (ABSENT,) * 5
+    slot = f"{row.logical_slot:,}" if plan.has_slots else numbers.NO_SLOTS
+    places = (row.arena, slot, f"{row.offset_bytes:,}", f"{row.size_bytes:,}")
+    return (*places, numbers.live_range(row.birth, row.death))
