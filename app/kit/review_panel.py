@@ -100,12 +100,7 @@ def _decide() -> None:
 
 
 def _files(shown: Shown, current: review.Review) -> None:
-    stem = repeat_command.file_stem(shown.opened.name)
-    with st.container(horizontal=True, gap="small", key="review-files"):
-        about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
-        for label, ending, media_type, make in (
-            ("Review file", "html", "text/html", downloads.review_page),
-            ("JSON", "json", "application/json", downloads.review_json),
-        ):
-            data = partial(make, shown, current, review.link())
-            controls.download(label, f"{stem}.tmmu-review.{ending}", media_type, data, help=about)
+    name = f"{repeat_command.file_stem(shown.opened.name)}.tmmu-review.html"
+    about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
+    data = partial(downloads.review_page, shown, current, review.link())
+    controls.download("Review file", name, "text/html", data, help=about)

@@ -64,8 +64,8 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     still(second)
     second.get_by_text("approved", exact=True).click()
     expect(second.locator(".st-key-review")).to_contain_text("approved · Grace")
-    answer = tmp_path / "answer.tmmu-review.json"
-    download(second, "JSON").save_as(answer)
+    answer = tmp_path / "answer.tmmu-review.html"
+    download(second, "Review file").save_as(answer)
 
     open_files(first, answer)
     expect(first.locator(".st-key-review")).to_contain_text("approved · Grace")

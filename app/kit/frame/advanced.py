@@ -19,7 +19,6 @@ from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.planners.platform import BOARDS, options_of
 from tmmu_core.plans.making.request_options import read_arenas_text, read_json
 
-ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
 CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
 NO_BOARD = "none (custom memories)"
@@ -55,7 +54,8 @@ def draw(full: Choice, opened: Opened) -> None:
     if full.planner in PLANNERS and (options := dict(PLANNERS[full.planner].options)):
         _planner_options(full, options)
     st.html(markup.heading("Arenas"))
-    _alignment(full.alignment)
+    about = "Alignment of every offset, a power of two, such as 64."
+    _size("Alignment of every arena", "alignment", full.alignment, "default (128 B)", about)
     if opened.graph is None:
         return
     text = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
@@ -76,19 +76,6 @@ def draw(full: Choice, opened: Opened) -> None:
             f"dim.{name}",
             on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), defaults[n]),
         )
-
-
-def _alignment(current: int | None) -> None:
-    widget = controls.parsed("alignment", "alignment", parse_bytes, "", "Alignment not changed")
-    widget["key"] = state.set_widget("alignment", current)  # an invalid text does not stay in the menu
-    st.selectbox(
-        "Alignment of every arena",
-        list(dict.fromkeys((None, *ALIGNMENTS, current))),
-        format_func=lambda n: "default (128 B)" if n is None else numbers.exact_bytes(n),
-        accept_new_options=True,
-        placeholder="default (128 B)",
-        **widget,
-    )
 
 
 def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:

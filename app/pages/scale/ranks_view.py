@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
-from plotly.subplots import make_subplots
 
 from app.kit import controls
-from app.kit.charts.chart_base import TextFigure, draw_chart, figure
+from app.kit.charts.chart_base import draw_chart, figure
 from app.kit.frame import long_work
 from app.session import page_jobs, planning, rank_sets, state
 from app.session.view_state import Choice
@@ -114,8 +113,8 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
 
 def heat(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell selects its rank."""
-    note = "one scale for all arenas, stronger blue is larger; click a rank to select it"
-    st.html(markup.heading("Arena size per rank", note))
+    note = "all arenas; stronger blue is larger; click a rank to select it"
+    st.html(markup.heading("Bytes per rank", note))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
@@ -214,38 +213,19 @@ def grid_of(spec: ShardSpec) -> RankGrid:
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
-    """Return a heat map per arena. ``places``: mesh coordinates of each rank; ``look``: the selected rank."""
-    names, grid = ranks.arena_names, grid_of(ranks.spec)
+    """Return a heat map of the bytes per rank. ``places``: mesh coordinates of each rank; ``look``: the selected rank.
+
+    An invisible marker is on each cell, because only markers have hover texts and clicks.
+    """
+    grid, totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
     cell = 36 if grid.rows == 1 else max(7, min(14, 200 // grid.rows))
-    height = len(names) * (grid.rows * cell + 34) + 62
-    spacing = 34 / height if names else 0
-    fig = make_subplots(
-        figure=TextFigure(), rows=max(1, len(names)), cols=1, shared_xaxes=True, vertical_spacing=spacing
-    )
-    fig.update_layout(figure(height).layout)
-    column, row = grid.cell(look)
-    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "type": "rect"}
-    for number, name in enumerate(names):
-        _cells(fig, ranks, number, grid, cell, places)
-        axis = fig.layout[f"yaxis{number + 1 if number else ''}"]
-        at = {"x": 0, "xref": "paper", "xanchor": "left", "y": axis.domain[1], "yref": "paper", "yanchor": "bottom"}
-        text = f"<b>{name}</b>  {_range(ranks.extents[:, number])}"
-        fig.add_annotation(text=text, showarrow=False, font={"size": 12}, **at)
-        fig.add_shape(**frame, line={"color": "#E69F00", "width": 3}, row=number + 1, col=1)
-    _axes(fig, grid, len(names))
-    return fig
-
-
-def _cells(fig: go.Figure, ranks: RankPlans, number: int, grid: RankGrid, cell: int, places: Sequence[str]) -> None:
-    """Draw the cells of one arena, and an invisible marker on each: only markers have hover texts and clicks."""
+    fig = figure(grid.rows * cell + 62)
     x, y = np.array([grid.cell(rank) for rank in range(ranks.world_size)]).T
-    sizes = ranks.extents[:, number]
     z = np.full((grid.rows, grid.columns), np.nan)
-    z[y, x] = sizes.astype(np.float64) / max(1, int(ranks.extents.max()))
+    z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
     gaps = {"xgap": 1 if grid.columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
-    coloured = go.Heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
-    hover = f"{ranks.arena_names[number]} %{{customdata[2]}}<br>rank class %{{customdata[3]}}<extra></extra>"
-    markers = go.Scatter(
+    fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
+    fig.add_scatter(
         x=x,
         y=y,
         mode="markers",
@@ -254,36 +234,25 @@ def _cells(fig: go.Figure, ranks: RankPlans, number: int, grid: RankGrid, cell: 
         unselected=HIDDEN,
         customdata=[
             (rank, places[rank], numbers.full_bytes(size), rank_class)
-            for rank, (size, rank_class) in enumerate(zip(sizes.tolist(), ranks.class_of.tolist(), strict=True))
+            for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
         ],
-        hovertemplate=f"<b>rank %{{customdata[0]}}</b> (%{{customdata[1]}})<br>{hover}",
+        hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
+        "<br>rank class %{customdata[3]}<extra></extra>",
     )
-    fig.add_traces([coloured, markers], rows=number + 1, cols=1)
-
-
-def _axes(fig: go.Figure, grid: RankGrid, arenas: int) -> None:
-    rows = _ticks(grid.rows, 8)
+    column, row = grid.cell(look)
+    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
     fig.update_xaxes(range=[-0.5, grid.columns - 0.5], tickvals=_ticks(grid.columns, 32), **plain)
+    fig.update_xaxes(title={"text": grid.column_title, "standoff": 4})
+    rows = _ticks(grid.rows, 8)
     fig.update_yaxes(range=[grid.rows - 0.5, -0.5], tickvals=rows, showticklabels=grid.rows > 1, **plain)
     if grid.row_title:
         fig.update_yaxes(title={"text": grid.row_title, "standoff": 4})
     elif grid.rows > 1:
         fig.update_yaxes(ticktext=[str(row * grid.columns) for row in rows])
-    fig.update_xaxes(title={"text": grid.column_title, "standoff": 4}, row=arenas, col=1)
-    margin = {"l": 56 if grid.rows > 1 else 10, "r": 10, "t": 24, "b": 38}
-    fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
-
-
-def _range(sizes: np.ndarray) -> str:
-    """Return the smallest and the largest size of an arena, and the rank or the number of ranks with the largest."""
-    largest = int(sizes.max())
-    smallest_text, largest_text = numbers.short_bytes(int(sizes.min())), numbers.short_bytes(largest)
-    if largest_text == smallest_text:
-        return f"{largest_text} on every rank"
-    ranks = np.flatnonzero(sizes == largest)
-    ranks_text = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
-    return f"{smallest_text} to {largest_text} (on {ranks_text})"
+    margin = {"l": 56 if grid.rows > 1 else 10, "r": 10, "t": 8, "b": 38}
+    return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
 
 
 def _ticks(count: int, most: int) -> list[int]:
