@@ -1,10 +1,11 @@
 """Print a plan, the lines of a snapshot, and the ranks of a job as text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
+from app.texts.change_text import LINE_FIGURES, line_row
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
@@ -63,44 +64,24 @@ def print_live_lines(plan: Plan) -> None:
     """Print the live bytes at the peak of a snapshot's plan, by category and by line of code."""
     step, peak_bytes = totals(plan).peak_step, totals(plan).peak_live_bytes
     live = changes_at_peak(plan, plan)
-
-    def cells(one: LineChange) -> list[str]:
-        share = numbers.percent(one.after_bytes, peak_bytes)
-        return [numbers.full_bytes(one.after_bytes), share, numbers.count(one.after_count)]
-
-    categories, lines = (
-        sorted(found, key=lambda one: -one.after_bytes) for found in (by_category(live), live[:MOST_LINES])
-    )
-    _two_tables((f"category at #{step:,}", "line"), (categories, lines), (">live", ">of peak", ">buffers"), cells)
+    for title, found in ((f"category at #{step:,}", by_category(live)), ("line", live[:MOST_LINES])):
+        rows = []
+        for one in sorted(found, key=lambda one: -one.after_bytes):
+            share = numbers.percent(one.after_bytes, peak_bytes)
+            name = " · ".join(filter(None, (one.line, one.category)))
+            rows.append([name, numbers.full_bytes(one.after_bytes), share, numbers.count(one.after_count)])
+        print_lines("")
+        table((title, ">live", ">of peak", ">buffers"), rows)
     print_lines(numbers.of(min(MOST_LINES, len(live)), len(live), "line"))
 
 
 def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> None:
     """Print the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
-
-    def cells(one: LineChange) -> list[str]:
-        sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
-        status = "new" if not one.before_count else "gone" if not one.after_count else ""
-        counts = status or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
-        return [*sides, numbers.delta_bytes(one.growth_bytes), counts]
-
-    columns = (">baseline", ">candidate", ">change", ">buffers")
-    titles = ("category at the peak", "line at the peak")
-    _two_tables(titles, (by_category(lines), changed[:limit]), columns, cells)
-    print_lines(numbers.of(min(limit, len(changed)), len(changed), "changed line"))
-
-
-def _two_tables(
-    titles: tuple[str, str],
-    found: tuple[Sequence[LineChange], Sequence[LineChange]],
-    columns: Sequence[str],
-    cells: Callable[[LineChange], list[str]],
-) -> None:
-    """Print a table of the categories ``found[0]``, and a table of the lines of code ``found[1]``."""
-    for heads, rows in (((titles[0],), found[0]), ((titles[1], "category"), found[1])):
+    for title, found in (("category at the peak", by_category(lines)), ("line at the peak", changed[:limit])):
         print_lines("")
-        table((*heads, *columns), [[*filter(None, (one.line, one.category)), *cells(one)] for one in rows])
+        table((title, *(f">{name}" for name in LINE_FIGURES)), [line_row(one, numbers.full_bytes) for one in found])
+    print_lines(numbers.of(min(limit, len(changed)), len(changed), "changed line"))
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:

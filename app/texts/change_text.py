@@ -5,12 +5,14 @@ from collections.abc import Callable
 from app.texts import numbers
 from app.texts.markup import optimality
 from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, TensorChange
+from tmmu_core.plans.analysis.peak_lines import LineChange
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 ABSENT = "–"
 """Text of a figure of an arena or tensor that only the other plan has."""
 ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
+LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
 
 
 def arena_row(
@@ -45,3 +47,11 @@ def _tensor(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:
     slot = f"{row.logical_slot:,}" if plan.has_slots else numbers.NO_SLOTS
     places = (row.arena, slot, f"{row.offset_bytes:,}", f"{row.size_bytes:,}")
     return (*places, numbers.live_range(row.birth, row.death))
+
+
+def line_row(change: LineChange, size: Callable[[int], str] = numbers.short_bytes) -> list[str]:
+    """Return the name of a line of code or category of a snapshot, and :data:`LINE_FIGURES` at both peaks."""
+    name = " · ".join(filter(None, (change.line, change.category)))
+    counts = numbers.change(f"{change.before_count:,}", f"{change.after_count:,}")
+    status = "new" if not change.before_count else "gone" if not change.after_count else counts
+    return [name, size(change.before_bytes), size(change.after_bytes), numbers.delta_bytes(change.growth_bytes), status]

@@ -188,17 +188,8 @@ def line_changes(comparison: Comparison) -> str:
     changed = [line for line in comparison.lines if line.growth_bytes or line.before_count != line.after_count]
     tables = []
     for title, lines in (("category at the peak", by_category(comparison.lines)), ("line at the peak", changed)):
-        rows = [
-            [
-                markup.esc(" · ".join(filter(None, (line.line, line.category)))),
-                markup.size(line.before_bytes),
-                markup.size(line.after_bytes),
-                f'<span title="{line.growth_bytes:,} B">{numbers.delta_bytes(line.growth_bytes)}</span>',
-                markup.esc(numbers.change(f"{line.before_count:,}", f"{line.after_count:,}")),
-            ]
-            for line in lines[:MOST_LINES]
-        ]
-        tables.append(markup.table([title, "baseline", "candidate", "change", "buffers"], rows, numbers=(1, 2, 3, 4)))
+        rows = [[*map(markup.esc, change_text.line_row(line))] for line in lines[:MOST_LINES]]
+        tables.append(markup.table([title, *change_text.LINE_FIGURES], rows, numbers=(1, 2, 3, 4)))
     listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
     return markup.heading("Growth at the peak", f"{listed}, largest change first") + "".join(tables)
 

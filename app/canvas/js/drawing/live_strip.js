@@ -75,7 +75,8 @@ function drawLabels(pen, { look, strip }, plane, arena) {
   }
   pen.textAlign = "right";
   pen.textBaseline = "middle";
-  if (Number(arena.extent)) pen.fillText(shortBytes(arena.extent), strip.x - 7, plane.level(Number(arena.extent)));
+  const extent = plane.level(Number(arena.extent)), middle = strip.y + strip.h / 2 + 6;
+  if (Number(arena.extent)) pen.fillText(shortBytes(arena.extent), strip.x - 7, extent);
   pen.fillText("0 B", strip.x - 7, strip.y + strip.h - 4);
-  pen.fillText("live bytes", strip.x - 7, strip.y + strip.h / 2 + 6);
+  if (Math.abs(extent - middle) > 13) pen.fillText("live bytes", strip.x - 7, middle);
 }
