@@ -5,10 +5,10 @@ The points of a batch whose workers all died run one by one after all other batc
 gets an error row.
 """
 
-import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
@@ -115,33 +115,25 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-_cache: dict[tuple[object, ...], Opened | TmmuError] = {}
-"""Digest of a source, and limits → its content, or the error of its reader; least recently used first.
-
-A worker may have several threads, so each operation on the dict must be atomic.
-"""
-
-
 def _read_cached(source: Source) -> Opened:
     """Return the content of a source, from the cache if possible. Raises ``TmmuError``."""
-    key = source.digest, *sorted(limits.raised_now().items())
-    content = _cache.pop(key, None)
-    if content is None:
-        try:
-            content = read_any(source.data, source.name)
-        except TmmuError as error:
-            content = error
-    _cache[key] = content
-    for oldest in list(_cache)[:-CACHED_SOURCES]:
-        _cache.pop(oldest, None)
+    content = _content(source, tuple(sorted(limits.raised_now().items())))
     if isinstance(content, TmmuError):
         raise content.with_traceback(None)
     return content
 
 
+@lru_cache(maxsize=CACHED_SOURCES)
+def _content(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened | TmmuError:
+    """Return the content of a source under the current limits, or the error of its reader."""
+    try:
+        return read_any(source.data, source.name)
+    except TmmuError as error:
+        return error
+
+
 # --- many points ------------------------------------------------------------------------------------------------------
 
-GROUP_SECONDS = 1.0
 BATCH, SHARES = 32, 4
 """Maximum number of points per batch, and minimum number of batches per worker, if each batch can have a point."""
 DASK_SETTINGS = {
@@ -159,16 +151,9 @@ Results = tuple[PointResult, ...]
 
 
 def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
-    """Run the points in this process, in order; yield the results about once per second."""
-    group: list[PointResult] = []
-    until = time.monotonic() + GROUP_SECONDS
+    """Run the points in this process, in order; yield the results of each."""
     for point in points:
-        group.append(run_point(sources[point.source], point))
-        if time.monotonic() > until:
-            yield tuple(group)
-            group, until = [], time.monotonic() + GROUP_SECONDS
-    if group:
-        yield tuple(group)
+        yield (run_point(sources[point.source], point),)
 
 
 @contextmanager
