@@ -5,12 +5,13 @@ memory, a copy into a read-only memory, or two rules that contradict each other.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, escaped_surrogates
+from tmmu_core.base.cbor import NotCanonical, cbor_canonical
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
@@ -28,12 +29,12 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One memory of the platform."""
 
     name: str
-    max_size: int | None = None
+    max_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Bytes; ``None``: no limit."""
     arena_alignment: int | None = None
     """Minimum alignment in bytes of the base of each arena and of its storages (DMA, cache lines)."""
     writable: bool = True
-    origin: int | None = None
+    origin: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Address of the first byte, if known; the exported linker fragment uses it."""
 
 
@@ -73,8 +74,11 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
     """Return the options as a :class:`Platform`. Raises ``InvalidIrShapes`` (reason ``planner_option``)."""
     try:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
+        cbor_canonical(msgspec.to_builtins(platform))  # a plan file contains the options
     except msgspec.ValidationError as error:
         raise _bad(f"{error}.", strict.field_hint(error, Platform)) from error
+    except NotCanonical as error:
+        raise _bad(f"{error}.") from error
     declared = [memory.name for memory in platform.memories]
     for rule in platform.rules:
         if rule.role is not None and rule.role not in KNOWN_ROLES:
@@ -82,30 +86,15 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         for name in (rule.memory, rule.constant_destination_memory or rule.memory):
             if name not in declared:
                 raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
-    for message in (*_value_errors(msgspec.to_builtins(platform)), *_memory_errors(platform), *_rule_errors(platform)):
+    for message in (*_memory_errors(platform), *_rule_errors(platform)):
         raise _bad(message)
     return platform
-
-
-def _value_errors(value: Any) -> Iterator[str]:
-    """Yield a message for each integer beyond 64 bits and each invalid text: no plan file can store them."""
-    if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
-        yield f"{value:,} does not fit 64 bits."
-    elif isinstance(value, str) and value != escaped_surrogates(value):
-        yield f"{escaped_surrogates(value)} is not text: it contains half of a surrogate pair."
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
-        yield from _value_errors(inner)
 
 
 def _memory_errors(platform: Platform) -> Iterator[str]:
     names = [memory.name for memory in platform.memories]
     if len(set(names)) != len(names) or not names:
         yield f"there must be at least one memory, and all names must differ: {names}."
-    for memory in platform.memories:
-        if memory.max_size is not None and memory.max_size < 1:
-            yield f"memory {memory.name!r} has a max_size of {memory.max_size:,} B: no storage fits."
-        if memory.origin is not None and memory.origin < 0:
-            yield f"memory {memory.name!r} begins at address {memory.origin}, which is below 0."
     alignments = [(f"memory {memory.name!r}", memory.arena_alignment) for memory in platform.memories]
     for where, alignment in [("min_alignment", platform.min_alignment), *alignments]:
         if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
