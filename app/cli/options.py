@@ -100,10 +100,10 @@ def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
 
 
 def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
-    names = (spec.option, *spec.alias)
     if spec.flag:
-        return _declared(name, bool, option(spec.about, None, *names, default=False))
-    return _declared(name, list[str] | None if spec.many else str | None, option(spec.about, spec.metavar, *names))
+        return _declared(name, bool, option(spec.about, None, spec.option, default=False))
+    kind = list[str] | None if spec.many else str | None
+    return _declared(name, kind, option(spec.about, spec.metavar, spec.option))
 
 
 NO_RUN = _declared("no_run", bool, option("Never run an ONNX model to find its shapes.", default=False))

@@ -75,9 +75,9 @@ def test_planner_options_are_json(tmmu: Tmmu) -> None:
         CHAIN,
         "--planner",
         "greedy",
-        "--planner-option",
+        "--option",
         "order=area",
-        "--planner-option",
+        "--option",
         "fit=tightest",
         "--json",
     )

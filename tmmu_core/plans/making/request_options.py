@@ -37,7 +37,6 @@ class OptionSpec:
     """What the file contains, for an option whose value is a file name."""
     flag: bool = False
     """Whether the option has no value."""
-    alias: tuple[str, ...] = ()
 
 
 def _switch(text: str) -> bool:
@@ -179,7 +178,6 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "Planner option; the value is JSON or text. Repeatable.",
         lambda text: read_json_object(text, "planner's options"),
         json_text,
-        alias=("--planner-option",),
         many=True,
     ),
     "arenas": OptionSpec(
