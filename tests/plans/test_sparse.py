@@ -110,6 +110,11 @@ def test_token_of_the_drafts_length_is_rejected_for_offsets() -> None:
         OPTION_SPECS["token"].read("00" * 63)
 
 
+def test_planner_without_slots_has_no_hashed_addresses() -> None:
+    with pytest.raises(InvalidIrShapes, match="'greedy' has no slots"):
+        make_plan(views_graph(), PlanRequest(planner="greedy", addressing="blake3_sparse"))
+
+
 def test_debug_fill_writes_the_drafts_pattern() -> None:
     plan = with_sparse_addresses(plan_graph(views_graph(), token=TOKEN).plan)
     applied = apply_plan(plan)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
+from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
@@ -126,6 +126,9 @@ def _planned(
     assert request.mode is not None
     assert request.preset is not None
     planner = planner_named(request.planner or "")
+    if request.addressing != "offsets" and not planner.has_slots:
+        message = f"planner {planner.name!r} has no slots, whose numbers are hashed to addresses."
+        raise InvalidIrShapes(message, reason="planner_option", node_id="", hint="Use --planner slots.")
     config = read_arenas(request.arenas)
     with paused_gc():
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
