@@ -131,7 +131,7 @@ def test_least_cost_is_that_of_brute_force(kinds: tuple[str, ...]) -> None:
         assert plan.arenas[0].reuse_cost_lower_bound == least
         verdict = verify_plan(plan)
         assert verdict.ok, verdict.findings
-        assert verdict.certificates[0].reuse_cost_lower_bound == least
+        assert verdict.arenas[0].reuse_cost_lower_bound == least
         assert not [*all_pairs.faults(plan), *relation_faults(plan)]
         offset = {k: int(plan.offset[plan.row_of[f"b{k}"]]) for k in range(4)}
         assert not list(checker.violations(found["problem"], offset))
@@ -250,7 +250,7 @@ def test_forged_cost_bound_is_claimed() -> None:
     wasteful = replace(packed, offset=packed.offset * 0)
     for witness in (None, (("0", "1"),), (("0", "nobody"),)):
         arena = replace(packed.arenas[0], reuse_cost=3, reuse_cost_lower_bound=3, reuse_cost_witness=witness)
-        certificate = verify_plan(replace(wasteful, arenas=(arena,))).certificates[0]
+        certificate = verify_plan(replace(wasteful, arenas=(arena,))).arenas[0]
         assert (certificate.status, certificate.reuse_cost_lower_bound) == ("claimed", 0)
 
 
@@ -381,7 +381,7 @@ def test_empty_buffer_inside_another_is_no_overlap() -> None:
 
 def test_end_of_a_pinned_buffer_is_a_recomputed_bound() -> None:
     packed = tmmu.pack([0, 4], [4, 8], [4, 4], pinned={0: 6})
-    certificate = verify_plan(packed.plan).certificates[0]
+    certificate = verify_plan(packed.plan).arenas[0]
     assert (certificate.status, certificate.lower_bound_bytes, certificate.witness) == ("optimal", 10, ("0",))
 
 
@@ -395,8 +395,8 @@ def test_exclusion_in_one_pool_leaves_the_bounds_of_the_others() -> None:
             {**found["problem"]["buffers"][0], "id": k, "name": f"b{k}", "allowed_pools": [0]}
         )
     found["problem"]["constraints"]["temporal_exclusions"] = [{"first": 3, "second": 4}]
-    certificate = verify_plan(plan_problem(instance_of(found), planner="reuse")).certificates[0]
-    assert (certificate.arena, certificate.status, certificate.claimed_bytes) == ("L1", "optimal", None)
+    certificate = verify_plan(plan_problem(instance_of(found), planner="reuse")).arenas[0]
+    assert (certificate.name, certificate.status, certificate.proven_bytes) == ("L1", "optimal", None)
 
 
 def test_two_parts_of_a_buffer_count_once_in_a_witness() -> None:
@@ -407,7 +407,7 @@ def test_two_parts_of_a_buffer_count_once_in_a_witness() -> None:
     forged = {"extent_bytes": 8, "lower_bound_bytes": 8, "witness": ("b0", "b0@part1"), "witness_step": 4}
     arena = replace(plan.arenas[0], **forged)
     moved = replace(plan, arenas=(arena,), offset=plan.offset + 4)
-    certificate = verify_plan(moved).certificates[0]
+    certificate = verify_plan(moved).arenas[0]
     assert (certificate.status, certificate.lower_bound_bytes) == ("claimed", 4)
 
 

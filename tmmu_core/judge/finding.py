@@ -1,9 +1,11 @@
-"""Findings, recomputed certificates and the verdict of a check. Findings are values; nothing is raised."""
+"""Findings and the verdict of a check. Findings are values; nothing is raised."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from tmmu_core.plans.model import ArenaSummary
 
 Severity = Literal["error", "warning"]
 
@@ -27,26 +29,6 @@ class Finding:
     step: int = -1
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """The part of an arena's certificate that the judge recomputed."""
-
-    arena: str
-    status: str
-    """The recomputed status if the file states ``optimal`` or ``claimed``, else the status that the file states.
-
-    ``claimed`` if a stated bound is not confirmed, unless the file states ``incomplete``.
-    """
-    lower_bound_bytes: int
-    """The recomputed lower bound, at most the bound of the file."""
-    claimed_bytes: int | None
-    """The lower bound that the file states, if it is larger than the recomputed one."""
-    witness: tuple[str, ...] = ()
-    witness_step: int = -1
-    reuse_cost_lower_bound: int | None = None
-    """The recomputed lower bound of the reuse cost, at most that of the file; ``None`` if the file states none."""
-
-
 @dataclass(frozen=True, repr=False)
 class Verdict:
     """The rules that were checked and their findings. ``ok``: no finding is an error."""
@@ -56,8 +38,8 @@ class Verdict:
     """Names of the rules that were checked."""
     left_out: tuple[tuple[str, str], ...] = ()
     """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
-    certificates: tuple[Certificate, ...] = ()
-    """The recomputed lower bound and status per arena, by name; empty for a plan with invalid columns."""
+    arenas: tuple[ArenaSummary, ...] = ()
+    """The arenas with recomputed certificates; empty for a plan with invalid columns."""
     examined: Literal["graph", "rows", "totals"] = "rows"
     """The scope of the check: ``graph`` (the plan's rows and its graph), ``rows``, or ``totals`` (of a digest)."""
 

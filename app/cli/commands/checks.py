@@ -45,16 +45,20 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
         headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
-    for each in verdict.certificates if found.verdict is not None else ():
-        if each.claimed_bytes is not None:
-            claimed, bound = numbers.full_bytes(each.claimed_bytes), numbers.full_bytes(each.lower_bound_bytes)
-            headlines.append(f"{each.arena}: the file claims a lower bound of {claimed}; recomputed: {bound}")
+    for each in verdict.arenas if found.verdict is not None else ():
+        if each.proven_bytes is not None:
+            claimed, bound = numbers.full_bytes(each.proven_bytes), numbers.full_bytes(each.bound_bytes)
+            headlines.append(f"{each.name}: the file claims a lower bound of {claimed}; recomputed: {bound}")
+    recomputed = ("status", "lower_bound_bytes", "witness", "witness_step", "reuse_cost_lower_bound")
     record = {
         "checked": verdict.checked,
         "not_checked": dict(verdict.left_out),
         "examined": verdict.examined,
         "warnings": found.warnings,
-        "certificates": verdict.certificates,
+        "certificates": [
+            {"arena": each.name, "claimed_bytes": each.proven_bytes, **{key: getattr(each, key) for key in recomputed}}
+            for each in verdict.arenas
+        ],
     }
     return report_findings(verdict.findings, headlines, json, **record)
 

@@ -71,15 +71,7 @@ def test_file_without_the_dimension_has_empty_cells(tmmu: Tmmu, tmp_path: Path) 
 
 def test_planner_options_are_json(tmmu: Tmmu) -> None:
     code, out, _ = tmmu(
-        "plan",
-        CHAIN,
-        "--planner",
-        "greedy",
-        "--option",
-        "order=area",
-        "--option",
-        "fit=tightest",
-        "--json",
+        "plan", CHAIN, "--planner", "greedy", "--option", "order=area", "--option", "fit=tightest", "--json"
     )
     assert code == 0
     assert (

@@ -7,12 +7,10 @@ live ranges and must_not_alias pairs come from the graph.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.judge.finding import Certificate
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import disjoint_bound
@@ -85,8 +83,8 @@ def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
     )
 
 
-def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[Certificate, ...]:
-    """Return the certificate of every arena, as far as the rows prove it.
+def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[ArenaSummary, ...]:
+    """Return every arena with the certificate that the rows prove.
 
     ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
     """
@@ -124,45 +122,50 @@ def _ends_of_pins(plan: Plan, arena: int) -> Iterator[Bound]:
             yield offset + int(plan.size[row]), (name,), int(plan.birth[row])
 
 
-def digest_certificates(plan: Plan) -> tuple[Certificate, ...]:
-    """Return the certificates of a digest, whose bounds cannot be recomputed."""
+def digest_certificates(plan: Plan) -> tuple[ArenaSummary, ...]:
+    """Return the arenas of a digest without bounds, because these cannot be recomputed."""
     return tuple([_certificate(arena, (0, (), -1)) for arena in plan.arenas])
 
 
-def with_recomputed_bounds(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
+def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan:
     """Return ``plan`` with recomputed certificates instead of the stated ones."""
-    arenas = []
-    for arena, each in zip(plan.arenas, found, strict=True):
-        bounds = {name: getattr(each, name) for name in ("status", "lower_bound_bytes", "witness", "witness_step")}
-        bounds["reuse_cost_lower_bound"] = each.reuse_cost_lower_bound
-        arenas.append(replace(arena, proven_bytes=each.claimed_bytes, **bounds))
-    if tuple(arenas) == plan.arenas:
+    if arenas == plan.arenas:
         return plan
-    metrics: dict[str, Any] = dict(plan.metrics)
+    metrics = plan.metrics
     if isinstance(metrics.get("totals"), dict):
-        metrics["totals"] = {**metrics["totals"], "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas)}
-    return replace(plan, arenas=tuple(arenas), metrics=metrics)
+        totals = {**metrics["totals"], "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas)}
+        metrics = {**metrics, "totals": totals}
+    return replace(plan, arenas=arenas, metrics=metrics)
 
 
-def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Certificate:
-    """Return the part of the file's certificate that the recomputed bounds support."""
-    claim = arena.least_bytes_claimed
+def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
+    """Return the arena with the part of its certificate that the recomputed bounds support.
+
+    ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed one. A status ``optimal`` or
+    ``claimed`` is recomputed. It is ``claimed`` if a stated bound is not confirmed, unless it was ``incomplete``.
+    """
+    claim, status = arena.least_bytes_claimed, arena.status
     stated = arena.reuse_cost_lower_bound
     cost = None if stated is None else min(stated, cost_bound)
     best = max(bounds)[0]
-    bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
+    bound = min(best, claim if status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
-    if claim > bound:  # keep the witness of the file: with the graph it may prove the claim
-        witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
-        status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
-        return Certificate(arena.name, status, bound, claim, witness, step, cost)
-    status = arena.status
-    if cost != stated and status != INCOMPLETE:
+    if claim > bound and arena.witness:  # keep the witness of the file: with the graph it may prove the claim
+        witness, step = arena.witness, arena.witness_step
+    if (claim > bound or cost != stated) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
         is_least = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (cost or 0)
         status = OPTIMAL if is_least else FEASIBLE
-    return Certificate(arena.name, status, bound, None, witness, step, cost)
+    return replace(
+        arena,
+        status=status,
+        lower_bound_bytes=bound,
+        proven_bytes=claim if claim > bound else None,
+        witness=witness,
+        witness_step=step,
+        reuse_cost_lower_bound=cost,
+    )
 
 
 def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:

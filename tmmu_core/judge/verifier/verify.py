@@ -126,7 +126,7 @@ def verify_plan(
         findings += check_sparse_addresses(facts)
     findings += [*check_slot_counts(facts, lives), *check_remarks(plan)]
     found = certificates(facts, lives, configured=config is not None)
-    claimed = [each.arena for each in found if each.claimed_bytes is not None]
+    claimed = [arena.name for arena in found if arena.proven_bytes is not None]
     if claimed:
         left_out["certificate"] = f"the bound of {', '.join(claimed)} was not recomputed"
     checked = tuple(rule for rule in RULES if rule not in left_out)
