@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
@@ -90,7 +90,12 @@ def solve(
         explicit = request.with_defaults(graph)
         refuse_unknown_words(explicit)
         refuse_invalid_token(explicit)
-        return _planned(graph, explicit, ir_hash, progress, over_limits)
+        try:
+            return _planned(graph, explicit, ir_hash, progress)
+        except (ArenaTooSmall, AllocationFailure):
+            if not over_limits:
+                raise
+            return _planned(graph, explicit, ir_hash, progress, over_limits=True)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.undeclared:
@@ -120,7 +125,7 @@ def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanReque
 
 
 def _planned(
-    graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None, over_limits: bool
+    graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None, *, over_limits: bool = False
 ) -> Solution:
     started = time.perf_counter_ns()
     assert request.mode is not None
@@ -134,14 +139,10 @@ def _planned(
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
-    try:
-        liveness, regions, problems, packings = _packed(timeline, config, planner, options, meter)
-    except ArenaTooSmall:
-        if not over_limits:
-            raise
-        meter = metered(progress, options)
-        unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
-        liveness, regions, problems, packings = _packed(timeline, unlimited, planner, options, meter)
+    unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
+    liveness, regions, problems, packings = _packed(
+        timeline, unlimited if over_limits else config, planner, options, meter
+    )
     packed = tuple(map(packed_arena, problems, packings))
     liveness, slot, offset = placed_storages(liveness, packed)
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import to_builtins
 
 from tmmu_core.base.cbor import H, Table
-from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Arena
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.meter import Meter, metered
@@ -41,8 +41,9 @@ def plan_problem(
     """Plan every arena of an instance. If it has a packing, its offsets are kept and no planner runs.
 
     The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
-    all at one offset. ``over_limits``: return a plan that exceeds a capacity too. Raises the errors of the planner,
-    ``ArenaTooSmall``, ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable planner or an ambiguous id.
+    all at one offset. ``over_limits``: pack as if without capacities, and return a plan that exceeds them too. Raises
+    the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable
+    planner or an ambiguous id.
     """
     started, options = time.perf_counter_ns(), options or {}
     instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
@@ -52,14 +53,8 @@ def plan_problem(
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
         packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
     else:
-        try:
-            packings = _packings(instance.problems, planner, options, meter)
-        except ArenaTooSmall:
-            if not over_limits:
-                raise
-            meter = metered(progress, options)
-            unlimited = [replace(problem, capacity=UNLIMITED) for problem in instance.problems]
-            packings = _packings(unlimited, planner, options, meter)
+        problems = [replace(p, capacity=UNLIMITED) if over_limits else p for p in instance.problems]
+        packings = _packings(problems, planner, options, meter)
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
     arenas = [
         replace(packed, extent=max(packed.extent, reserved or 0))

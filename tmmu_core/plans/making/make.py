@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from tmmu_core.base.errors import ContractError
+from tmmu_core.base.errors import ArenaTooSmall, ContractError
 from tmmu_core.graph.arenas import as_given, check_alignment, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Graph
@@ -144,14 +144,20 @@ def _planned_instance(
     if instance.packing is not None:
         effect = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
         notes = (*notes, f"all {sum(map(len, problems)):,} offsets of the input are {effect}.")
-    plan = plan_problem(
+    planned = partial(
+        plan_problem,
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
         planner=planner,
         options=request.options if packing is None else {},
         token=request.replay_token,
         progress=progress,
-        over_limits=over_limits,
     )
+    try:
+        plan = planned()
+    except ArenaTooSmall:
+        if not over_limits:
+            raise
+        plan = planned(over_limits=True)
     return PlanningResult(request, plan, problems=problems)
 
 
