@@ -12,6 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from tmmu_core.graph.arenas import check_alignment
+from tmmu_core.judge.verifier.check_bytes import overlapping
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
@@ -82,16 +83,11 @@ class AllocationPlan:
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
         """Return whether every lifetime has a region and no two tensors that are live together share a byte."""
-        live: list[TensorLifetime] = []
-        for life in sorted(lifetimes, key=lambda each: (each.birth, each.tensor_id)):
-            if life.tensor_id not in self.allocations:
-                return False
-            region = self.allocations[life.tensor_id]
-            live = [other for other in live if other.death > life.birth]
-            if life.birth < life.death and any(region.overlaps(self.allocations[o.tensor_id]) for o in live):
-                return False
-            live += [life] if life.birth < life.death and region.size_bytes else []
-        return True
+        lives = [(life, self.allocations.get(life.tensor_id)) for life in lifetimes]
+        if any(region is None for _, region in lives):
+            return False
+        boxes = [(life.birth, life.death, region.offset_bytes, region.end) for life, region in lives if region]
+        return not any(overlapping(boxes))
 
 
 @dataclass(frozen=True)
