@@ -1,6 +1,7 @@
 """The view Ranks: the memory of every rank of a sharded graph."""
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
     text = chosen.shard
     with suppress(TmmuError):  # invalid JSON is shown as it is
         text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
+        text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
     def apply_preset() -> None:
         if name := state.widget_value("shard-preset"):
