@@ -78,8 +78,6 @@ class Picture:
     """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
     memory: Memory | None = None
     """The memory whose arenas the map shows end to end."""
-    saved: tuple[int, int] | None = None
-    """Width and height of a saved PNG in pixels; ``None``: twice the size on the screen."""
     ghost: Mapping[str, Any] | None = None
     """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"

@@ -38,10 +38,3 @@ def test_drawing_is_downloaded_in_the_chosen_size(visit: Visit, tmp_path: Path) 
     begun.value.save_as(file)
     assert size_of(file.read_bytes()) == (900, 300)
     assert begun.value.suggested_filename == "mixed_sizes.activations.map.png"
-    page.get_by_role("link", name="Plan", exact=True).click()  # the drawing's own button keeps to it
-    page.locator(".tmmu-canvas[data-paintings]").first.wait_for()
-    rest(page)
-    with page.expect_download() as begun:
-        page.get_by_role("button", name="Save PNG").click()
-    begun.value.save_as(file)
-    assert size_of(file.read_bytes()) == (900, 300)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from app.canvas.pack import Origin, Packed, pack_plan, picture_of
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
-from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import MAX_EAGER_TENSORS, operators, origins, phases
@@ -76,7 +75,6 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         span=chosen.span if chosen.span is None or steps is None else _drawn(steps, chosen.span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
         zoom=chosen.zoom,
-        saved=pictures.saved_size(),
         height=height,
     )
     on: dict[str, Any] = {

@@ -32,7 +32,7 @@ const ROWS = {
 const DEFAULTS = {
   plan: null, plan_index: 0, view: "map", colour: null, arena: null, show_baseline: true, memory: null, reach: 0,
   selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
-  toolbar: true, strip: true, title: true, height: 520, room: 0, saved: null,
+  toolbar: true, strip: true, title: true, height: 520, room: 0,
   transposed: false, zoom: null, link: "",
 };
 
@@ -359,15 +359,13 @@ export class Chart extends Drawing {
     return { ...drawn, outlined };
   }
 
-  /** Download the visible picture as a PNG, in the size that the page sets or at twice its size in CSS pixels. */
+  /** Download the visible picture as a PNG, at twice its size in CSS pixels. */
   save() {
     if (!this.plan || !this.win) return;
-    const [w, h] = this.state.saved ?? [2 * this.width, 2 * this.height], ratio = w / this.width, height = h / ratio;
-    const sheet = el("canvas", { width: w, height: h }), pen = sheet.getContext("2d");
-    const places = rectangles(this.width, height, this.state), plane = new Plane(places.plot, this.win, this.plane);
-    const sight = { ...this.sight(), ...places, plane, height, ratio, look: lookOf(this.root, ratio) };
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    fillBox(pen, [0, 0, this.width, height], css(sight.look.solid));
+    const sheet = el("canvas", { width: 2 * this.width, height: 2 * this.height }), pen = sheet.getContext("2d");
+    const sight = { ...this.sight(), ratio: 2, look: lookOf(this.root, 2) };
+    pen.setTransform(2, 0, 0, 2, 0, 0);
+    fillBox(pen, [0, 0, this.width, this.height], css(sight.look.solid));
     this.drawPicture(pen, sight);
     guarded(() => drawOverlay(pen, sight, this));
     saveCanvas(sheet, `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`);

@@ -44,7 +44,7 @@ export function build(chart) {
     button("⇄", "Swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
     button("Go to peak", "Go to peak (p)", () => chart.toPeak()),
     button("Show all", "Show all (f, double-click)", () => chart.fit()),
-    button("Save PNG", "Save PNG, at double size or at the size set on Export", () => chart.save()),
+    button("Save PNG", "Save PNG, at double size", () => chart.save()),
   );
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, el("div", { class: "foot" }, legend, status), live);
   return { root, title, bar, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
