@@ -7,7 +7,6 @@ from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
-from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.figures.live_bytes import storages_alive
 from tmmu_core.plans.figures.metrics import totals
 
@@ -36,19 +35,9 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         return
     producer, idle, box_colour = shown.opened.producers.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
     st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
-    near = tensor_text.neighbours(plan, name)
-    with st.container(horizontal=True, gap="small"):
-        for label, target, end in (
-            ("‹ previous in slot", near.before, "first"),
-            ("next in slot ›", near.after, "last"),
-        ):
-            if plan.has_slots:
-                about = for_markdown(target) if target else f"This is the {end} tensor of its slot."
-                options = {"kind": "secondary", "disabled": target is None, "help": about}
-                controls.button(label, f"near.{label}", {"selected": target or name}, **options)
-        controls.button("Clear selection", "clear-selection", {"selected": ""})
     is_plan, has_graph = state.session().page == "plan", shown.solution is not None
     with st.container(horizontal=True, gap="small", key="elsewhere"):
+        controls.button("Clear selection", "clear-selection", {"selected": ""})
         if not is_plan and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):

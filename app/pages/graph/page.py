@@ -1,4 +1,4 @@
-"""The page Graph: the drawing, the nodes in execution order, facts, and rejected in-place reuses."""
+"""The page Graph: the drawing, the nodes in execution order, and rejected in-place reuses."""
 
 from collections import Counter
 
@@ -13,14 +13,11 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
 MOST_NODES = 5_000
 DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
-OUT_OF_RANGE = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
-"""Replan policy → action for a size outside of the range of its dimension."""
 
 
 def page() -> None:
@@ -31,7 +28,6 @@ def page() -> None:
         return
     st.html(markup.claim(claim(shown)))
     body(shown)
-    st.html(facts(shown))
     refused_reuses(shown)
 
 
@@ -53,24 +49,6 @@ def _no_graph(shown: Shown) -> None:
     st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
     for line in shown.opened.instance.notes if shown.opened.instance is not None else ():
         st.caption(for_markdown(line))
-
-
-def facts(shown: Shown) -> str:
-    """Return the facts of the graph as HTML: inputs, outputs, dimensions, order and in-place reuse."""
-    graph, solution = shown.graph, shown.solution
-    assert graph is not None
-    assert solution is not None
-    sizes = resolve_dims(graph, None) | dict(shown.choice.dims)
-    dims = ", ".join(f"{name} = {sizes[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
-    rows = [
-        ("inputs", markup.esc(numbers.some(graph.inputs) or "none")),
-        ("outputs", markup.esc(numbers.some(graph.outputs) or "none")),
-        ("dimensions", markup.esc(dims or "no named dimensions")),
-        ("execution order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
-        ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(solution.liveness.refusals):,} not allowed"),
-        *([("size out of range", OUT_OF_RANGE[graph.replan_policy])] if graph.dims else []),
-    ]
-    return markup.heading("Graph") + markup.table(["", ""], rows)
 
 
 @remembered
@@ -116,7 +94,10 @@ def body(shown: Shown) -> None:
     with left:
         graph_view.draw(shown)
         table = nodes(shown, chosen.search)
-        note = f"{numbers.of(len(table), shown.timeline.steps, 'step')} listed; click a row to select its output"
+        order = DEFAULT_ORDER if shown.timeline.source.execution_order is None else "the order of the file"
+        note = (
+            f"{order}; {numbers.of(len(table), shown.timeline.steps, 'step')} listed; click a row to select its output"
+        )
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
@@ -134,7 +115,7 @@ def refused_reuses(shown: Shown) -> None:
     counts = Counter(refusal.condition for refusal in refusals).most_common()
     reasons = ", ".join(f"{REFUSAL_WORDS.get(name, name)} ({count:,})" for name, count in counts)
     plan, size = shown.plan, shown.plan.size
-    title = f"In-place reuse: {len(plan.handoffs):,} possible, {len(refusals):,} not allowed"
+    title = f"In-place reuse: {totals_text.handoffs(plan)}, {len(refusals):,} not allowed"
     count = numbers.of(len(listed), len(refusals), "row")
     st.html(markup.heading(title, f"{reasons}; {count} listed, by step"))
     table = pd.DataFrame(
