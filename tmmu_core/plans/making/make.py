@@ -101,26 +101,22 @@ def make_plan(
 
     ``over_limits``: see :func:`.engine.solve`.
     """
+    request = request.with_defaults(source)
     try:
-        return _planned(source, request.with_defaults(source), progress, over_limits)
+        if isinstance(source, PlainInstance):
+            return _planned_instance(source, request, progress, over_limits)
+        refuse_unused_dims(source, request.dims)
+        if request.shard_spec is None:
+            configured = with_arena_settings(source, request)
+            solution = solve(source, configured, progress=progress, over_limits=over_limits)
+        else:
+            solution = plan_rank(source, request, over_limits=over_limits)
+        cut_from = None if request.shard_spec is None else solution.plan.ir_hash
+        warnings = tuple(_warnings(source, request, solution.plan))
+        return PlanningResult(request, solution.plan, solution, cut_from, warnings)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
-
-
-def _planned(
-    source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None, over_limits: bool
-) -> PlanningResult:
-    if isinstance(source, PlainInstance):
-        return _planned_instance(source, request, progress, over_limits)
-    refuse_unused_dims(source, request.dims)
-    if request.shard_spec is None:
-        configured = with_arena_settings(source, request)
-        solution = solve(source, configured, progress=progress, over_limits=over_limits)
-    else:
-        solution = plan_rank(source, request, over_limits=over_limits)
-    cut_from = solution.plan.ir_hash if request.shard_spec is not None else None
-    return PlanningResult(request, solution.plan, solution, cut_from, tuple(_warnings(source, request, solution.plan)))
 
 
 def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
