@@ -62,7 +62,8 @@ def simulate(
     config = read_arenas(arenas)
     lives = lives_of(run_of(graph, mode, preset, order, dims), config)
     tenants: dict[str, list[Storage]] = {name: [] for name in config}
-    nbytes = lives.run.sizes.nbytes
+    index = lives.run.index
+    nbytes = dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
     for storage in sorted(lives.storages.values(), key=lambda s: (lives.birth[s.name], -nbytes[s.name], s.name)):
         tenants.setdefault(storage.arena, []).append(storage)
     extents: dict[str, tuple[int, int]] = {}

@@ -65,7 +65,7 @@ class Lives:
                 arena=self.arena[name],
                 birth=min(self.birth[member] for member in members),
                 death=max(self.death[member] for member in members),
-                size=max(self.offset[member] + self.run.sizes.row_bytes[member] for member in members),
+                size=max(self.offset[member] + self.run.row_bytes[member] for member in members),
                 alignment=max(self.run.tensors[member].alignment or 1 for member in members),
             )
             for name, members in self.members.items()

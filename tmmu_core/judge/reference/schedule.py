@@ -13,20 +13,9 @@ from typing import NoReturn
 
 from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes, LivenessCycle
-from tmmu_core.graph.index import index_graph
+from tmmu_core.graph.index import GraphIndex, index_graph
 from tmmu_core.graph.model import INPUTS_STEP, Graph, Mode, Node, Preset, Tensor
 from tmmu_core.judge.reference.backward import with_backward, with_remat
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Shapes as integers and sizes in bytes, by tensor id."""
-
-    shape: dict[str, tuple[int, ...]]
-    nbytes: dict[str, int]
-    """By shape and dtype."""
-    row_bytes: dict[str, int]
-    """The size in a plan's row: the ``byte_length`` of a view if it has one, else ``nbytes``."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +27,8 @@ class Run:
     mode: Mode
     retain: bool
     """Whether ``saved_for_backward`` has an effect: neither mode nor preset is ``inference``."""
-    sizes: Sizes
+    index: GraphIndex
+    """The index of this graph, with shapes and sizes."""
     nodes: tuple[Node, ...]
     """The nodes in execution order, without ``@inputs``."""
     tensors: dict[str, Tensor]
@@ -50,6 +40,18 @@ class Run:
     """Tensor → the step that writes it."""
     reads: dict[str, list[int]]
     """Tensor → the steps that read it, in order."""
+
+    @cached_property
+    def shape(self) -> dict[str, tuple[int, ...]]:
+        """Tensor → its shape as integers."""
+        return dict(zip(self.index.tensor_ids, self.index.shapes, strict=True))
+
+    @cached_property
+    def row_bytes(self) -> dict[str, int]:
+        """Tensor → its bytes in a plan's row: the ``byte_length`` of a view if it has one, else by shape and dtype."""
+        views = {name: tensor.view.byte_length for name, tensor in self.tensors.items() if tensor.view is not None}
+        lengths = {name: length for name, length in views.items() if length is not None}
+        return dict(zip(self.index.tensor_ids, self.index.nbytes.tolist(), strict=True)) | lengths
 
     @cached_property
     def outputs(self) -> frozenset[str]:
@@ -94,16 +96,16 @@ def run_of(
     Raises ``InvalidIrShapes`` for an invalid graph or an order that is not a permutation of the mode's nodes,
     ``LivenessCycle`` for a cycle or a violated dependency, ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
-    sizes = sizes_of(graph, dims)
+    index = index_graph(graph, dims)
     retain = "inference" not in (mode, preset)
     node_ids = timeline_order(graph, mode, order if order is not None else graph.execution_order)
     if mode == "backward" and not any(node.phase == "backward" for node in graph.nodes):
         graph, joint = with_backward(graph, node_ids, retain)
-        sizes = sizes_of(graph, dims)
+        index = index_graph(graph, dims)
         node_ids = timeline_order(graph, mode, joint)
     if mode == "backward" and preset == "remat_enabled":
         graph, expanded = with_remat(graph, node_ids)
-        sizes = sizes_of(graph, dims)
+        index = index_graph(graph, dims)
         node_ids = timeline_order(graph, mode, expanded)
     root, root_offset = roots(graph)
     node_of = {node.node_id: node for node in graph.nodes}
@@ -111,7 +113,7 @@ def run_of(
         graph=graph,
         mode=mode,
         retain=retain,
-        sizes=sizes,
+        index=index,
         nodes=tuple([node_of[node_id] for node_id in node_ids]),
         tensors={tensor.id: tensor for tensor in graph.tensors},
         root=root,
@@ -125,15 +127,6 @@ def run_of(
         for name in node.outputs:
             run.written_at[name] = step
     return run
-
-
-def sizes_of(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
-    """Return the sizes of a graph's tensors at ``dims``. Raises the errors of ``index_graph``."""
-    index = index_graph(graph, dims)
-    nbytes = dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
-    views = {tensor.id: tensor.view.byte_length for tensor in graph.tensors if tensor.view is not None}
-    lengths = {name: length for name, length in views.items() if length is not None}
-    return Sizes(dict(zip(index.tensor_ids, index.shapes, strict=True)), nbytes, nbytes | lengths)
 
 
 def refuse(reason: str, *, tensor: str = "", node_id: str = "") -> NoReturn:

@@ -140,4 +140,4 @@ def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
         if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view
             raise AlignmentViolation(f"{name} has the offset {start}.", arena="unknown", tensor=name)
     for name in sorted(offset):
-        refuse_far(name, offset[name] + run.sizes.row_bytes[name])
+        refuse_far(name, offset[name] + run.row_bytes[name])

@@ -109,8 +109,8 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
         tensor, birth, expected_birth = run.tensors[name], int(plan.birth[i]), lives.birth[name]
         arena = plan.arenas[plan.arena[i]].name
         for rule, what, found, expected in (
-            ("tensors", "size", int(plan.size[i]), run.sizes.row_bytes[name]),
-            ("tensors", "shape", plan.shapes[i], run.sizes.shape[name]),
+            ("tensors", "size", int(plan.size[i]), run.row_bytes[name]),
+            ("tensors", "shape", plan.shapes[i], run.shape[name]),
             ("tensors", "dtype", plan.dtypes[i], tensor.dtype),
             ("tensors", "role", plan.roles[i], tensor.role),
             ("tensors", "alias group", plan.alias_group_ids[i], tensor.alias_group_id),
