@@ -100,7 +100,7 @@ def as_the_first_version(plan: Plan) -> bytes:
     peak = document["metrics"]["peak_live_bytes"] = sum(a["peak_live_bytes"] for a in document["arenas"].values())
     document["metrics"]["max_live"] = sum(a["max_live"] for a in document["arenas"].values())
     extent = document["metrics"]["extent_bytes"]
-    document["metrics"]["internal_fragmentation_ratio"] = metrics.fragmentation_ratio(peak, extent)
+    document["metrics"]["internal_fragmentation_ratio"] = metrics.ratio(extent - peak, extent)
     return msgspec.json.encode(document)
 
 

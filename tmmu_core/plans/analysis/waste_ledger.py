@@ -31,7 +31,7 @@ from tmmu_core.plans.figures.live_bytes import (
     live_bytes_of,
     storages_of,
 )
-from tmmu_core.plans.figures.metrics import fragmentation_ratio
+from tmmu_core.plans.figures.metrics import ratio
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
@@ -189,7 +189,7 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
             "bytes_allocated": at_step,
             "peak_bytes": peak,
             "allocation_failures": int(plan.metrics.get("allocation_failures", 0)),
-            "internal_fragmentation_ratio": fragmentation_ratio(live_so_far, peak),
+            "internal_fragmentation_ratio": ratio(peak - live_so_far, peak),
         }
         for t, at_step, peak, live_so_far in zip(*(column.tolist() for column in columns), strict=True)
     ]

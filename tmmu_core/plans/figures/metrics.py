@@ -36,16 +36,6 @@ def ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def reuse_ratio(slots: int, storages: int) -> float:
-    """Return the metric ``memory_reuse_ratio``, 1 − slots / storages; 0 without storages."""
-    return ratio(storages - slots, storages)
-
-
-def fragmentation_ratio(peak_live: int, extent: int) -> float:
-    """Return the metric ``internal_fragmentation_ratio``, 1 − peak live bytes / extent; 0 if the extent is 0."""
-    return ratio(extent - peak_live, extent)
-
-
 @dataclass(frozen=True)
 class Totals:
     """The figures of a plan over all arenas (contract §11)."""
@@ -116,8 +106,8 @@ def plan_metrics(
         "committed_bytes": sum(a.committed_bytes for a in arenas),
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
-        "memory_reuse_ratio": reuse_ratio(slots, storages),
-        "internal_fragmentation_ratio": fragmentation_ratio(peaks, extents),
+        "memory_reuse_ratio": ratio(storages - slots, storages),
+        "internal_fragmentation_ratio": ratio(extents - peaks, extents),
         "activation_bytes_retained": retained[0],
         "activation_bytes": retained[1],
         "activation_retention_ratio": ratio(*retained),
