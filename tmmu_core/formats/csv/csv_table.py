@@ -6,14 +6,12 @@ buffer, with a live range from their first step to their last, the largest size,
 
 JSON is a list of objects, or an object whose first list is one.
 
-Numbers may be hexadecimal, ``1,048,576`` or ``64.0``. Bytes may have a unit, in the cell (``1.5 MiB``) or in the name
-of the column (``Size (KiB)``); ``KB`` means KiB too.
+Bytes may have a unit in the name of the column (``Size (KiB)``), or in the cell, as in an instance.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -22,6 +20,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.formats.allocator_plan import stem_of
 from tmmu_core.formats.csv import instance_csv
+from tmmu_core.formats.csv.instance_csv import digits_of
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import PlainInstance
 
@@ -31,12 +30,7 @@ _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"
 """Keys of graphs, plans and traces, which are not tables."""
 RANGE = ("lower", "upper")
 BYTES = ("size", "offset", "alignment")
-_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
-_NUMBER = re.compile(
-    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
-    re.IGNORECASE,
-)
 _LIKELY: dict[str, tuple[str, ...]] = {
     "id": ("id", "name", "buffer", "tensor", "buf", "label"),
     "lower": ("lower", "start", "begin", "first", "from", "birth", "alloc"),
@@ -110,7 +104,7 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     for field, column in assigned.items():
         texts = ["" if row.get(column) is None else str(row[column]).strip() for _, row in numbered]
         is_number = field in (*RANGE, *BYTES)
-        cells[field] = [_digits(text, units.get(field, "")) for text in texts] if is_number else texts
+        cells[field] = [digits_of(text, units.get(field, "")) for text in texts] if is_number else texts
     buffers = _merged(cells, cells.pop("alias", [""] * count))
     cells = {field: [texts[row] for row in buffers] for field, texts in cells.items()}
     instance = instance_csv.from_columns(cells, [numbered[row][0] for row in buffers])
@@ -150,19 +144,6 @@ def _unit_of(column: str) -> str:
     """Return the unit in a column name (``Size (KiB)``, ``size_mb``) as ``k``, ``m`` or ``g``; ``""`` without one."""
     found = _UNIT.search(column.strip())
     return found[1][0].lower() if found else ""
-
-
-def _digits(text: str, unit: str) -> str:
-    """Return a number as digits, in bytes if it has a unit. Other text is returned as it is, to be refused later."""
-    text = str(int(text, 16)) if _HEX.fullmatch(text) else text
-    if text.isdecimal() and not unit:
-        return text
-    part = _NUMBER.fullmatch(text)
-    if part is None or (unit and part["unit"]):
-        return text
-    number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
-    exact = number * 1024 ** max(0, "bkmgt".find((part["unit"] or unit or "b")[0].lower()))
-    return str(exact.numerator) if exact.denominator == 1 else text
 
 
 def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:

@@ -1,7 +1,8 @@
 """Read and write packing problems as CSV.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
-Columns can have any order. Names of other tools (MiniMalloc's converter) are read:
+Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``,
+``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
 
 ========  ==========================================================================================
 column    also
@@ -19,6 +20,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -107,7 +109,8 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
                 if len(text) <= SHORT and text.isascii() and text.isdecimal():
                     found.append(int(text))
                 else:
-                    found.append(strict.whole_number(text, most) if text.strip() or empty is None else empty)
+                    word = digits_of(text.strip())
+                    found.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
             what, hint = str(error).rstrip("."), "Write digits only, 0 or more."
             raise _fault(lines[len(found)], column, what, hint) from None
@@ -233,6 +236,26 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
             raise _fault(line, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
+
+
+_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
+    re.IGNORECASE,
+)
+
+
+def digits_of(text: str, unit: str = "") -> str:
+    """Return a number as digits, in bytes if it has a unit. Other text is returned as it is, to be refused later."""
+    text = str(int(text, 16)) if _HEX.fullmatch(text) else text
+    if text.isdecimal() and not unit:
+        return text
+    part = _NUMBER.fullmatch(text)
+    if part is None or (unit and part["unit"]):
+        return text
+    number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
+    exact = number * 1024 ** max(0, "bkmgt".find((part["unit"] or unit or "b")[0].lower()))
+    return str(exact.numerator) if exact.denominator == 1 else text
 
 
 _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
