@@ -68,6 +68,15 @@ def test_size_that_a_reshape_needs_is_used_or_required() -> None:
         read_within(whole.SerializeToString(), {"T": Dim(8, 9)}, "m.onnx")
 
 
+@pytest.mark.parametrize("to", [[0, -1], [-1, 196], [1, 196]])
+def test_size_of_a_classifier_is_found(to: list[int]) -> None:
+    nodes = [op("MaxPool", "x", "p", kernel_shape=[16, 16], strides=[16, 16]), op("Reshape", "p to", "r")]
+    weights = {"to": np.array(to), "w": np.zeros((10, 196), np.float32)}
+    last = op("Gemm", "r w", "y", transB=1)
+    graph = read(model([*nodes, last], [value("x", ["N", 1, "H", "W"])], [value("y", None)], weights))
+    assert graph.assumed == {"N": 1, "H": 224, "W": 224}
+
+
 def test_note_has_the_option_that_changes_the_sizes() -> None:
     graph = read(relu(["N", "T"]))
     assert assumed_text(graph).endswith("--dims N=1,T=512")

@@ -7,10 +7,11 @@ Steps:
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
-   size is 512 (1 to 512). A size that is the product of one or two of them and a number (``2 * N``) is written as these
-   dimensions. For any other size, the dimensions that it depends on are fixed at their assumed sizes: for other sizes,
-   read the model again (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
-   (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
+   size is 512 (1 to 512), or the size for which the model is written (:mod:`.onnx_written_sizes`). A size that is the
+   product of one or two of them and a number (``2 * N``) is written as these dimensions. For any other size, the
+   dimensions that it depends on are fixed at their assumed sizes: for other sizes, read the model again
+   (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`); the nodes
+   that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
    the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, because onnxruntime keeps quantized
    weights too. Folded values that other nodes read, and initialisers of integers and booleans (shapes, indices), have
@@ -41,16 +42,8 @@ from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
-from tmmu_core.formats.onnx.onnx_shapes import (
-    Facts,
-    Sizes,
-    decided,
-    infer,
-    named_dims,
-    refuse_type,
-    size_without_input,
-    written_sizes,
-)
+from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
+from tmmu_core.formats.onnx.onnx_written_sizes import at_written_sizes
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
@@ -87,19 +80,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     onnx_model.write_defaults(flat.model)
     sizes = named_dims(flat.model, envelopes)
     sizes.dims |= {count: dim for count, dim in write_trip_limits(flat, envelopes).items() if count not in sizes.dims}
-    facts = infer(flat.model, sizes)
-    notes = []
-    for dim, (size, node) in written_sizes(flat.model, facts, sizes.dims).items():
-        text = f'the model runs only with {dim} = {size}, for which the node "{node}" is written'
-        if dim not in sizes.assumed and not sizes.dims[dim].min <= size <= sizes.dims[dim].max:
-            hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: size})}."
-            raise InvalidIrShapes(
-                f"{text}.", hint=hint, reason="dim_out_of_envelope", path=f"$.dims.{dim}", node_id=node
-            )
-        sizes.assumed.pop(dim, None)
-        sizes.dims[dim] = Dim(size, size)
-        notes.append(f"{text}.")
-    facts = infer(flat.model, sizes) if notes else facts
+    facts, notes = at_written_sizes(flat.model, infer(flat.model, sizes), sizes)
     try:
         try:
             return msgspec.structs.replace(_build(flat, facts, sizes, name), notes=tuple(notes))

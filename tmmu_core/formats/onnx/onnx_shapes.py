@@ -4,7 +4,6 @@ Shape inference is that of the onnx package. If it stops because a shape is *com
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,15 +15,8 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
-from tmmu_core.formats.onnx.onnx_model import (
-    TypedShape,
-    TypedShapes,
-    first_line,
-    fixed_shape,
-    operator_name,
-    with_shapes,
-)
-from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of, scope_shapes
+from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, first_line, fixed_shape, with_shapes
+from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import Dim, ShapeFrom
@@ -179,23 +171,6 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
         _refuse_element(f'the weight "{weight.name}"', weight.data_type)
         facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
     return facts
-
-
-def written_sizes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[int, str]]:
-    """Return dimension → (the only size with which the model runs, the reshape that needs it).
-
-    PyTorch's exporter writes the size of the example into a reshape of a size that it cannot trace.
-    """
-    found: dict[str, tuple[int, str]] = {}
-    for node in model.graph.node:
-        ends = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
-        if operator_name(node) != "Reshape" or () in ends:
-            continue
-        (number, names), (result, kept) = map(elements_of, ends)
-        changed = list((Counter(names) - Counter(kept)).elements())
-        if len(changed) == 1 and len(kept) == len(names) - 1 and changed[0] in dims and number and not result % number:
-            found.setdefault(changed[0], (result // number, node.name or node.output[0]))
-    return found
 
 
 def _points(sizes: Sizes) -> list[dict[str, int]]:

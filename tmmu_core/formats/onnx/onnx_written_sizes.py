@@ -1,0 +1,84 @@
+"""Find the sizes for which a model is written, where the assumed sizes contradict it.
+
+Exporters leave the sizes of an input open although the model runs with one of them only: PyTorch writes the size of the
+example into a reshape that it cannot trace, and a classifier has a matrix for one size of the image.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+import onnx
+
+from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.formats.onnx.onnx_model import attribute_of, operator_name
+from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of
+from tmmu_core.formats.onnx.onnx_shape_run import points_to_try
+from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, infer
+from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.model import Dim
+
+MOST_POINTS = 32
+"""Maximum number of combinations of sizes that are tried."""
+
+
+def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
+    """Return the shapes at sizes with which the model runs, if they are known, after changing ``sizes``; and notes.
+
+    Raises ``InvalidIrShapes`` for given bounds without the only size with which the model runs.
+    """
+    notes = []
+    for dim, (size, node) in _sizes_of_reshapes(model, facts, sizes.dims).items():
+        text = f'the model runs only with {dim} = {size}, for which the node "{node}" is written'
+        if dim not in sizes.assumed and not sizes.dims[dim].min <= size <= sizes.dims[dim].max:
+            hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: size})}."
+            path = f"$.dims.{dim}"
+            raise InvalidIrShapes(f"{text}.", hint=hint, reason="dim_out_of_envelope", path=path, node_id=node)
+        sizes.assumed.pop(dim, None)
+        sizes.dims[dim] = Dim(size, size)
+        notes.append(f"{text}.")
+    facts = infer(model, sizes) if notes else facts
+    if not sizes.assumed or not _contradict(model, facts, sizes):
+        return facts, notes
+    for point in points_to_try(sizes)[1:MOST_POINTS]:
+        fixed = Sizes({name: Dim(size, size) for name, size in point.items()})
+        if not _contradict(model, infer(model, fixed), fixed):
+            sizes.assume(point)
+            sizes.fix(sizes.dims)
+            return infer(model, sizes), notes
+    return facts, notes
+
+
+def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[int, str]]:
+    """Return dimension → (the only size with which a reshape can run, the reshape)."""
+    found: dict[str, tuple[int, str]] = {}
+    for node in model.graph.node:
+        ends = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
+        if operator_name(node) != "Reshape" or () in ends:
+            continue
+        (number, names), (result, kept) = map(elements_of, ends)
+        changed = list((Counter(names) - Counter(kept)).elements())
+        if len(changed) == 1 and len(kept) == len(names) - 1 and changed[0] in dims and number and not result % number:
+            found.setdefault(changed[0], (result // number, node.name or node.output[0]))
+    return found
+
+
+def _contradict(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
+    """Return whether a reshape or a matrix product cannot run with the shapes at the default sizes."""
+    point = sizes.point()
+    constants = {weight.name for weight in model.graph.initializer}
+    constants.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)
+    for node in model.graph.node:
+        shapes = [facts.shape.get(name) for name in (*node.input[:2], *node.output)]
+        if operator_name(node) == "Reshape" and shapes[-1] is None and node.input[1] in constants:
+            return True
+        if operator_name(node) not in ("Reshape", "MatMul", "Gemm") or None in shapes:
+            continue
+        left, right, result = ([point.get(str(dim), dim) for dim in shape or ()] for shape in shapes)
+        if node.op_type == "Reshape":
+            if elements_of(left) != elements_of(result):
+                return True
+        elif left and right:
+            turned = [bool(attribute_of(node, name)) for name in ("transA", "transB")]
+            if left[-2 if turned[0] else -1] != right[-1 if turned[1] or len(right) == 1 else -2]:
+                return True
+    return False
