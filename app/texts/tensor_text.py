@@ -104,7 +104,7 @@ def details(
         colour=colour,
         shape_from=f" · {SHAPE_SOURCES[shape_source]}" if shape_source else "",
         origin=_origin(solution, tensor_id, producer),
-        reuses=_reuses(plan, why, tensor_id),
+        reuses=[row for row in zip(plan.handoffs, plan.taken, strict=True) if tensor_id in row[0][1:]],
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
         buffer=_buffer(plan, solution, tensor_id),
         memory=memory,
@@ -123,23 +123,6 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
     elif producer is not None:
         rows, origin = [("operator", producer.operator), ("phase", producer.phase or "")], producer.origin
     return [*rows, ("module", ".".join(origin.module)), ("source", origin.source)]
-
-
-def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[str | None, str | None, bool]]:
-    """Return the possible in-place reuses of and by a tensor.
-
-    ``(source, None, taken)``: the tensor can reuse the memory of ``source``. ``(None, target, taken)``: ``target`` can
-    reuse the memory of the tensor. ``taken``: whether the plan uses this reuse. With ``why``, a reuse that the tensor
-    takes is left out, because the card has it as "reuses".
-    """
-    rows: list[tuple[str | None, str | None, bool]]
-    if why is None:
-        rows = [(source, target, taken) for (_, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)]
-    else:
-        not_taken = None if why.takes_over else why.granted_by
-        rows = [(tensor_id, why.handed_to, why.handed_over), (not_taken, tensor_id, False)]
-    by_others = [(None, target, taken) for source, target, taken in rows if source == tensor_id and target]
-    return [*by_others, *((source, None, taken) for source, target, taken in rows if target == tensor_id and source)]
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
