@@ -101,7 +101,7 @@ def recompute_rows(file: Path) -> Iterator[Row]:
     found = json.loads(file.read_text())
     start = initial_candidate(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), REQUEST)
     model = recompute_model(start.plan_input)
-    total = model.flops.total
+    total = model.flops
     known = set()
     for budget, saved in found["saved"].items():
         choice = partitioned(model, saved)

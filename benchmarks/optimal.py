@@ -218,7 +218,7 @@ def rows_of(name: str, graph: Graph) -> Iterator[Row]:
 
 def beside_optimum(row: Row, start: Candidate, model: RecomputeModel, capacity: int) -> Row:
     """Return the row with recomputation alone and with CP-SAT's answer, both checked."""
-    problem, percent = problem_of(model), 100 / model.flops.total
+    problem, percent = problem_of(model), 100 / model.flops
     began = time.process_time()
     fitted = fit(start, Capacity(int(model.fixed.sum()) + capacity), RECOMPUTE)
     seconds = time.process_time() - began

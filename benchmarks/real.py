@@ -125,7 +125,7 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Besid
     flops = graph_flops(index_graph(graph))
     of_node = {
         step.executed.fx_of[node.node_id].name: found
-        for node, found in zip(graph.nodes, flops.of_node, strict=True)
+        for node, found in zip(graph.nodes, flops, strict=True)
         if found is not None and node.node_id in step.executed.fx_of
     }
     found, failures = [], []

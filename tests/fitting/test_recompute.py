@@ -28,7 +28,7 @@ from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import read_graph_file
-from tmmu_core.graph.flops import graph_flops
+from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -537,7 +537,7 @@ def test_random_choice_means_the_same_and_has_the_predicted_bytes(graph: Graph, 
         if arena.name == OFFLOAD_ARENA:
             continue
         assert needed(arena) <= peaks[arena.name], (arena.name, needed(arena), peaks[arena.name])
-    assert graph_flops(index_graph(after)).total - model.flops.total == found.flops
+    assert total_flops(index_graph(after)) - model.flops == found.flops
 
 
 @LAW
@@ -607,8 +607,8 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
     assert needed(solution.plan.arena_of["activations"]) <= activations // 2
     assert verify_plan(solution.plan, after.graph).ok
     extra = sum(move.cost.extra_flops for move in moves)
-    assert extra == graph_flops(index_graph(after.graph)).total - graph_flops(index_graph(gpt2.graph)).total
-    assert extra * 1000 < graph_flops(index_graph(gpt2.graph)).total
+    assert extra == total_flops(index_graph(after.graph)) - total_flops(index_graph(gpt2.graph))
+    assert extra * 1000 < total_flops(index_graph(gpt2.graph))
     assert sum(move.bytes for move in moves) >= activations // 2
 
 

@@ -26,7 +26,7 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     recomputed. An operator without a known cost is not recomputed.
     """
     index, sizes = timeline.index, row_bytes(timeline).tolist()
-    of_node = graph_flops(index).of_node
+    of_node = graph_flops(index)
     found: dict[str, UnknownOperator] = {}
     for k, node in enumerate(timeline.graph.nodes):
         operator = operator_of(node.instr)

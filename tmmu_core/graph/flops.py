@@ -8,8 +8,7 @@ element counts as one; moving bytes (views, copies, gathers, casts) counts as 0.
 formula, or with shapes that do not match its formula, is unknown, not 0. All figures are integers of any size.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isqrt, prod
@@ -55,29 +54,14 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
         return None
 
 
-@dataclass(frozen=True)
-class GraphFlops:
-    """Operations of a whole graph, node by node."""
-
-    of_node: tuple[int | None, ...]
-    """Parallel to ``Graph.nodes``; ``None`` if unknown."""
-    unknown: Mapping[str, int]
-    """Operator → number of its nodes whose cost is unknown, sorted by name."""
-
-    @property
-    def total(self) -> int:
-        """Operations of all nodes with a known cost."""
-        return sum(each for each in self.of_node if each is not None)
-
-
-def graph_flops(index: GraphIndex) -> GraphFlops:
-    """Return the operations of one run of every node at the sizes of the index. O(nodes + operands).
+def graph_flops(index: GraphIndex) -> list[int | None]:
+    """Return the operations of one run of every node at the sizes of the index, ``None`` where unknown.
 
     The opening and closing nodes of scopes are unknown. A loop's body counts once: a graph has no trip counts.
+    O(nodes + operands).
     """
     known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], int | None] = {}
     found: list[int | None] = []
-    unknown: Counter[str] = Counter()
     shapes = index.shapes
     for k, node in enumerate(index.graph.nodes):
         reads, writes = ([shapes[i] for i in numbers.tolist()] for numbers in (index.inputs_of(k), index.outputs_of(k)))
@@ -85,9 +69,12 @@ def graph_flops(index: GraphIndex) -> GraphFlops:
         if key not in known:
             known[key] = operations(*key)
         found.append(known[key])
-        if known[key] is None:
-            unknown[node.instr] += 1
-    return GraphFlops(tuple(found), dict(sorted(unknown.items())))
+    return found
+
+
+def total_flops(index: GraphIndex) -> int:
+    """Return the operations of one run of all nodes with a known cost."""
+    return sum(filter(None, graph_flops(index)))
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------

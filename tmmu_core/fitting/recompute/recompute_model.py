@@ -20,7 +20,7 @@ from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.fitting.order.order_model import csr, csr_rows, permitted_inputs, storage_writers, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
-from tmmu_core.graph.flops import GraphFlops, graph_flops
+from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse
@@ -41,7 +41,8 @@ class RecomputeModel:
     """Steps and storages of a plan input. Nodes are positions of its order, storages are rows of the liveness."""
 
     liveness: Liveness
-    flops: GraphFlops
+    flops: int
+    """Operations of all nodes with a known cost, before any change."""
     node_at: I64
     """Shape (positions,): node number in the index."""
     in_ptr: I64
@@ -122,7 +123,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     node_at = timeline.node_at[int(timeline.has_inputs_step) :]
     nodes = [index.graph.nodes[k] for k in node_at.tolist()]
     flops = graph_flops(index)
-    of_node = [flops.of_node[k] for k in node_at.tolist()]
+    of_node = [flops[k] for k in node_at.tolist()]
     node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
     is_output = storages_with(liveness, index.is_output)
     starts_live = storages_with(liveness, index.is_input)
@@ -148,7 +149,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     pair_ptr, pair_idx = _in_place_candidates(liveness, node_at, (in_ptr, in_idx), out_ptr)
     return RecomputeModel(
         liveness=liveness,
-        flops=flops,
+        flops=sum(filter(None, flops)),
         node_at=node_at,
         in_ptr=in_ptr,
         in_idx=in_idx,

@@ -54,7 +54,7 @@ def _cheapest_point(search: Search, cuts: Sequence[Pair]) -> tuple[Point | None,
     if search.is_small:
         return search.cheapest_of_all(), []
     points = [*mix_cuts(search, cuts), *search_sweeps(search, [point for _, point in cuts])]
-    found, total = cheapest_of(search, points), search.model.flops.total
+    found, total = cheapest_of(search, points), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
         points += _nested_points(search, cuts)
     return improve(search, points), points

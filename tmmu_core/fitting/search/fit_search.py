@@ -41,7 +41,7 @@ from tmmu_core.fitting.search.candidates import (
     with_size,
 )
 from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
-from tmmu_core.graph.flops import graph_flops
+from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
@@ -143,7 +143,7 @@ class _FitSearch:
     def __post_init__(self) -> None:
         self.best = self.best_in_initial_order = self.start
         self.curve.append(self.start)
-        self.flops = graph_flops(self.start.liveness.timeline.index).total
+        self.flops = total_flops(self.start.liveness.timeline.index)
         self.bound = reachable_bound(self.start, self.allowed.kinds)
         planner = self.start.plan_input.planner
         can_change = "planner" in self.allowed.kinds and planner != BEST_PLANNER
