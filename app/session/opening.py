@@ -105,23 +105,21 @@ def is_gone(source: str) -> bool:
 
 
 def content_of(source: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a sample, golden trace, opened file or stored plan. Raises ``UnreadableInput``."""
+    """Return ``(bytes, name)`` of a sample, opened file or stored plan. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
     if kind == history.KIND:
         return history.content(name)
-    if kind not in ("golden", "sample"):
+    if kind != "sample":
         stored = shelf().get(source)
         if stored is None:
             why = "the link names a file that is no longer on this server."
             hint = "Open the file again. The link of a file works until the server restarts."
             raise UnreadableInput(why, source=source, hint=hint)
         return stored[1], stored[0]
-    paths = {sample.name: sample.path for sample in samples()}
-    path = (paths if kind == "sample" else {path.name: path for path in golden()}).get(name)
+    path = next((sample.path for sample in samples() if sample.name == name), None)
     if path is None:
-        what = "sample" if kind == "sample" else "golden trace"
-        hint = f"Choose another {what}, or open a file."
-        raise UnreadableInput(f"there is no {what} {name!r}.", source=source, hint=hint)
+        hint = "Choose another sample, or open a file."
+        raise UnreadableInput(f"there is no sample {name!r}.", source=source, hint=hint)
     try:
         return path.read_bytes(), path.name
     except OSError as error:
@@ -170,13 +168,6 @@ def samples() -> tuple[Sample, ...]:
         )
         for entry in sample_entries(SAMPLES)
     )
-
-
-@st.cache_resource(show_spinner=False)
-def golden() -> tuple[Path, ...]:
-    """Return the files with golden traces of the samples, sorted by name."""
-    folder = SAMPLES / "golden"
-    return tuple(sorted(p for p in folder.glob("*.trace.jsonl*") if p.is_file() and not p.name.startswith(".")))
 
 
 # --- uploaded files ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from app.session import history
-from app.session.opening import SAMPLES, golden, samples, shelf
+from app.session.opening import SAMPLES, samples, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN
@@ -76,7 +76,6 @@ def file_of(shown: Shown) -> str:
     """Return the name of the open file for the command line."""
     source = shown.opened.source
     paths = {f"sample:{sample.name}": sample.path for sample in samples()}
-    paths |= {f"golden:{path.name}": path for path in golden()}
     if source in paths:
         return f"{SAMPLES.name}/{paths[source].relative_to(SAMPLES).as_posix()}"
     if source.startswith(f"{history.KIND}:"):

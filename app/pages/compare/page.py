@@ -21,7 +21,7 @@ from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
-BASELINE_KINDS = ("sample", "file", "golden", history.KIND, "planner", "mode", "preset", "order", "link")
+BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
 """Beginnings of a value of ``Choice.baseline``; another text in the field is a pasted link."""
 KIND_LABELS = {
     "retimed": "retimed (first write or freed)",
@@ -40,7 +40,7 @@ def page() -> None:
         return
     options = baselines(shown)
     if not chosen.baseline:
-        st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample, trace or file"))
+        st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample or file"))
         _pick(options, "")
         return
     baseline = _baseline()
@@ -87,9 +87,6 @@ def baselines(shown: Shown) -> dict[str, str]:
     for run in history.latest_runs(shown.opened.name):
         size = numbers.short_bytes(run.extent_bytes)
         options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
-    stem = shown.opened.source.removeprefix("sample:")
-    for path in sorted(opening.golden(), key=lambda path: (not path.name.startswith(f"{stem}."), path.name)):
-        options[f"golden:{path.name}"] = f"golden trace {path.name}"
     for source, name in opening.shelf().names():
         if source != shown.opened.source:
             options[source] = f"opened file {name}"

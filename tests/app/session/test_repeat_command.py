@@ -58,12 +58,6 @@ def test_file_name_is_not_taken_for_an_option() -> None:
     assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
 
 
-def test_golden_trace_is_named_with_its_folder() -> None:
-    name = opening.golden()[0].name
-    shown = planning.make_plan(Choice(source=f"golden:{name}"))
-    assert repeat_command.command(shown) == f"tmmu verify sample_graphs/golden/{name}"
-
-
 CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
 
 

@@ -18,8 +18,8 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 SEEDS: dict[str, tuple[str, ...]] = {
-    "graph": ("sample:linear_chain", "golden:linear_chain.inference.trace.jsonl", "file:0123", "store:" + "ab" * 32),
-    "baseline": ("planner:greedy", "mode:backward", "link:?graph=sample:linear_chain&step=3", "golden:x"),
+    "graph": ("sample:linear_chain", "file:0123", "store:" + "ab" * 32),
+    "baseline": ("planner:greedy", "mode:backward", "link:?graph=sample:linear_chain&step=3", "file:x"),
     "mode": ("backward", "inference"),
     "preset": ("train_full", "remat_enabled"),
     "planner": ("slots", "greedy", "helia"),
