@@ -199,7 +199,6 @@ def test_contradicting_link_is_reported(query: dict[str, str], left: PlanRequest
 ONLY_OF_GRAPHS: dict[str, Any] = {
     "mode": "inference",
     "preset": "inference",
-    "page_size": 4096,
     "order": ("a",),
     "rank": 1,
     "world_size": 2,
