@@ -54,7 +54,7 @@ def hidden_pages() -> set[str]:
     """Return the names of the pages that do not apply to the open file; only Scale if the file is not read yet."""
     choice = state.choice()
     job = opening.open_job(choice.source)
-    if not job.worked:
+    if not job.succeeded:
         return {"scale"}
     opened = job.result()
     needs = {"graph": opened.graph, "scale": page_jobs.scales(opened, choice)}

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import about, opened_at, ranks_key, requested, spelled_out, task_job
+from app.session.planning import about, opened_at, ranks_key, requested, task_job, with_explicit_defaults
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
@@ -103,7 +103,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     if any(move.kind == "alignment" for move in candidate.moves):
         arenas |= {"arenas": _with_capacities_of(choice, plan_input.arenas), "alignment": None}
     planned = {"planner": plan_input.planner, "options": options}
-    full = spelled_out(choice, open_source(choice.source))
+    full = with_explicit_defaults(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
     compared = {"baseline": start_of(full), "moves": moves}
     graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")

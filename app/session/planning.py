@@ -113,7 +113,7 @@ def planning_input(opened: Opened) -> Graph | PlainInstance:
 def opened_at(choice: Choice) -> tuple[Choice, Opened]:
     """Return the choice with explicit defaults and its file, read at the chosen sizes of its named dimensions."""
     opened = open_source(choice.source)
-    full = spelled_out(choice, opened)
+    full = with_explicit_defaults(choice, opened)
     if opened.graph is not None and opened.graph.assumed and full.dims:
         data, name = content_of(opened.source)
         graph = read_at(opened.graph, full.dims, data, name)
@@ -121,7 +121,7 @@ def opened_at(choice: Choice) -> tuple[Choice, Opened]:
     return full, opened
 
 
-def spelled_out(choice: Choice, opened: Opened) -> Choice:
+def with_explicit_defaults(choice: Choice, opened: Opened) -> Choice:
     """Return the choice with explicit defaults (contract §10)."""
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
@@ -136,7 +136,7 @@ def plan_job(choice: Choice) -> Job[Shown]:
 def plan_key(choice: Choice) -> tuple[Any, ...]:
     """Return the key of the job that plans a choice. A choice with explicit defaults has the same key."""
     with suppress(TmmuError, OSError):  # the job raises the error
-        choice = spelled_out(choice, open_source(choice.source))
+        choice = with_explicit_defaults(choice, open_source(choice.source))
     return ("plan", *choice.problem)
 
 
@@ -259,7 +259,7 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
 def _known_rank(full: Choice) -> make.PlanningResult | None:
     """Return the plan of the rank if all ranks are already planned; else ``None``."""
     job = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
-    if job is None or not job.worked or full.rank >= job.result().world_size:
+    if job is None or not job.succeeded or full.rank >= job.result().world_size:
         return None
     ranks: RankPlans = job.result()
     plan = ranks.plan(full.rank)
@@ -296,7 +296,7 @@ def best(full: Choice) -> dict[str, Any]:
     return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
 
-def compared_under(choice: Choice, planner: str) -> Choice:
+def minimising(choice: Choice, planner: str) -> Choice:
     """Return the choice with another planner that minimises, as sizes are comparable only if no planner stops early."""
     other = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
@@ -314,7 +314,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
         for k, name in enumerate(names):
             if not progress(name, k, len(names)):
                 return names[:k]
-            job = plan_job(compared_under(choice, name))
+            job = plan_job(minimising(choice, name))
             while not job.wait(0.05):
                 if not progress(name, k, len(names)):
                     job.stop(all_planners.stopped_for)
@@ -323,11 +323,11 @@ def every_planner(choice: Choice) -> Job[list[str]]:
     return job_table().job(_all_key(choice), "all planners", run)
 
 
-def go_on(choice: Choice) -> None:
+def run_remaining(choice: Choice) -> None:
     """Forget the plans of stopped and failed planners, so that the planners run again."""
     job_table().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
-        key = plan_key(compared_under(choice, name))
+        key = plan_key(minimising(choice, name))
         if (job := job_table().known(key)) is not None and (job.stopping or job.error is not None):
             job_table().forget(key)
 
@@ -347,7 +347,7 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     if choice.arenas:
         return tuple(choice.arenas)
     job = job_table().known(plan_key(choice)) if choice.shard_spec is None else None
-    if job is not None and job.worked and (solution := job.result().solution) is not None:
+    if job is not None and job.succeeded and (solution := job.result().solution) is not None:
         return tuple(solution.liveness.arenas)
     assert opened.graph is not None
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)

@@ -59,7 +59,7 @@ def begin(sources: tuple[str, ...] = ()) -> bool:
         chosen = chosen.but(source=files[0], baseline=files[1] if is_pair else chosen.baseline)
     elif not query:
         chosen = LANDING
-    cards = [{"title": "A part of the link was left out", "message": warning} for warning in warnings]
+    cards = [{"title": "A part of the link was ignored", "message": warning} for warning in warnings]
     redirect = "compare" if is_pair else ""
     st.session_state[_SESSION] = Session(chosen, cards, redirect=redirect, by_link=bool(query))
     return True

@@ -141,12 +141,12 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
         try:
             values[field_of[key]] = _read(field_of[key], text)
         except (ValueError, UnreadableInput) as error:
-            warnings.append(f"The link has {key}={text!r}: {getattr(error, 'message', error)}")
+            warnings.append(f"The link has an invalid value, {key}={text!r}. {getattr(error, 'message', error)}")
     if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
-            warnings.append(f"The link has rank={values.pop('rank')}: {error.message}")
+            warnings.append(f"The link has an invalid value, rank={values.pop('rank')}. {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
         warnings.append(f"The link has settings that exclude each other: {wrong.message} {wrong.hint}")

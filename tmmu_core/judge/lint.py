@@ -24,8 +24,8 @@ RULES: dict[str, str] = {
     "untouched": "A tensor is not read, not written, and neither input nor output.",
     "unread": "A tensor is written but not read, and is not an output.",
     "slots_over_optimal": "must_not_alias pairs need slots above the optimum (contract §3).",
-    "places_unsaid": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
-    "unheld": "The file has no content hash, so that an edit may not be detected.",
+    "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
+    "no_content_hash": "The file has no content hash, so that an edit may not be detected.",
 }
 """Rule → its statement. The first four rules are errors, the other rules are warnings."""
 
@@ -34,8 +34,8 @@ _OF_THE_VERIFIER = {
     "lifetimes": ("dead_access", "live_range"),
     "addresses": ("slot_offset", "numbering", "sparse_address", "address", "hash"),
     "slots_over_optimal": ("slots_over_optimal",),
-    "places_unsaid": ("places",),
-    "unheld": ("held",),
+    "unit_not_stated": ("places",),
+    "no_content_hash": ("content_hash",),
 }
 """Lint rule → the verifier's rules that it groups; ``aligned_and_slotted`` groups all other rules."""
 

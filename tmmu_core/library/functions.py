@@ -166,7 +166,7 @@ def plan(
     UnreadableInput
         The source or an option cannot be read.
     InvalidIrShapes
-        The graph is inconsistent, or has no arena, dimension or node that an option names.
+        The graph is inconsistent, or an option names an arena, dimension or node that it does not have.
     MissingExtra
         A package that reads the source is missing; ``hint`` is the command that installs it.
     ArenaTooSmall
@@ -249,8 +249,8 @@ rank, world_size, shard_spec, addressing, progress : optional
     loss, optimizer, reserve, largest : optional
         For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
-        parameters. ``reserve``: bytes of the capacity that the step must not use. ``largest``: the dimension whose
-        largest fitting size is searched.
+        parameters. ``reserve``: bytes of the capacity that the step must not use. ``largest``: the dimension
+        to enlarge to the largest size that fits.
 
     Returns
     -------

@@ -154,7 +154,7 @@ BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
 }
 """Board → source of the figures (public datasheets and manuals), and ``(KiB, address)`` of its memories by preference.
 
-Sizes include what the program itself needs (code, stack, heap); a user lowers ``max_size`` by it.
+Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
 """
 
 

@@ -41,7 +41,7 @@ REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_O
 PLACES: tuple[Places, ...] = get_args(Places)
 
 PART = "@part"
-"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
+"""Separates the storage's id and the number of a live part in a row id. The first part has no number."""
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -103,15 +103,15 @@ class ArenaSummary:
         return self.over_bound_bytes, self.bound_bytes
 
     @property
-    def least_bytes_claimed(self) -> int:
-        """The largest lower bound that the plan states, proven or claimed; the extent of an optimal plan."""
+    def stated_bound_bytes(self) -> int:
+        """The largest lower bound that the plan states, proven or claimed. For an optimal plan, its extent."""
         least = max(self.bound_bytes, self.proven_bytes or 0)
         return max(least, self.extent_bytes) if self.status == OPTIMAL else least
 
     @property
     def open_bytes(self) -> int:
         """Maximum number of bytes that another plan could save; 0 for an optimal one."""
-        least = self.bound_bytes if self.status == CLAIMED else self.least_bytes_claimed
+        least = self.bound_bytes if self.status == CLAIMED else self.stated_bound_bytes
         return max(0, self.extent_bytes - least)
 
     @property
@@ -171,7 +171,7 @@ COLUMN_OF = dict(zip(TensorRow.__annotations__, _COLUMNS, strict=True))
 """Field of :class:`TensorRow` → its column in :class:`PlanColumns`, in the order of the fields."""
 
 Handoff = tuple[int, str, str]
-"""(step, from, to)"""
+"""In-place reuse: (step, input, output)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -197,9 +197,9 @@ class PlanColumns:
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
     handoffs: tuple[Handoff, ...] = ()
-    """(step, from, to): reuses granted or, by planners that place bytes, used."""
+    """In-place reuses: the possible ones, or only the used ones if the planner places bytes."""
     taken: tuple[bool, ...] = ()
-    """Per in-place reuse, whether ``to`` uses ``from``'s bytes (contract §11); computed if the file has none."""
+    """Per in-place reuse, whether the output uses the input's bytes (contract §11); computed if the file has none."""
     categories: tuple[str, ...] = ()
     """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
 
@@ -247,7 +247,7 @@ class Plan(PlanColumns):
         return len(self.tensor_ids)
 
     def arena_notes(self, arena: str) -> dict[str, Any]:
-        """Return the notes of an arena's planner; empty without any. A text under this name is a remark."""
+        """Return the notes of an arena's planner; empty without any. A remark under this key is ignored."""
         notes = self.notes.get(arena)
         return notes if isinstance(notes, dict) else {}
 

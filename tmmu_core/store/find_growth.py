@@ -54,7 +54,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs in the series of the latest run; of a commit without such a run, return its latest run.
+    """Return the runs in the series of the latest run, and the latest run of each commit that has none in it.
 
     ``runs``: oldest first.
     """

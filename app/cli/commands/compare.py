@@ -70,7 +70,7 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
             print_lines(f"lower bound of the reuse cost of {name}: {_sides_of(difference)}")
             continue
         one, two = (plan.arena_of[name] for plan in (baseline, candidate))
-        texts = (f"{a.status}, at least {numbers.full_bytes(a.least_bytes_claimed)}" for a in (one, two))
+        texts = (f"{a.status}, at least {numbers.full_bytes(a.stated_bound_bytes)}" for a in (one, two))
         print_lines(f"optimality of {name}: {' → '.join(texts)}")
     for difference in verdict.context:
         print_lines(f"context {difference.path[2:]}: {_sides_of(difference)}")

@@ -125,8 +125,8 @@ def _search(
         return fit_or_smallest(start, *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
-    found = largest_that_fits(start, largest, *limits, progress, again)
+    other_sizes = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
+    found = largest_that_fits(start, largest, *limits, progress, other_sizes)
     return found.fitted, found.size
 
 
@@ -205,7 +205,7 @@ def _print_fit(fitted: Fitted) -> None:
     best, start, total = fitted.best, fitted.start, fitted.capacity.total
     limits = [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
     capacity = " and ".join([numbers.full_bytes(total)] * (total is not None) + limits)
-    after, before = (numbers.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
+    after, before = (numbers.full_bytes(fitted.capacity.limited_bytes(candidate.plan)) for candidate in (best, start))
     bound = numbers.full_bytes(fitted.bound_within(fitted.capacity))
     if fitted.answer == "fits":
         print_lines(f"Fits: {after} of {capacity} (before: {before}).")

@@ -160,7 +160,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
             arena.name: {
                 "status": arena.status,
                 "lower_bound_bytes": arena.bound_bytes,
-                "claimed_bytes": arena.least_bytes_claimed if arena.status == CLAIMED else None,
+                "claimed_bytes": arena.stated_bound_bytes if arena.status == CLAIMED else None,
             }
             for arena in plan.arenas
         },

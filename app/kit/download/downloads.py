@@ -72,7 +72,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
         ],
         ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
         ("Trace and checkpoint", "records of this plan"): records,
-        ("C code", "a region per tensor role and memory"): [
+        ("C code", "one region per role and memory"): [
             _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
             _entry("C source", f"{prefix}_memory.c", "definitions for the header", _c_file, shown, c_source),
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
@@ -164,7 +164,7 @@ def report(
     review file as JSON that the report contains.
     """
     job = planning.judgement(shown)
-    judged = job.result() if job.wait(60) and job.worked else None
+    judged = job.result() if job.wait(60) and job.succeeded else None
     return build_report(
         shown.solution or shown.plan,
         baseline=None if baseline is None else baseline.solution or baseline.plan,

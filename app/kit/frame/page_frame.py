@@ -113,7 +113,7 @@ def _progress(
     long_work.progress(job, title, cancel=cancel)
     last_valid = state.session().last_valid
     last_job = None if last_valid is None else job_table().known(planning.plan_key(last_valid))
-    if shows_last_plan and last_job is not None and last_job.worked:
+    if shows_last_plan and last_job is not None and last_job.succeeded:
         st.html('<div class="tm-last" aria-hidden="true"></div>')  # dims everything that is drawn after it
         return last_job.result()
     for column in st.columns([0.755, 0.245], gap="small"):
@@ -140,7 +140,7 @@ def _substitute(choice: Choice) -> Shown:
     if valid is None or valid.source != choice.source:  # the choice is from a link
         valid, what = Choice(source=choice.source), "the plan of this graph with default settings"
     job = planning.plan_job(valid)
-    if valid.problem == choice.problem or not job.wait(planning.PATIENCE) or not job.worked:
+    if valid.problem == choice.problem or not job.wait(planning.PATIENCE) or not job.succeeded:
         st.stop()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')
@@ -218,7 +218,7 @@ def _notes(shown: Shown) -> None:
         )
     previous = state.session().previous
     previous_job = None if previous is None else job_table().known(planning.plan_key(previous))
-    if shown.opened.plan is None and previous_job is not None and previous_job.worked:
+    if shown.opened.plan is None and previous_job is not None and previous_job.succeeded:
         controls.notice("changed", totals_text.changed(previous_job.result().plan, plan), "previous")
 
 

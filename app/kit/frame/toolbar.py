@@ -27,7 +27,7 @@ FIXED = "A plan file keeps its settings. Open its graph to plan it again."
 
 def draw(chosen: Choice, opened: Opened) -> None:
     """Draw the toolbar."""
-    full = planning.spelled_out(chosen, opened)
+    full = planning.with_explicit_defaults(chosen, opened)
     fixed = FIXED if opened.plan is not None else ""
     with controls.row("toolbar"):
         # A new key closes the popover after a selection.

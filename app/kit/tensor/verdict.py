@@ -65,7 +65,7 @@ def _only_over(judged: Judgement) -> bool:
 def findings(shown: Shown) -> None:
     """Draw the table of errors and warnings, folded if there are only warnings and exceeded capacities."""
     job = planning.known_judgement(shown)
-    if job is None or not job.worked:
+    if job is None or not job.succeeded:
         return
     judged = job.result()
     unique: dict[tuple[str, ...], Finding] = {}

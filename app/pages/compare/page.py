@@ -77,7 +77,7 @@ def baselines(shown: Shown) -> dict[str, str]:
     if shown.opened.plan is None:
         for name in sorted(planning.planners_for(shown.opened), key=lambda name: name != "auto"):
             if name != shown.choice.planner:
-                stops = planning.compared_under(chosen, name) != chosen.under(name)
+                stops = planning.minimising(chosen, name) != chosen.under(name)
                 options[f"planner:{name}"] = f"planner {name}" + ", stops when the plan fits" * stops
     if shown.opened.graph is not None:
         options |= {f"mode:{m}": f"mode {m}" for m in MODES if m != shown.choice.mode}

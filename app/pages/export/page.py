@@ -51,7 +51,7 @@ def report(shown: Shown, stem: str) -> None:
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     choice = planning.baseline_of(state.choice())
     job = planning.plan_job(choice) if choice else None
-    baseline = job.result() if job and job.wait(planning.PATIENCE) and job.worked else None
+    baseline = job.result() if job and job.wait(planning.PATIENCE) and job.succeeded else None
     name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
     with_baseline = st.checkbox(
         for_markdown(f"Compare with {name}"),

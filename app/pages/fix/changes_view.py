@@ -55,7 +55,7 @@ def draw(shown: Shown) -> None:
     st.html(markup.claim(claim(search, capacity, shown)))
     if not search.finished:
         best = search.found[-1] if search.found else None
-        best_so_far = f": {numbers.short_bytes(capacity.taken(best.plan))} so far" if best else ""
+        best_so_far = f": {numbers.short_bytes(capacity.limited_bytes(best.plan))} so far" if best else ""
         long_work.progress(search, f"Making it fit {limit_text(capacity)}{best_so_far}", follow=True)
         _memory(shown, best, capacity)
         return
@@ -66,15 +66,15 @@ def draw(shown: Shown) -> None:
 
 def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
     """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit."""
-    limit, current_bytes = limit_text(capacity), numbers.short_bytes(capacity.taken(shown.plan))
-    if not search.worked:
+    limit, current_bytes = limit_text(capacity), numbers.short_bytes(capacity.limited_bytes(shown.plan))
+    if not search.succeeded:
         return f"Needs {current_bytes}, limit {limit}"
     fitted = search.result()
     best = fitted.best
     if fitted.answer == "fits":
         if not best.moves:
             return f"Fits {limit} without changes: {current_bytes}"
-        count, size = numbers.count(len(best.moves), "change"), numbers.short_bytes(capacity.taken(best.plan))
+        count, size = numbers.count(len(best.moves), "change"), numbers.short_bytes(capacity.limited_bytes(best.plan))
         return f"Fits {limit}: {size} after {count}, {_cost_text(fitted, best)}"
     bound = numbers.short_bytes(fitted.bound_within(capacity))
     if fitted.answer == "cannot":
@@ -127,7 +127,7 @@ def pick_kinds() -> None:
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     """Draw the result: the changes and other plans by cost, then memory by module, memory map and single changes."""
     down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
-    is_searched = down is not None and down.wait(planning.PATIENCE) and down.worked
+    is_searched = down is not None and down.wait(planning.PATIENCE) and down.succeeded
     points = pareto([*fitted.curve, *down.result()]) if down is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
@@ -168,7 +168,7 @@ def _with_selected_change() -> Candidate | None:
     if move is None:
         return None
     job = page_jobs.alone(state.choice(), move)
-    return job.result() if job.wait(planning.PATIENCE) and job.worked else None
+    return job.result() if job.wait(planning.PATIENCE) and job.succeeded else None
 
 
 def _pick(key: str, point: int) -> None:
@@ -183,7 +183,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
     limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
     is_changed = planned is not shown
-    size, limited = capacity.taken(planned.plan), capacity.limited(planned.plan)
+    size, limited = capacity.limited_bytes(planned.plan), capacity.limited(planned.plan)
     if limit is None:
         result = numbers.short_bytes(size)
     else:
@@ -264,7 +264,7 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     """Return the curve of bytes against extra FLOPs, in percent of ``flops``. The point of ``chosen`` is larger."""
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
-    y, limit = [capacity.taken(c.plan) for c in curve], capacity.limit_bytes
+    y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
     marker = {
         "size": [15 if candidate is chosen else 10 for candidate in curve],
         "color": [LIVE if value <= limit else BAD for value in y],

@@ -60,7 +60,7 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
-    note = f"{numbers.of(ranking.planned, ranking.weighed, 'possible change')} tried"
+    note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
     note += "; click a change to preview its plan" if ranking.moves else ""
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
@@ -99,7 +99,7 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
 
 def chosen(job: Job[WhatIf]) -> Move | None:
     """Return the selected change if this ranking contains it; else ``None``."""
-    moves = job.result().moves if job.worked else ()
+    moves = job.result().moves if job.succeeded else ()
     return next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
 
 

@@ -49,7 +49,7 @@ def planners(shown: Shown) -> None:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
         about = "Run the stopped planners again and wait until they finish."
-        st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
+        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=about)
     st.html(_table(shown, plans, errors))
     listed = plans.get(shown.choice.planner or "")
     if listed is not None and listed.layout_hash != shown.plan.layout_hash:
@@ -65,7 +65,7 @@ def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
     plans: dict[str, Plan] = {}
     errors: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
-        job = job_table().known(planning.plan_key(planning.compared_under(state.choice(), name)))
+        job = job_table().known(planning.plan_key(planning.minimising(state.choice(), name)))
         if job is not None and job.finished:
             try:
                 plans[name] = job.result().plan

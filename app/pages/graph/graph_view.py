@@ -87,12 +87,12 @@ def _controls(scene: Scene) -> None:
         label = "Open modules of the selection"
         st.button(label, key="walk-down", disabled=not closed, help=about, on_click=_open_all, args=(closed,))
         if chosen.opened or chosen.closed:
-            about = "Open and close the modules as at first."
+            about = "Restore the initially open modules."
             controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=about)
 
 
 def search(shown: Shown) -> None:
-    """Draw the search over nodes and attributes. Enter selects the next match, as its largest tensor."""
+    """Draw the search over nodes and attributes. Enter selects the largest tensor of the next node found."""
     chosen = state.choice()
     matches = _matches(shown, chosen.search)
     st.text_input(
@@ -127,7 +127,7 @@ def _searched(shown: Shown) -> None:
 
 
 def _matches(shown: Shown, text: str) -> list[str]:
-    """Return the tensors of the nodes found, each once: nodes without outputs can share a tensor."""
+    """Return the tensor to select for each node found, without repetitions."""
     return [name for name in dict.fromkeys(graph_levels.matching_steps(shown, text).values()) if name]
 
 
@@ -146,7 +146,7 @@ def closed_modules_containing(scene: Scene, selected: str) -> tuple[str, ...]:
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
-    """Return the input of ``graph_chart.js``. It lays out the graph again if the digest ``shape`` changes."""
+    """Return the input of ``graph_chart.js``, which lays out the graph again when the digest ``shape`` changes."""
     graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
     total = plan.arena_of[arena].peak_live_bytes if arena else 0
     written = (0,) * len(graph.vertices)

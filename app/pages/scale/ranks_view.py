@@ -33,7 +33,7 @@ def draw(graph: Graph) -> None:
     chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
     job = page_jobs.all_ranks(chosen)
     job.wait(planning.PATIENCE)
-    ranks = job.result() if job.worked else None
+    ranks = job.result() if job.succeeded else None
     if ranks is not None:
         spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
         st.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
@@ -107,7 +107,7 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
     title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
     title += f"{subject} needs {numbers.short_bytes(largest)}"
     job = planning.plan_job(chosen)
-    if job.wait(planning.PATIENCE) and job.worked:
+    if job.wait(planning.PATIENCE) and job.succeeded:
         whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
         title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
     return title

@@ -109,7 +109,7 @@ class Job(Generic[T]):
         return self._finished.is_set()
 
     @property
-    def worked(self) -> bool:
+    def succeeded(self) -> bool:
         """Whether the job has a result."""
         return self.finished and self.error is None
 
@@ -203,7 +203,7 @@ class JobTable:
         if job is None or not job.finished:
             return
         del self._jobs[key]
-        if (job.stopping and job.worked) or isinstance(job.error, TaskNotFinished):
+        if (job.stopping and job.succeeded) or isinstance(job.error, TaskNotFinished):
             for visitor in job.stopped_for or job.visitors():
                 self.cache.put(("ended early", visitor, key), job, owners={visitor})
         else:

@@ -201,7 +201,7 @@ def test_two_drawings_share_a_byte_scale() -> None:
 def test_planners_are_compared_at_their_minimum_on_fix_and_not_on_compare() -> None:
     at = opened("planners", graph="sample:mixed_sizes", planner="exact", capacity="activations=8MiB")
     for name in ("exact", "auto"):
-        one = planning.compared_under(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)
+        one = planning.minimising(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)
         assert one.options == {"minimise": True}
     assert "exact (minimise=True)" in html(at)
     at.switch_page("pages/compare/page.py").run()

@@ -88,7 +88,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     """Return what the page shows, and the plan that its command writes. Raises the error that the page shows."""
     choice = choice_of(request, source=opening.shelf().put(name, asked))
     opened = opening.open_source(choice.source)
-    full = planning.spelled_out(choice, opened)
+    full = planning.with_explicit_defaults(choice, opened)
     made = make_plan(planning.planning_input(opened), planning.requested(full, opened))
     shown = planning.Shown(full, opened, made.plan, made.solution)
     words = as_a_shell_reads(repeat_command.command(shown))

@@ -44,7 +44,7 @@ def test_file_has_what_its_planner_placed(planner: str, places: str) -> None:
 def test_derived_placement_has_a_warning() -> None:
     plan = without_the_key(chain_plan())
     assert plan.notes[PLACES_DERIVED] == "slots does so"
-    assert [warning.rule for warning in verify_plan(plan).warnings] == ["places", "held"]
+    assert [warning.rule for warning in verify_plan(plan).warnings] == ["places", "content_hash"]
     assert verify_plan(plan).ok
     assert verify_plan(chain_plan()).warnings == ()
 

@@ -64,11 +64,11 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     with the lowest sum that was found.
     """
     model, initial = recover_choice(plan_input)
-    go_on = progress_check(report, "offload")
+    should_continue = progress_check(report, "offload")
     choice, total = initial, run(model, initial).total
     for share in TIGHTENED_GOALS:
         bytes_over = scaled(goal, share)
-        choice, found = _offload_until(model, choice, bytes_over, go_on)
+        choice, found = _offload_until(model, choice, bytes_over, should_continue)
         if _excess(model, found, bytes_over):
             if share == TIGHTENED_GOALS[0] and found.total < total:
                 yield _moves(model, initial, choice)
@@ -84,11 +84,11 @@ def _excess(model: RecomputeModel, found: Run, bytes_over: BytesOver) -> int:
 
 
 def _offload_until(
-    model: RecomputeModel, choice: Choice, bytes_over: BytesOver, go_on: Callable[[], bool]
+    model: RecomputeModel, choice: Choice, bytes_over: BytesOver, should_continue: Callable[[], bool]
 ) -> tuple[Choice, Run]:
     """Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak."""
     found = run(model, choice)
-    while (missing := _excess(model, found, bytes_over)) and go_on():
+    while (missing := _excess(model, found, bytes_over)) and should_continue():
         arenas = np.argsort(-found.peaks, kind="stable").tolist()
         offloads = (_offload_next(model, choice, found, arena, missing) for arena in arenas)
         lower_peak = next((each for each in offloads if each is not None), None)

@@ -214,7 +214,7 @@ def best_first_search(
     *,
     floor: Peaks | None = None,
     budget: int = 200_000,
-    go_on: Callable[[int], bool] | None = None,
+    should_continue: Callable[[int], bool] | None = None,
 ) -> Proof:
     """Return the best order below ``upper`` (a sum of peaks with constants), or only a lower bound.
 
@@ -245,7 +245,7 @@ def best_first_search(
         tried = walk.tried - tried_before
         if state.done == walk.all:
             return Proof(state.order, bound)
-        if tried > budget or (go_on is not None and not go_on(tried)):
+        if tried > budget or (should_continue is not None and not should_continue(tried)):
             return Proof(None, bound)
         for unit in bits(state.ready):
             after = walk.run(state, unit, upper - 1)
@@ -283,7 +283,7 @@ def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000)
             stack.append((after, bits(after.ready), found))
 
 
-def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool]) -> I64 | None:
+def beam(walk: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
     A beam search: each round runs one further unit, and keeps the ``WIDTH`` sets of executed units with the lowest sum
@@ -291,7 +291,7 @@ def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool]) -> I64 | None
     """
     front, width = {0: walk.start()}, WIDTH
     tried_before = walk.tried
-    while front and go_on():
+    while front and should_continue():
         level = next(iter(front)).bit_count()
         if walk.tried - tried_before > TRIED * (level + 1) // len(walk.model) + TRIED // 8:
             width = max(1, width // 2)

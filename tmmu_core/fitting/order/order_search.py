@@ -27,7 +27,7 @@ PROOF_BUDGET = 150_000
 SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000
 """Units up to which the budget is larger, and that budget."""
 Report = Callable[[str, int, int], bool]
-"""``report(what, done, of) -> go_on``, as for planners."""
+"""``report(what, done, of) -> should_continue``, as for planners."""
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ def best_order(
             best.record("beam", found)
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
-            states, best.peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
+            states, best.peak, floor=floor, budget=proof, should_continue=lambda steps: watch("proof", steps, proof)
         )
         if proven.order is not None:
             best.record("proof", proven.order)

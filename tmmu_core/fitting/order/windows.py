@@ -21,13 +21,13 @@ ROUNDS = 40
 """Maximum number of improved windows."""
 
 
-def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool]) -> I64:
-    """Return ``order`` or an order with a lower sum of peaks; ``go_on`` returns whether to continue."""
+def improve_windows(model: OrderModel, order: I64, should_continue: Callable[[], bool]) -> I64:
+    """Return ``order`` or an order with a lower sum of peaks; ``should_continue`` returns whether to continue."""
     for _ in range(ROUNDS):
         measured = measure(model, order)
         peaks = np.unique(measured.where[measured.where >= 0]).tolist()
         for at, reach in product(peaks, WINDOW_SIZES):
-            if not go_on():
+            if not should_continue():
                 return order
             begin, end = max(0, at - reach), min(len(order), at + reach + 1)
             better = _reorder_window(model, order, begin, end, measured.total)

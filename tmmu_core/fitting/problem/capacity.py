@@ -34,7 +34,7 @@ class Capacity:
         """Return the arenas of the plan that count towards a limit."""
         return tuple(name for name in extents(plan) if self.total is not None or name in self.arenas)
 
-    def taken(self, plan: Plan) -> int:
+    def limited_bytes(self, plan: Plan) -> int:
         """Return the sum of the limited arenas' extents, in bytes."""
         sizes = extents(plan)
         return sum(sizes[name] for name in self.limited(plan))

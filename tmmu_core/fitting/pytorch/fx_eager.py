@@ -24,11 +24,11 @@ from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes, with_scratch
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     StandIns,
-    as_written,
+    cudnn_disabled,
     mode_of,
-    state_kept,
-    value_checks_skipped,
-    without_cudnn,
+    state_restored,
+    uncompiled,
+    value_checks_disabled,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
@@ -52,11 +52,11 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         TRACING,
         random_state_kept(module),
         mode,
-        value_checks_skipped(),
-        state_kept(module),
-        as_written(module),
-        without_cudnn(module),
-        stand_ins.inside(module),
+        value_checks_disabled(),
+        state_restored(module),
+        uncompiled(module),
+        cudnn_disabled(module),
+        stand_ins.in_module(module),
         gradients_of_zeros(module, accumulated),
         fx_origins.operator_origins(module.module) as origin_now,
     ):
@@ -67,7 +67,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
                 recorder.declare(each.removeprefix(WRAPPER) + ACCUMULATED, value.grad, "buffer")
         for each, value in module.named_buffers():
             recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
-        args, kwargs = stand_ins.among((call.args, call.kwargs))
+        args, kwargs = stand_ins.in_arguments((call.args, call.kwargs))
         named_inputs = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
         inputs = [recorder.declare(*each, "input") for each in named_inputs if isinstance(each[1], torch.Tensor)]
         try:
@@ -95,7 +95,7 @@ def parameters_with_gradients(module: Any) -> frozenset[str]:
 
 @contextmanager
 def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
-    """Context manager: only the parameters ``names`` have a ``grad``, of zeros; gradients are restored on exit."""
+    """Context manager: ``grad`` is zeros for the parameters ``names``, else ``None``; it is restored on exit."""
     before = [(each, each.grad) for each in module.parameters()]
     for name, each in module.named_parameters():
         each.grad = torch.zeros_like(each) if name in names else None
@@ -123,7 +123,7 @@ class EagerRecorder(TorchDispatchMode):
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Return whether PyTorch compiles a body of control flow now: that fails under a mode that is not infra."""
+        """Return whether PyTorch compiles a control-flow body now, which only works under an infra mode."""
         return bool(hops._in_hop_compile())
 
     def __init__(self, origin_now: Callable[[], Origin | None]) -> None:

@@ -23,7 +23,7 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, pa
 from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
 from tmmu_core.fitting.pytorch.fx_scratch import with_scratch
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import state_restored, state_set, uncompiled
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
@@ -251,7 +251,7 @@ class TorchStep:
         generators = {generator_of(each) for each in ("cpu", self.device, *self.executed.generators)}
         generator_states = [(each, each.get_state()) for each in generators]
         try:
-            with state_kept(self.module), as_written(self.module), gradients_of_zeros(self.module, ()):
+            with state_restored(self.module), uncompiled(self.module), gradients_of_zeros(self.module, ()):
                 yield
         finally:
             for storage, data in state:

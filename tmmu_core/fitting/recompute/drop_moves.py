@@ -102,9 +102,9 @@ def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
     """Return a function that returns whether to continue; it reports progress at every ``REPORT_EVERY``-th call."""
     done = 0
 
-    def go_on() -> bool:
+    def should_continue() -> bool:
         nonlocal done
         done += 1
         return report is None or done % REPORT_EVERY > 0 or report(what, done, 0)
 
-    return go_on
+    return should_continue

@@ -38,7 +38,7 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
         last = search.simulations + search.most_simulations
         for percent, part in PATHS:
             found += _path(search, search.simulate(start.choice), percent, part, last)
-            if not search.go_on():
+            if not search.should_continue():
                 return found
             if search.simulations > last:
                 break
@@ -49,7 +49,7 @@ def _path(search: Search, point: Point, percent: int, part: int, last: int) -> I
     """Yield the points of a path from ``point`` (``PATHS``), until simulation number ``last``."""
     to_save = search.excess(point.run) * percent // 100
     initial_peak, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
-    while search.simulations <= last and search.go_on():
+    while search.simulations <= last and search.should_continue():
         peak = int(point.run.peaks[search.arena])
         missing = to_save - (initial_peak - peak)
         better = _step(search, point, peak - fixed - min(missing, (peak - fixed) // part))

@@ -114,7 +114,7 @@ def lowest_within(
     cuts = search.cuts()
     best = min((p for _, p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
     tight, loose = -1, search.excess(best.run)
-    while loose - tight > max(1, best.run.total // 500) and search.go_on():
+    while loose - tight > max(1, best.run.total // 500) and search.should_continue():
         middle = (tight + loose) // 2
 
         def over(bytes_of: Mapping[str, int], slack: int = middle) -> int:

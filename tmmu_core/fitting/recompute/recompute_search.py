@@ -70,8 +70,8 @@ class Point:
 class Search:
     """The simulated choices of one plan input. Drops are added to those of the choice ``initial``."""
 
-    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, go_on: GoOn) -> None:
-        self.model, self.over, self.initial, self.go_on = model, over, initial, go_on
+    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: GoOn) -> None:
+        self.model, self.over, self.initial, self.should_continue = model, over, initial, should_continue
         self.simulations = 0
         """Number of simulations so far, repeated ones included."""
         self.recent: dict[bytes, Point] = {}
@@ -148,7 +148,7 @@ class Search:
             for price in PRICES:
                 point = cut(self._cost_of_keeping(weight) * price)
                 valid += [point] * point.run.valid
-                if not self.go_on():
+                if not self.should_continue():
                     return list(found.values())
             if not valid:
                 break
@@ -157,7 +157,7 @@ class Search:
             weight[fullest] = weight.get(fullest, 0) + 1
         for cost in self._costs_in_segments():
             cut(cost)
-            if not self.go_on():
+            if not self.should_continue():
                 break
         return list(found.values())
 
@@ -181,7 +181,7 @@ class Search:
 
     def budget_is_spent(self, start: int) -> bool:
         """Return whether more than ``most_simulations`` were made since number ``start``, or the search is stopped."""
-        return self.simulations - start > self.most_simulations or not self.go_on()
+        return self.simulations - start > self.most_simulations or not self.should_continue()
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 

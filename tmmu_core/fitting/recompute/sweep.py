@@ -47,7 +47,7 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
     last = search.simulations + search.most_simulations // 4
     for distance in DISTANCES:
         for start in starts:
-            if search.simulations > last or not search.go_on():
+            if search.simulations > last or not search.should_continue():
                 break
             point = sweep(search, start.choice, distance)
             found.setdefault(point.key, point)
@@ -86,7 +86,7 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
     useless: set[int] = set()
     position = -1
     last = search.simulations + MOST_TRIED
-    while point.run.valid and search.simulations < last and search.go_on():
+    while point.run.valid and search.simulations < last and search.should_continue():
         live = point.run.live[arena]
         over = np.flatnonzero(live > level)
         if not len(over):
@@ -235,7 +235,7 @@ def _remove_drops(search: Search, point: Point) -> Point:
         tried = search.simulate(point.choice.keeping([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
-        if not search.go_on():
+        if not search.should_continue():
             break
     return point
 
@@ -245,7 +245,7 @@ def _improved(search: Search, point: Point) -> Point:
     last = search.simulations + search.most_simulations // 8
     point = search.simulate(point.choice)
     tried: set[int] = set()
-    while len(tried) < MOST_REPLACED and search.simulations <= last and search.go_on():
+    while len(tried) < MOST_REPLACED and search.simulations <= last and search.should_continue():
         drop = next((drop for drop in _drops_by_cost(search, point) if drop not in tried), None)
         if drop is None or not point.run.flops:
             break

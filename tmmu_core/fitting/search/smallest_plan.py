@@ -69,6 +69,6 @@ def _capacity_at(fitted: Fitted, part: int) -> Capacity:
 
     total = None
     if given.total is not None:
-        total = between(given.total, fitted.lower_bound_bytes, given.taken(fitted.best.plan))
+        total = between(given.total, fitted.lower_bound_bytes, given.limited_bytes(fitted.best.plan))
     arenas = {name: between(limit, bytes_of.get(name, 0), reached.get(name, 0)) for name, limit in given.arenas.items()}
     return Capacity(total, arenas)

@@ -32,7 +32,7 @@ class WhatIf:
     """Sorted by saved bytes, then by cost; moves that save nothing are omitted."""
     planned: int
     """Number of moves that were planned."""
-    weighed: int
+    possible: int
     """Number of planner and alignment moves, and of other moves that can lower the peak."""
     stopped: bool = False
 
@@ -44,13 +44,13 @@ def what_if(
     chosen = frozenset(kinds)
     ranked: list[Move] = []
     packings: dict[bytes, Packing] = {}
-    weighed = planned = 0
+    possible = planned = 0
     stopped = False
     for kind in KINDS:
         if kind not in chosen or stopped:
             continue
         moves = sorted(_single_moves(start, kind, progress), key=lambda move: -move.bytes)
-        weighed += len(moves)
+        possible += len(moves)
         for number, move in enumerate(moves[:most]):
             if progress is not None and not progress(f"what if: {kind}", number, min(most, len(moves))):
                 stopped = True
@@ -60,7 +60,7 @@ def what_if(
             if extent < start.extent_bytes:
                 ranked.append(replace(move, bytes=start.extent_bytes - extent))
     ranked.sort(key=lambda move: (-move.bytes, *move.cost.key, KINDS.index(move.kind), move.what))
-    return WhatIf(tuple(ranked), planned, weighed, stopped)
+    return WhatIf(tuple(ranked), planned, possible, stopped)
 
 
 def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator[Move]:

@@ -296,7 +296,7 @@ def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Differenc
                 yield Difference(f"$.arenas.{arena.name}.{key}", one, two)
 
 
-_BOUNDS = {"least_bytes_claimed": "lower_bound_bytes", "reuse_cost_lower_bound": "reuse_cost_lower_bound"}
+_BOUNDS = {"stated_bound_bytes": "lower_bound_bytes", "reuse_cost_lower_bound": "reuse_cost_lower_bound"}
 """Figures of an arena's certificate → keys of the plan file."""
 _CERTIFICATE = {"lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step"}
 _CERTIFICATE |= {"reuse_cost_lower_bound", "reuse_cost_witness"}

@@ -144,7 +144,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed one. A status ``optimal`` or
     ``claimed`` is recomputed. It is ``claimed`` if a stated bound is not confirmed, unless it was ``incomplete``.
     """
-    claim, status = arena.least_bytes_claimed, arena.status
+    claim, status = arena.stated_bound_bytes, arena.status
     stated = arena.reuse_cost_lower_bound
     cost = None if stated is None else min(stated, cost_bound)
     best = max(bounds)[0]

@@ -229,8 +229,8 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
     full = total // free
     need = free * full * (full - 1) // 2 + (total - free * full) * full
     cost = Fraction(0)
-    offers = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
-    for price, most in sorted(offers, key=lambda offer: offer[0] / offer[1]):
+    parts = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
+    for price, most in sorted(parts, key=lambda part: part[0] / part[1]):
         cost += price * min(need, most) / most
         need -= min(need, most)
     return ceil(cost)

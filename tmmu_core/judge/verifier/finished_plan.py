@@ -41,7 +41,7 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
     if complete:
         verdict = verify_plan(plan, graph, **how)
     else:
-        checked = ("extent", "capacity", "figures", "hash", "held")
+        checked = ("extent", "capacity", "figures", "hash", "content_hash")
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
         verdict = Verdict(findings, checked, left_out, digest_certificates(plan), "totals")
@@ -56,7 +56,7 @@ def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
 
 
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
-    """Raise for an invalid plan; ``verdict`` is the result of :func:`verify_plan`, if known.
+    """Raise for an invalid plan. ``operator``: operator in the error record; ``verdict``: the plan's verdict, if known.
 
     Raises ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its arena,
     ``AlignmentViolation`` for a misaligned one, else ``InvalidIrShapes`` (reason ``invalid_plan``).
@@ -96,8 +96,8 @@ def conflicting_rows(plan: Plan) -> Mask:
     hit = np.zeros(facts.storages, np.bool_)
     found = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     hit[[storage for pair in found for storage in pair]] = True
-    # The sweep of `overlaps` drops a storage at its first overlap, so the others are found by comparison with all
-    # storages. With temporal exclusions, it yields all pairs.
+    # `overlaps` reports only the first overlap of a storage, so the storages reported are compared with all others.
+    # With temporal exclusions, it reports all overlaps.
     dropped = [] if excluded_storages(plan) else sorted({b for _, b in found})
     until = facts.held_until
     for storage in dropped if len(dropped) * facts.storages <= MAX_PAIRS else ():

@@ -55,7 +55,7 @@ OWN_RULES: dict[str, str] = {
     "constraint": "separations, colocations, pinned offsets and reserved ranges are observed",
     "reuse_cost": "the reuse cost is the sum of the penalties whose tensors share bytes",
     "places": "the file states the unit of placement, which selects the rules for offsets",
-    "held": "the file has a content hash, which detects every edit",
+    "content_hash": "the file has a content hash, which detects every edit",
 }
 """Rule of a plan without its graph → the property that it checks."""
 
@@ -226,12 +226,12 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_remarks(plan: Plan) -> Iterator[Finding]:
-    """Check rules ``places``, ``held`` and ``hash`` by the remarks of the plan's reader."""
+    """Check rules ``places``, ``content_hash`` and ``hash`` by the remarks of the plan's reader."""
     if derived := plan.remark(PLACES_DERIVED):
         message = f"the file does not state its unit of placement; checked as a plan of {plan.places}: {derived}."
         yield warning("places", message)
     if why := plan.remark(NO_CONTENT_HASH):
-        yield warning("held", f"the file has no content hash: {why}.")
+        yield warning("content_hash", f"the file has no content hash: {why}.")
     if parts := plan.remark(CHANGED):
         yield error("hash", f"the file was changed after it was written: {parts}.")
 

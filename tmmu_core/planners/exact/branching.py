@@ -4,10 +4,10 @@ The number of nodes that an order needs is heavy-tailed, so attempts are many an
 mostly does so within three to ten nodes per storage (decision 5).
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
-literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, each in both directions of time. An attempt counts
+literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. An attempt counts
 conflicts per section; the next attempt of the same order puts the units of the sections with most conflicts first
-(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. Random ranks replace ranks that already failed
-within as many nodes. A packing adds one order: the units that lie low in it first.
+(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. If these ranks already failed within the same
+number of nodes, random ranks replace them. A packing that is found adds an order: by offset, lowest first.
 
 The nodes of these attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
 without the counts. The nodes of those attempts double each round (geometric restarts), so no order is dropped.
@@ -40,7 +40,7 @@ OPENING_NODES = 2_000
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
 DIRECTIONS = (1, -1)
-"""Ties are broken by unit number, ascending or descending (time reversed)."""
+"""Ties are broken by unit number: ascending, or descending as if time were reversed."""
 RESTART_NODES = 1_000
 """Nodes of the shortest learned attempt; the others are multiples by the Luby sequence."""
 STATIC_EVERY = 8
@@ -63,7 +63,7 @@ class Attempt:
 
 
 class BranchingOrder:
-    """Generates attempts at one kind of target and learns from their results."""
+    """Generate attempts to pack into a target capacity, and learn from their results."""
 
     def __init__(self, model: Model, *, openings: bool = True) -> None:
         """With ``openings``, begin with :data:`OPENING_WEIGHTS`."""

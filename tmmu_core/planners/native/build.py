@@ -58,7 +58,7 @@ def sha256(path: Path) -> str:
 
 
 def main() -> None:
-    """Compile each library whose compiler is installed, and write the manifest; exit if another one is out of date."""
+    """Compile the libraries and write the manifest; exit if one without an installed compiler is out of date."""
     sources = {name: sha256(FOLDER / name) for name in SOURCES}
     before = manifest() if MANIFEST.exists() else {}
     is_unchanged = before.get("sources") == sources and before.get("flags") == list(FLAGS)

@@ -20,7 +20,7 @@ ELEMENTS = frozenset(map(np.dtype, (np.int64, np.int32, np.uint8, np.uint64, np.
 LARGEST = 2**62
 """Largest magnitude of an integer argument."""
 NEIGHBOUR_ROWS = 64
-"""Rows per unit allocated at first for its neighbours."""
+"""Initial rows per unit in the table of neighbours."""
 _HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "native.h").read_text(encoding="utf-8"), flags=re.S)
 
 
@@ -79,9 +79,9 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
 
 
 def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
-    """Return the verdict of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
+    """Return the result of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
 
-    ``events`` and ``levels`` are rows of tables. Other threads can read ``nodes`` and set ``stop``.
+    ``events`` and ``levels``: rows of the tables of these names. Other threads can read ``nodes`` and set ``stop``.
     """
     n, sections = len(fields["unit"]), len(fields["section"])
     shapes: dict[str, Any] = {"dirty": sections, "event": (events, 6), "level": (levels, 6), "filled": (levels, 3)}

@@ -3,10 +3,10 @@
 A clique is a set of units of which every two either conflict or have a penalty. Its offsets, sizes and limits are
 counted in cells of ``g`` bytes, their greatest common divisor: rounding every offset down to whole cells keeps all
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
-overlap in it. That is convex in ``m``, so S cells of units in B free cells overlap in at least ``B q (q − 1) / 2 +
-(S − B q) q`` cells, ``q = S // B``. A pair overlaps in at most as many cells as its smaller unit has, and pays its
-penalty once: the cheapest pairs with so many cells bound the cost. The bounds of cliques add up if each penalty counts
-in only one clique.
+overlap in it. That is convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 +
+(S − B q) q`` overlaps, ``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its
+penalty once. So the cost is at least that of the pairs with the cheapest overlaps that reach this number. The bounds of
+cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
@@ -31,10 +31,10 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 MOST_UNITS = 1_000
 """Maximum number of units with penalties for which cliques are searched."""
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
-"""Cliques grow from the first number of units, or from more while all seeds together visit fewer pairs of units."""
+"""Minimum number of units from which cliques grow; more if they visit fewer pairs than the second number."""
 SHIFT = 128
-"""Binary places to compare costs per byte: different ones differ by over 2^-128, because sizes are below 2^61."""
-MOST_OFFERS = 1_000
+"""Fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61."""
+MAX_CANDIDATES = 1_000
 """Maximum number of offsets, over all units, for an exhaustive search."""
 MOST_PLACEMENT_NODES = 10_000
 """Maximum number of nodes to find a placement of a proven least cost, in plain Python."""
@@ -43,7 +43,7 @@ FORBIDDEN = 2**40
 Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
 """Two units → ``(bytes of the first, bytes of the second, cost)`` of every edge between them."""
 Parts = tuple[tuple[int, list[int]], ...]
-"""``(bound, units)`` per group: a lower bound of penalties between the units that no other group counts."""
+"""``(bound, units)`` per group: a lower bound of the penalties between its units. No penalty is in two groups."""
 
 
 def bounding_cliques(model: ReuseModel) -> Parts:
@@ -178,7 +178,7 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
 
 
 def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
-    """Return the cells that no unit covers if sizes are rounded up to ``grid``, as sorted byte ranges."""
+    """Return the reserved ranges, rounded to the cells that no unit can cover, merged and sorted."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         low, high = -(-begin // grid) * grid // cell * cell, -(-end // cell) * cell
@@ -192,12 +192,12 @@ def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[i
 
 
 def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
-    """Return the offsets to try for each unit, ascending; empty if there are more than ``MOST_OFFERS``."""
+    """Return the offsets to try for each unit, ascending; empty if there are more than ``MAX_CANDIDATES``."""
     place, position = Placement(model), {unit: k for k, unit in enumerate(units)}
     found: list[set[int]] = [set() for _ in units]
     pending = [(k, end) for k in range(len(units)) for end in (0, *model.reserved[:, 1].tolist())]
     total = 0
-    while pending and total <= MOST_OFFERS:
+    while pending and total <= MAX_CANDIDATES:
         k, end = pending.pop()
         u = units[k]
         at = place.pin[u] if place.pin[u] >= 0 else -(-end // place.align[u]) * place.align[u]
@@ -206,7 +206,7 @@ def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
         found[k].add(at)
         total += 1
         pending += [(position[v], at + own_size) for v, own_size, _, _ in place.edges[u] if v in position]
-    return [sorted(offers) for offers in found] if total <= MOST_OFFERS else []
+    return [sorted(candidates) for candidates in found] if total <= MAX_CANDIDATES else []
 
 
 def edges_between(model: ReuseModel, units: list[int]) -> Edges:
@@ -232,18 +232,18 @@ def least_cost(
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}
     units = sorted(chosen, key=lambda u: (u not in twin and u not in twin.values(), -model.size[u], u))
-    offers = support_offsets(model, units)
-    if not offers or upper >= FORBIDDEN:
+    candidates = support_offsets(model, units)
+    if not candidates or upper >= FORBIDDEN:
         return 0, work
-    if not all(offers):
+    if not all(candidates):
         return upper, work
-    search = Search(model, edges, units, offers, [units.index(twin[u]) if u in twin else -1 for u in units])
+    search = Search(model, edges, units, candidates, [units.index(twin[u]) if u in twin else -1 for u in units])
     nodes = work // search.total
     for first in reversed(range(len(units))):
         if nodes >= 0:
             nodes = search.solve(first, upper, nodes)
     if offset is not None and nodes >= 0 and search.least[0] < upper:
-        every = [at for row in offers for at in row]
+        every = [at for row in candidates for at in row]
         for u, x in zip(units, search.placement(), strict=False):
             offset[u] = every[x]
     return search.least[0] if nodes >= 0 else 0, max(nodes, 0) * search.total
@@ -262,22 +262,22 @@ class Search:
     """Depth-first search over the offsets of the units, in order; twins have ascending offsets."""
 
     def __init__(
-        self, model: ReuseModel, edges: Edges, units: list[int], offers: list[list[int]], twin: list[int]
+        self, model: ReuseModel, edges: Edges, units: list[int], candidates: list[list[int]], twin: list[int]
     ) -> None:
         self.units, self.twin = len(units), twin
-        self.start = [0, *accumulate(map(len, offers))]
+        self.start = [0, *accumulate(map(len, candidates))]
         self.total = self.start[-1]
         self.table = np.zeros((self.total, self.total), np.int64)
         """Shape (total, total): cost of every two offsets."""
         for (a, b), between in edges.items():
             k, j = units.index(a), units.index(b)
-            low, high = (np.array(offers[i], np.int64) for i in (k, j))
+            low, high = (np.array(candidates[i], np.int64) for i in (k, j))
             part = self.table[self.start[k] : self.start[k + 1], self.start[j] : self.start[j + 1]]
             for own_size, other_size, cost in between:
                 part += cost * ((low[:, None] < high + other_size) & (high < low[:, None] + own_size))
         ends = [model.capacity - int(model.size[u]) for u in units]
         self.mirrored = all(
-            at == [end - x for x in reversed(at)] for at, end in zip(offers, ends, strict=True)
+            at == [end - x for x in reversed(at)] for at, end in zip(candidates, ends, strict=True)
         ) and all(
             (own_size, other_size) == (model.size[a], model.size[b])
             for (a, b), between in edges.items()

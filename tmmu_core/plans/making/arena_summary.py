@@ -98,8 +98,8 @@ def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     return peak, tuple([problem.ids[i] for i in live.tolist()]), step
 
 
-OF_GRAPHS = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
-OF_INSTANCES = "Raise the capacity, shorten live ranges or make buffers smaller."
+GRAPH_ADVICE = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
+INSTANCE_ADVICE = "Raise the capacity, shorten live ranges or make buffers smaller."
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
@@ -116,7 +116,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     if bound > summary.capacity_bytes:
         other = "no"
         hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
-        hint += OF_GRAPHS if of_graph else OF_INSTANCES
+        hint += GRAPH_ADVICE if of_graph else INSTANCE_ADVICE
     elif problem.reuse is None and len(problem) <= ALTERNATIVE_UP_TO:
         packing = ARENA_PLANNERS[ALTERNATIVE].pack(problem, {}, None)
         if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
@@ -144,7 +144,7 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
-        message = f"the plan needs {needed:,} B over all arenas, the quota (--budget) is {budget:,} B"
+        message = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
         hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
         raise AllocationFailure(
             f"{message}; nothing was committed.",

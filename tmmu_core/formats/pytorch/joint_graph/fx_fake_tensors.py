@@ -161,7 +161,7 @@ class StandIns:
         return made.requires_grad_(value.requires_grad and value.is_leaf)
 
     @contextlib.contextmanager
-    def inside(self, module: torch.nn.Module) -> Iterator[None]:
+    def in_module(self, module: torch.nn.Module) -> Iterator[None]:
         """Replace the tensors of ``module`` by stand-ins."""
         held_by = [held for part in module.modules() for held in (part._parameters, part._buffers)]
         tensors = [(held, name, value) for held in held_by for name, value in held.items() if value is not None]
@@ -174,7 +174,7 @@ class StandIns:
             for held, name, value in before:
                 held[name] = value
 
-    def among(self, arguments: Any) -> Any:
+    def in_arguments(self, arguments: Any) -> Any:
         """Return the nested ``arguments`` with stand-ins for their tensors."""
         return tree_map_only(torch.Tensor, self.of, arguments)
 
@@ -198,7 +198,7 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def state_kept(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
+def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
     """Context manager: on exit, the module and its parts have the attributes that they had on entry.
 
     Lists and dicts in attributes get their items back. It yields a dict; on exit, the dict has path → (value on entry,
@@ -230,7 +230,7 @@ def state_kept(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
 @contextlib.contextmanager
 def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
     """Context manager: attributes without tensors have the second value of each pair in ``changed``."""
-    with state_kept(module):
+    with state_restored(module):
         for path, (_, new) in changed.items():
             if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(new)):
                 parent, _, name = path.rpartition(".")
@@ -275,7 +275,7 @@ class DataIsCopied(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def as_written(module: torch.nn.Module) -> Iterator[None]:
+def uncompiled(module: torch.nn.Module) -> Iterator[None]:
     """Context manager: the parts of the module that ``torch.compile`` compiled run without compilation."""
     names = ("_compiled_call_impl", "forward")
     before = [
@@ -300,12 +300,12 @@ def as_written(module: torch.nn.Module) -> Iterator[None]:
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
     stay = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_skipped(), _replaced(_IN_JOINT_GRAPH), _kernels(stay):
+    with value_checks_disabled(), _replaced(_IN_JOINT_GRAPH), _kernels(stay):
         yield
 
 
 @contextlib.contextmanager
-def without_cudnn(module: torch.nn.Module) -> Iterator[None]:
+def cudnn_disabled(module: torch.nn.Module) -> Iterator[None]:
     """Context manager: trace recurrent layers as PyTorch's own kernels, because cuDNN reads the weights' addresses."""
     enabled = torch._C._get_cudnn_enabled()
     torch._C._set_cudnn_enabled(enabled and not any(isinstance(part, torch.nn.RNNBase) for part in module.modules()))
@@ -315,7 +315,7 @@ def without_cudnn(module: torch.nn.Module) -> Iterator[None]:
         torch._C._set_cudnn_enabled(enabled)
 
 
-def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
+def value_checks_disabled() -> contextlib.AbstractContextManager[None]:
     """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
     return _replaced(_WHILE_TRACED)
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened, state_kept
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened, state_restored
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import GeneratorsAreNotSet, random_state_kept
 from tmmu_core.graph.model import Graph
 
@@ -31,7 +31,7 @@ class Observed:
     """Effects and sizes of a forward pass that its joint graph does not have."""
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Path of a plain attribute → its values before and after the pass (``state_kept``)."""
+    """Path of a plain attribute → its values before and after the pass (``state_restored``)."""
     result_bytes: tuple[int, ...] = ()
     """Bytes of the gradient of each result, 0 if it needs none."""
 
@@ -185,8 +185,8 @@ def exported(
         mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
         wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # PyTorch cuts them to the parts
         stack.callback(wholes.clear)
-        stack.enter_context(state_kept(module))  # PyTorch does not restore them if a module has several names
-        stack.enter_context(fx_fake_tensors.as_written(module))
+        stack.enter_context(state_restored(module))  # PyTorch does not restore them if a module has several names
+        stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
@@ -194,13 +194,13 @@ def exported(
             torch._C._set_mkldnn_enabled(False)
         is_as_eager = eager and _is_on_cpu(tensors)
         stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not is_as_eager))
-        stack.enter_context(fx_fake_tensors.without_cudnn(module))
+        stack.enter_context(fx_fake_tensors.cudnn_disabled(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
         if stand_in:
             stand_ins = fx_fake_tensors.StandIns(mode)
-            stack.enter_context(stand_ins.inside(module))
-            args, kwargs = stand_ins.among((args, kwargs))
+            stack.enter_context(stand_ins.in_module(module))
+            args, kwargs = stand_ins.in_arguments((args, kwargs))
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
@@ -252,7 +252,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_kept(module) as changed, fx_fake_tensors.DataIsCopied(), GeneratorsAreNotSet():
+        with state_restored(module) as changed, fx_fake_tensors.DataIsCopied(), GeneratorsAreNotSet():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
