@@ -9,7 +9,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,11 @@ def packer(planner: str) -> Callable[..., Packing]:
     return ARENA_PLANNERS[planner].pack
 
 
-def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:
-    """Return the row of one planner with its default options on one problem."""
+def measure(name: str, problem: Problem, planner: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the row of one planner, with its default options unless others are given, on one problem."""
     pack = packer(planner)
     begun = time.process_time()
-    packing = pack(problem, {}, None)
+    packing = pack(problem, options or {}, None)
     seconds = time.process_time() - begun
     assert is_valid(problem, packing), f"{planner} on {name}"
     extent = max((int(at) + int(size) for at, size in zip(packing.offset, problem.size, strict=True)), default=0)

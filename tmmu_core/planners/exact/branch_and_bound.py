@@ -200,7 +200,7 @@ class Searcher:
         query = {"capacity": capacity, "rank": rank, "budget": budget}
         verdict = TABLES_FULL
         while verdict == TABLES_FULL:  # the necessary number of rows is not known beforehand
-            state = initial_state(self.model, self.tables)
+            state = initial_state(self.model, self.tables, capacity)
             nodes = np.zeros(1, dtype=np.int64)
             verdict = self._search(state, query, nodes, watch)
             if verdict == TABLES_FULL and self.room[0] > MOST_EVENTS:

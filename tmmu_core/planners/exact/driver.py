@@ -321,7 +321,9 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
     if 0 < goal < ceiling:
         targets[AT_CAPACITY] = goal // grain * grain
     else:
-        targets[AT_BOUND] = variant.bound
+        # A packing of the rounded sizes ends at most one alignment above the bound; it is found first.
+        rounded = align_up(variant.bound, min(component.cols.align))
+        targets[AT_BOUND] = rounded if rounded < ceiling else variant.bound
         if variant.bound <= capacity < ceiling:
             targets[AT_CAPACITY] = capacity // grain * grain
         step = TARGET_STEPS[variant.target_step]

@@ -10,7 +10,7 @@ A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 Each raise continues to the next aligned offset at which the unit overlaps no fixed unit.
 
 A conflict is a unit that ends above the capacity or lies above its fixed offset, a section whose lowest offset plus
-open bytes exceeds the capacity (section bound), or a hole that no unit can fill.
+open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. The event that made a claim true is
@@ -27,7 +27,15 @@ Every claim holds in all packings of least Σ height · offset among the packing
 from itertools import pairwise
 from typing import NamedTuple
 
-from tmmu_core.planners.exact.search_tables import LOW, OPEN_BYTES, OPEN_UNITS, State, Tables, lowest_allowed_offset
+from tmmu_core.planners.exact.search_tables import (
+    CEILING,
+    LOW,
+    OPEN_BYTES,
+    OPEN_UNITS,
+    State,
+    Tables,
+    lowest_allowed_offset,
+)
 
 FAR = 2**62
 """An offset above all others."""
@@ -72,6 +80,7 @@ class Propagation:
         """Level at which the unit was placed; −1 for a unit with a fixed offset."""
         self.placed: list[int] = []
         self.open_bytes, self.open_units = state.section[:, [OPEN_BYTES, OPEN_UNITS]].T.tolist()
+        self.ceiling = state.section[:, CEILING].tolist()
         self.failures = [0] * len(self.open_bytes)
         self.two_lowest = [(-1, -1)] * len(self.open_bytes)
         """The two lowest open units of each section at its last propagation; −1: none."""
@@ -209,9 +218,9 @@ class Propagation:
         if not entries:
             return True
         low, end = self.low[lowest], self.low[lowest] + self.height[by_low[0]]
-        if low + rest > self.capacity:
+        if low + rest > self.ceiling[s]:
             return self.fail(SECTION_TOO_FULL, s, -1)
-        if other >= 0 and self.low[other] + rest > self.capacity and self.low[other] < end:
+        if other >= 0 and self.low[other] + rest > self.ceiling[s] and self.low[other] < end:
             for e in entries:
                 u = self.owner[e]
                 rises = u != lowest and self.low[u] < end
@@ -286,7 +295,7 @@ class Propagation:
             self._claim(one, two)
         elif kind == SECTION_TOO_FULL:
             for e in self.order[self.first[one] : self.first[one] + self.open_units[one]]:
-                self._claim(self.owner[e], self.capacity - self.open_bytes[one] + 1)
+                self._claim(self.owner[e], self.ceiling[one] - self.open_bytes[one] + 1)
         elif kind == HOLE_UNFILLED:
             self._explain_hole(one, self.hole[one], FAR, len(self.events))
         elif kind == DOMINATED:
@@ -326,7 +335,7 @@ class Propagation:
         high = next((self.height[e] for e in entries if self.owner[e] == lowest), 0)
         for e in entries:
             u = self.owner[e]
-            self._claim(u, need - high if u == lowest else self.capacity - rest + 1)
+            self._claim(u, need - high if u == lowest else self.ceiling[s] - rest + 1)
 
     def _was_placed(self, u: int, now: int) -> bool:
         """Return whether ``u`` was placed before event ``now``."""

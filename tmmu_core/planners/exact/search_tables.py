@@ -20,7 +20,7 @@ OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
 # Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it.
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
-OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES = 0, 1, 2, 3, 5
+OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 
 
 class Tables(NamedTuple):
@@ -30,7 +30,8 @@ class Tables(NamedTuple):
     """(n + 1, 8): ``ENTRIES … TWIN``. ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1. The last row has
     the ends of the other tables."""
     entry: I64
-    """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section."""
+    """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Offsets in a section are multiples of its least
+    alignment, so heights are rounded up to it."""
     first: I64
     """(m + 1,): first row of each section in ``State.order``."""
     neighbour: I64
@@ -47,7 +48,8 @@ class State(NamedTuple):
     unit: I64
     """(n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found."""
     section: I64
-    """(m, 6): unplaced bytes, unplaced units, the two lowest of these units, number of conflicts."""
+    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, number of conflicts, and ``CEILING``: the
+    highest padded end of a unit within the capacity."""
     order: I64
     """(r, 2): entries by section, unplaced ones first; and the position of each entry in that column."""
 
@@ -65,7 +67,10 @@ def build_tables(model: Model) -> Tables:
     unit[1:, MATES] = np.cumsum([len(row) for row in mates])
     walls = _walls(model)
     unit[1:, WALLS] = np.cumsum([len(row) for row in walls])
-    entry = np.column_stack([model.section, model.height, owner]).astype(np.int64).reshape(r, 3)
+    grid = np.full(model.sections, 1 << 62, dtype=np.int64)
+    np.minimum.at(grid, model.section, np.gcd(model.align, np.maximum(model.fixed, 0))[owner])
+    padding = -model.height % grid[model.section]
+    entry = np.column_stack([model.section, model.height + padding, owner]).astype(np.int64).reshape(r, 3)
     unit[:, NEIGHBOURS], neighbour = neighbour_table(model.entry_of, entry, first, by_section)
     return Tables(
         unit,
@@ -77,8 +82,8 @@ def build_tables(model: Model) -> Tables:
     )
 
 
-def initial_state(model: Model, tables: Tables) -> State:
-    """Return the state before any decision."""
+def initial_state(model: Model, tables: Tables, capacity: int) -> State:
+    """Return the state before any decision; all units must end at or below ``capacity``."""
     unit = np.zeros((len(model), 14), dtype=np.int64)
     unit[:, LOW] = np.maximum(model.fixed, 0)
     walls = tables.unit[:, WALLS]
@@ -86,8 +91,12 @@ def initial_state(model: Model, tables: Tables) -> State:
         rows = tables.wall[walls[u] : walls[u + 1]].tolist()
         unit[u, LOW] = lowest_allowed_offset(int(model.align[u]), rows, 0)
     unit[:, [LEVEL, HOLE, FILLER]] = -1
-    section = np.zeros((model.sections, 6), dtype=np.int64)
-    np.add.at(section[:, OPEN_BYTES], model.section, model.height)
+    section = np.zeros((model.sections, 7), dtype=np.int64)
+    height = tables.entry[:, HEIGHT]
+    np.add.at(section[:, OPEN_BYTES], model.section, height)
+    highest = (capacity - model.max_height) // model.align * model.align
+    highest = np.where(model.fixed < 0, highest, model.fixed)
+    np.maximum.at(section[:, CEILING], model.section, highest[model.owner] + height)
     section[:, OPEN_UNITS] = np.diff(tables.first)
     section[:, [LOWEST, SECOND_LOWEST]] = -1
     order = np.empty((len(model.section), 2), dtype=np.int64)

@@ -9,7 +9,8 @@ enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
 enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, FILLER_LOW, FILLER_END, QUEUED,
        QUEUED_LOW, CLAIM, LOW_THEN, UNIT_COLUMNS };
-enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, SECTION_COLUMNS };
+enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING,
+       SECTION_COLUMNS };
 
 /* Results (branch_and_bound.py); reasons and conflicts (propagation.py), TRAIL_FULL: no row is left for an event. */
 enum { FOUND = 1, INFEASIBLE = 0, BUDGET_SPENT = -1, TABLES_FULL = -2 };
@@ -216,9 +217,9 @@ static I propagate_section(S s, I k)
     const I lowest = entry < 0 ? -1 : ENTRY(entry, OWNER), end = entry < 0 ? 0 : low + ENTRY(entry, HEIGHT);
     SECT(k, LOWEST) = lowest;
     SECT(k, SECOND_LOWEST) = second_entry < 0 ? -1 : ENTRY(second_entry, OWNER);
-    if (count && low + rest > s->capacity)
+    if (count && low + rest > SECT(k, CEILING))
         return fail(s, SECTION_TOO_FULL, k, -1);
-    if (count > 1 && second_low + rest > s->capacity && second_low < end) {
+    if (count > 1 && second_low + rest > SECT(k, CEILING) && second_low < end) {
         for (I row = begin; row < begin + count; row++) {
             const I u = ENTRY(ORDER(row, 0), OWNER);
             if (u != lowest && UNIT(u, LOW) < end && !raise_low(s, u, end, BY_SECTION, k, lowest))
@@ -347,7 +348,7 @@ static void explain_section(S s, I k, I lowest, I need, I now)
     for (I row = s->first[k]; row < s->first[k + 1]; row++) {
         const I u = ENTRY(ORDER(row, 0), OWNER);
         if (!was_placed(s, u, now))
-            claim(s, u, u == lowest ? need - height : s->capacity - rest + 1);
+            claim(s, u, u == lowest ? need - height : SECT(k, CEILING) - rest + 1);
     }
 }
 
@@ -360,7 +361,7 @@ static void claim_conflict(S s)
         break;
     case SECTION_TOO_FULL:
         for (I row = s->first[cause]; row < s->first[cause] + SECT(cause, OPEN_UNITS); row++)
-            claim(s, ENTRY(ORDER(row, 0), OWNER), s->capacity - SECT(cause, OPEN_BYTES) + 1);
+            claim(s, ENTRY(ORDER(row, 0), OWNER), SECT(cause, CEILING) - SECT(cause, OPEN_BYTES) + 1);
         break;
     case HOLE_UNFILLED:
         explain_hole(s, cause, UNIT(cause, HOLE), UNIT(cause, HOLE_LEVEL), FAR, s->event_count);
