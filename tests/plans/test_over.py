@@ -66,6 +66,12 @@ def test_undeclared_arena_is_rejected() -> None:
         plan_ranks(chain(3), PlanRequest(arenas={"elsewhere": {}}, shard_spec=SHARED), over_limits=True)
 
 
+def test_tensor_that_fits_no_memory_is_rejected() -> None:
+    memories = PlanRequest(planner="helia", arenas={"SRAM": {"capacity_bytes": 8}})
+    with pytest.raises(ArenaTooSmall, match="fits no memory"):
+        make_plan(chain(3), memories, over_limits=True)
+
+
 def test_budget_that_is_met_exactly_passes() -> None:
     needed = sum(arena.extent_bytes for arena in make_plan(MIXED, PlanRequest()).plan.arenas)
     assert make_plan(MIXED, PlanRequest(budget=needed)).plan.arenas

@@ -139,10 +139,10 @@ def _planned(
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
-    unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
-    liveness, regions, problems, packings = _packed(
-        timeline, unlimited if over_limits else config, planner, options, meter
-    )
+    capacities = config
+    if over_limits and not planner.defines_arenas:  # a plan over memories states no capacity of a region
+        capacities = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
+    liveness, regions, problems, packings = _packed(timeline, capacities, planner, options, meter)
     packed = tuple(map(packed_arena, problems, packings))
     liveness, slot, offset = placed_storages(liveness, packed)
 
