@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Select, and_, func, or_, select, true
+from sqlalchemy import Connection, Engine, Select, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -156,21 +156,16 @@ class Store:
             named, _, start = named.rpartition("@")
             point = f"{start}@{point}"
         model = named or self._model_of(reference, of)
-        here = select(*_READ).where(RUNS.c.model == model)
-        commit, branch = RUNS.c["commit"], RUNS.c.branch
-        beginning = func.substr(commit, 1, len(point)) == point  # LIKE ignores case in SQLite
-        settings = () if of is None else ("planner", "mode", "preset")
-        alike = and_(true(), *(RUNS.c[name] == getattr(of, name) for name in settings))
-        for choice in (commit == point, branch == point, *([beginning] if len(point) >= SHORTEST else [])):
-            found = self._read(here.where(choice, alike), 1) or self._read(here.where(choice), 1)
-            if found and choice is beginning:
-                commits = self._distinct(here.where(beginning).with_only_columns(commit), 5)
-                if len(commits) > 1:
-                    why = f"{point} is ambiguous: several commits of {model} start with it."
-                    raise StoreFault(why, store=self.name, hint=f"Write more: {', '.join(commits)}.")
-            if found:
-                return found[0]
-        raise self._missing_run(model, point)
+        runs, settings = self.runs(model), attrgetter("planner", "mode", "preset")
+        exact = [run for run in runs if run.commit == point] or [run for run in runs if run.branch == point]
+        found = exact or [run for run in runs if len(point) >= SHORTEST and run.commit.startswith(point)]
+        commits = sorted({run.commit for run in found})
+        if not exact and len(commits) > 1:
+            why = f"{point} is ambiguous: several commits of {model} start with it."
+            raise StoreFault(why, store=self.name, hint=f"Write more: {', '.join(commits[:5])}.")
+        if not found:
+            raise self._missing_run(model, point)
+        return ([run for run in found if of is not None and settings(run) == settings(of)] or found)[-1]
 
     def plan(self, run: Run | bytes) -> Plan:
         """Return the plan of a run or a content hash."""
