@@ -58,7 +58,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     with left:
         note = f"{numbers.of(tried, sizes, 'size')} tried; click to choose a size"
         st.html(markup.heading(f"{arena} over {dim}", note))
-        names = list(curve.arena_names)
+        names = {name: for_markdown(name) for name in curve.arena_names}
         if len(names) > 1:
             controls.switch("Arena", names, **state.bound("arena", arena))
         chart = dim_curve(curve, arena, current=current, capacity=capacity)

@@ -118,12 +118,13 @@ def test_view_is_inside_its_base(draw: Draw) -> None:
     assert page.locator(".tip b").inner_text() == "v"
 
 
-def test_thin_views_shade_their_base(draw: Draw) -> None:
-    bases = tuple((f"b{k:04}", "activations", k, 128 * k, 128, 1, 2) for k in range(2000))
-    views = tuple((f"v{k:04}", "activations", k, 128 * k, 128, 1, 4) for k in range(2000))
-    page = draw(plan_of(bases + views, bases={v[0]: b[0] for b, v in zip(bases, views, strict=True)}))
-    x, y = pixel(page, "v1000")  # the middle of steps 1 to 4: the base has died
-    assert colour_at(page, x, y)[:3] == (0x00, 0x72, 0xB2)
+def test_bytes_of_a_dead_base_are_held_by_its_views(draw: Draw) -> None:
+    rows = (FOUR[0], ("b", "activations", 1, 1024, 2048, 1, 2), ("v", "activations", 1, 1024, 512, 1, 4))
+    page = draw(plan_of(rows, bases={"v": "b"}), view="map")
+    middle = (
+        "() => { const { x, y } = charts[0].stage.getBoundingClientRect(), [px, py] = charts[0].plane.point(3, 2560);"
+    )
+    assert colour_at(page, *page.evaluate(f"{middle} return [x + px, y + py]; }}"))[:3] == (0x00, 0x72, 0xB2)
 
 
 def test_claim_is_above_the_chart_and_in_its_label(draw: Draw) -> None:

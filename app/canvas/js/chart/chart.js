@@ -535,7 +535,7 @@ export class Chart extends Drawing {
     this.hits = text || marked?.length ? found(plan, text, this.shown) : null; // an empty text is not found
     if (!text) for (const row of marked ?? []) this.hits[row] = 1;
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
-    for (const row of rows ?? []) this.hits[plan.rootOf(row)] = 1; // the map draws a view as a part of its base
+    for (const row of rows ?? []) this.hits[plan.head(row)] = 1; // the map draws one box per storage
     const buffers = new Set(Array.from(rows ?? [], (row) => plan.head(row))).size;
     const label = text ? `${grouped(rows.length)} found` : `${counted(buffers, "buffer")} marked`;
     this.parts.count.textContent = rows ? label : "";

@@ -77,7 +77,7 @@ function label(pen, look, text, x, y, ground = "#111") {
 /** Draw a black frame with a white border around a row's box. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
-  const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+  const [x0, y0, x1, y1] = plane.seenBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const frame = [left, top, right, bottom].map(Math.round);

@@ -37,7 +37,7 @@ export function drawBoxes(pen, sight, tools) {
   raster.clear();
   const [along, across] = plane.turned(W, H);
   const perStep = along / (win.t1 - win.t0), perLevel = across / (win.v1 - win.v0), { t0, v0: low } = win;
-  const { birth, death, arena, isView } = plan, { v0, v1 } = scene, map = scene.view === "map";
+  const { arena, isPart } = plan, { v0, v1, birth, death } = scene, each = scene.view === "lifetimes";
   const { inks, dim } = inksOf(paints.table, look), { codes } = paints;
   const large = LARGE * scale * scale, big = [];
   let count = 0, thin = 0;
@@ -48,10 +48,7 @@ export function drawBoxes(pen, sight, tools) {
     if (b <= 0 || a >= along || d <= 0 || c >= across) continue;
     count++;
     const wide = b - a, high = d - c;
-    if (map && isView[i]) {
-      a = (plan.aloneFrom.get(i) - t0) * perStep; // the box of its base shows the steps before
-      if (a >= b) continue;
-    }
+    if (isPart[i] && !each) continue; // the box of the storage contains it
     if (wide >= 3 && high >= 3) {
       a = Math.round(a);
       b = Math.round(b);
@@ -135,7 +132,7 @@ export function drawNames(pen, sight, rows) {
 function roomForNames({ plan, scene, plane }, rows) {
   const places = [];
   for (const row of rows) {
-    const box = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+    const box = plane.seenBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
     const w = box[2] - box[0], h = box[3] - box[1];
     const head = scene.view === "lifetimes" ? row : plan.head(row), alone = head === row && !plan.members.has(row);
     const least = alone ? Math.min(44, LETTER * plan.ids.at(row).length + 9) : 44;

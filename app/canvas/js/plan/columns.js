@@ -125,11 +125,12 @@ export class Columns {
     this.baseOf = new Map(Array.from(this.viewRows, (row, k) => [Number(row), Number(bases[k])]));
     this.isView = new Uint8Array(this.n);
     for (const row of this.viewRows) this.isView[row] = 1;
-    this.aloneFrom = viewsBeyondTheirBase(this);
     const shared = Array.from(read(spec.shared), Number), heads = Array.from(read(spec.heads), Number);
     this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // row of a shared storage → its first tensor
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
     shared.forEach((row, k) => this.members.get(heads[k]).push(row));
+    this.isPart = new Uint8Array(this.n); // of a storage that another tensor begins
+    shared.forEach((row, k) => (this.isPart[row] = Number(row !== heads[k])));
     this.handoffs = triples(spec.handoffs); // in-place reuse: [step, row of the input, row of the output]
     this.reuses = triples(spec.reuses); // [freed row, written row, cost]
     this.conflict = spec.conflict ? read(spec.conflict) : null; // flag per row that overlaps another in bytes and steps
@@ -197,19 +198,4 @@ export class Columns {
     const tenants = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
     return tenants.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
   }
-}
-
-/**
- * Return a map from each view to the step from which it alone uses its bytes: its base, and the earlier views of the
- * same bytes, are dead.
- */
-function viewsBeyondTheirBase(plan) {
-  const { viewRows, birth, death, offset, size } = plan, alone = new Map(), until = new Map();
-  for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {
-    const root = plan.rootOf(row);
-    const bytes = `${root}/${offset[row]}/${size[row]}`, othersEnd = until.get(bytes) ?? death[root];
-    alone.set(row, Math.max(birth[row], othersEnd));
-    until.set(bytes, Math.max(death[row], othersEnd));
-  }
-  return alone;
 }

@@ -7,7 +7,7 @@ const REACH = 3; // pixels
  * Boxes are not rounded to pixels, so that zooming in separates boxes.
  */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
-  const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { birth, death, arena } = plan, { v0, v1 } = scene;
+  const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { arena } = plan, { v0, v1, birth, death } = scene;
   const reachT = REACH / perStep, reachV = REACH / perLevel;
   let best = -1, nearest = Infinity, smallest = Infinity;
   for (let i = 0; i < plan.n; i++) {

@@ -7,7 +7,7 @@ const NAME_ROOM = 0.062;
 const NAME_HEIGHT = 20; // pixels
 
 /**
- * Return {view, v0, v1, bands, over, top, falling}: the half-open range in v of each row, a band per arena shown, the
+ * Return {view, v0, v1, birth, death, bands, over, top, falling}: the ranges in v and steps of each row, a band per arena shown, the
  * ranges {low, high} above a capacity (`over`), the greatest v, and whether v runs down. A band is {arena, base, height,
  * extent, otherBase}; `otherBase`: base of the arena in the other plan. For one memory, `memory` is the sum of its arenas.
  *
@@ -29,7 +29,7 @@ function rowsByBirth(plan, shown) {
     v0[row] = lane++;
     v1[row] = lane;
   }
-  return { view: "lifetimes", v0, v1, bands: [], over: [], top: Math.max(lane, 1), falling: true };
+  return { view: "lifetimes", v0, v1, birth: plan.birth, death: plan.death, bands: [], over: [], top: Math.max(lane, 1), falling: true };
 }
 
 function stacked(plan, { view, shown, sideways, other, reach, pixels }) {
@@ -80,14 +80,22 @@ export function sumOf(arenas, steps, capacity) {
   return { name: "all arenas", live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
-/** Return {v0, v1} of the rows, if the arena k begins at bases[k]. */
+/**
+ * Return {v0, v1, birth, death} of the rows, if the arena k begins at bases[k]. The box of the first tensor of a storage
+ * contains the whole storage, which is held from its first write until its last tensor is freed.
+ */
 function boxRanges(plan, bases, view) {
   const v0 = new Float64Array(plan.n), v1 = new Float64Array(plan.n), start = view === "slots" ? plan.slot : plan.offset;
   for (let i = 0; i < plan.n; i++) {
     v0[i] = bases[plan.arena[i]] + start[i];
     v1[i] = v0[i] + (view === "slots" ? 1 : Math.max(1, plan.size[i]));
   }
-  return { v0, v1 };
+  const birth = plan.birth.slice(), death = plan.death.slice();
+  for (const [head, rows] of plan.members) {
+    ({ birth: birth[head], death: death[head] } = plan.held(head));
+    for (const row of rows) [v0[head], v1[head]] = [Math.min(v0[head], v0[row]), Math.max(v1[head], v1[row])];
+  }
+  return { v0, v1, birth, death };
 }
 
 /** Return the size of an arena along v, in slots or bytes; 0 without an arena. */
