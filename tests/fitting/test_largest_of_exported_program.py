@@ -9,7 +9,7 @@ import pytest
 import tmmu_core as tmmu
 from app.cli.main import run
 from tests.support.paths import DATA
-from tmmu_core.formats.pytorch.joint_graph import fx_child
+from tmmu_core.formats.pytorch import torch_module
 
 MODEL = DATA / "torch" / "formulas.pt2"
 """Batch 2 to 64, 4 in the example; shapes hold ``2*s`` and ``16*s``."""
@@ -18,7 +18,7 @@ SIZES = range(2, 65)
 
 @pytest.fixture(autouse=True)
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fx_child, "installed", lambda: False)
+    monkeypatch.setattr(torch_module, "installed", lambda _: False)
 
 
 def extent(size: int) -> int:

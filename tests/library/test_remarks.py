@@ -8,7 +8,7 @@ import pytest
 
 import tmmu_core as tmmu
 from tests.support.paths import DATA
-from tmmu_core.formats.pytorch.joint_graph import fx_child
+from tmmu_core.formats.pytorch import torch_module
 
 DATA = DATA / "torch"
 ASSUMED = "sizes that the model leaves open, assumed: x.0 = 4; for other sizes: --dims x.0=4"
@@ -17,7 +17,7 @@ AS_SAVED = "PyTorch is not installed: its forward pass is planned as saved."
 
 @pytest.fixture
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fx_child, "installed", lambda: False)
+    monkeypatch.setattr(torch_module, "installed", lambda _: False)
 
 
 def snapshot() -> bytes:

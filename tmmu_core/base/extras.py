@@ -34,14 +34,17 @@ def install(extra: str) -> str:
 
 def installed(package: str) -> bool:
     """Return whether the package is installed; it is not imported."""
-    return find_spec(package) is not None
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # sys.modules has an object without a module spec in its place
+        return False
 
 
-def missing(package: str, what: str, source: str = "") -> MissingExtra:
+def missing(package: str, what: str) -> MissingExtra:
     """Return the error for a missing package. ``what`` needs the package; it begins the sentence."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
     command = install(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
-    return MissingExtra(message, source=source, hint=f"Add it: {command}")
+    return MissingExtra(message, hint=f"Add it: {command}")
 
 
 def require(package: str, what: str) -> None:
@@ -50,7 +53,7 @@ def require(package: str, what: str) -> None:
         raise missing(package, what)
 
 
-def need(module: str, what: str, source: str = "") -> Any:
+def need(module: str, what: str) -> Any:
     """Import and return a module of a package, such as ``pyarrow.parquet``.
 
     Raises ``MissingExtra`` if the package is not installed.
@@ -61,4 +64,4 @@ def need(module: str, what: str, source: str = "") -> Any:
     except ImportError as error:
         if error.name is not None and error.name.partition(".")[0] != package:
             raise  # the package is installed, and a package that it needs is not
-        raise missing(package, what, source) from error
+        raise missing(package, what) from error

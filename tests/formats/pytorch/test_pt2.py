@@ -19,9 +19,9 @@ from tests.support.paths import DATA, ROOT
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
+from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_document, pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved, constants
-from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -35,7 +35,7 @@ WEIGHT = "archive/data/weights/weight_0"
 
 @pytest.fixture
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fx_child, "installed", lambda: False)
+    monkeypatch.setattr(torch_module, "installed", lambda _: False)
 
 
 def saved(name: str) -> Graph:

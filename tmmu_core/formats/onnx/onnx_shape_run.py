@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from itertools import combinations, count
 from math import prod
 from typing import Any
@@ -20,7 +19,7 @@ from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, run_module
-from tmmu_core.base.extras import install
+from tmmu_core.base.extras import install, installed
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
 from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
@@ -48,7 +47,7 @@ ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())
 
 def missing_option() -> str:
     """Return a hint to enable onnxruntime if it is not installed or must not run; ``""`` if it may run."""
-    if find_spec("onnxruntime") is None:
+    if not installed("onnxruntime"):
         return install("run")
     return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
@@ -64,7 +63,7 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
 
     Empty without sympy, on failure, and for a model with scopes, whose nodes onnxruntime does not know.
     """
-    if find_spec("sympy") is None or any(is_scope(node) for node in model.graph.node):
+    if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
     return {name: (element, list(shape)) for name, (element, shape) in response.get("symbols", {}).items()}

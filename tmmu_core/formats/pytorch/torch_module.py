@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.extras import need
+from tmmu_core.base.extras import installed, need
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
@@ -111,10 +111,11 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     program = program.at(point)
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
-    found = fx_child.traced(data, stem, point) if fx_child.installed() else None
+    has_torch = installed("torch")
+    found = fx_child.traced(data, stem, point) if has_torch else None
     if found is not None:
         return with_dims(found, program, envelopes)
-    why = "PyTorch cannot trace this program" if fx_child.installed() else "PyTorch is not installed"
+    why = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"
     return msgspec.structs.replace(saved, notes=(f"{why}: its forward pass is planned as saved.",))
 
 

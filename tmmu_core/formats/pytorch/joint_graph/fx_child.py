@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import limit_process, run_module
@@ -17,14 +16,6 @@ from tmmu_core.graph.native import native_file
 
 MARK = b"graph\n"
 """Begins the output of a child that has traced the program; a graph in CBOR follows."""
-
-
-def installed() -> bool:
-    """Return whether PyTorch is installed, without importing it."""
-    try:
-        return find_spec("torch") is not None
-    except ValueError:  # sys.modules has an object without a module spec in its place
-        return False
 
 
 def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
