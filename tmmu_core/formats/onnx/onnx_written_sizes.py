@@ -13,7 +13,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_model import attribute_of, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of
 from tmmu_core.formats.onnx.onnx_shape_run import points_to_try
-from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, infer
+from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import Dim
 
@@ -41,7 +41,7 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
         return facts, notes
     for point in points_to_try(sizes)[1:MOST_POINTS]:
         fixed = Sizes({name: Dim(size, size) for name, size in point.items()})
-        if not _contradict(model, infer(model, fixed), fixed):
+        if not _contradict(model, infer(bind(model, point), fixed), fixed):
             sizes.assume(point)
             sizes.fix(sizes.dims)
             return infer(model, sizes), notes
@@ -67,17 +67,19 @@ def _contradict(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
     point = sizes.point()
     constants = {weight.name for weight in model.graph.initializer}
     constants.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)
+
+    def shape_of(name: str) -> list[int | str] | None:
+        return [point.get(str(dim), dim) for dim in facts.shape[name]] if name in facts.shape else None
+
     for node in model.graph.node:
-        shapes = [facts.shape.get(name) for name in (*node.input[:2], *node.output)]
-        if operator_name(node) == "Reshape" and shapes[-1] is None and node.input[1] in constants:
-            return True
-        if operator_name(node) not in ("Reshape", "MatMul", "Gemm") or None in shapes:
+        operator = operator_name(node)
+        if operator not in ("Reshape", "MatMul", "Gemm") or (left := shape_of(node.input[0])) is None:
             continue
-        left, right, result = ([point.get(str(dim), dim) for dim in shape or ()] for shape in shapes)
-        if node.op_type == "Reshape":
-            if elements_of(left) != elements_of(result):
+        if operator == "Reshape":
+            result = shape_of(node.output[0])
+            if node.input[1] in constants if result is None else elements_of(left) != elements_of(result):
                 return True
-        elif left and right:
+        elif left and (right := shape_of(node.input[1])):
             turned = [bool(attribute_of(node, name)) for name in ("transA", "transB")]
             if left[-2 if turned[0] else -1] != right[-1 if turned[1] or len(right) == 1 else -2]:
                 return True
