@@ -62,7 +62,7 @@ def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
-    opened = _read_cached(source)
+    opened = _read_cached(source, tuple(sorted(limits.raised_now().items())))
     if isinstance(opened, Graph) and point.request.dims:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
@@ -115,21 +115,10 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _read_cached(source: Source) -> Opened:
-    """Return the content of a source, from the cache if possible. Raises ``TmmuError``."""
-    content = _content(source, tuple(sorted(limits.raised_now().items())))
-    if isinstance(content, TmmuError):
-        raise content.with_traceback(None)
-    return content
-
-
 @lru_cache(maxsize=CACHED_SOURCES)
-def _content(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened | TmmuError:
-    """Return the content of a source under the current limits, or the error of its reader."""
-    try:
-        return read_any(source.data, source.name)
-    except TmmuError as error:
-        return error
+def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened:
+    """Return the content of a source under the current limits. Raises ``TmmuError``."""
+    return read_any(source.data, source.name)
 
 
 # --- many points ------------------------------------------------------------------------------------------------------
