@@ -44,9 +44,11 @@ def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *,
     if model is None or peak is None:
         return
     unit_of = {model.node_ids[node]: unit for unit, nodes in enumerate(model.units) for node in nodes}
+    # A recomputed node can run before the node that it copies.
+    of_node = {node.node_id: unit_of.get(node.recomputes or node.node_id) for node in smallest.fitted_graph.nodes}
     executed = smallest.plan.execution_order
-    order = list(dict.fromkeys(unit_of[name] for name in executed if name in unit_of))
-    done = {unit_of[name] for name in executed[: executed.index(peak_id)] if name in unit_of}
+    order = [unit for unit in dict.fromkeys(map(of_node.get, executed)) if unit is not None]
+    done = {unit for unit in map(of_node.get, executed[: executed.index(peak_id)]) if unit is not None}
     tensor_of, storage_of = liveness.timeline.index.tensor_of, liveness.storage_of
 
     def storages(names: Iterable[str]) -> set[int]:
