@@ -1,4 +1,4 @@
-"""Merge operators of a joint graph that compute the same value."""
+"""Merge operators of a joint graph that compute the same value, and remove copies of values that are then scattered."""
 
 import operator
 from collections.abc import Hashable
@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves
+
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import SCATTERS
 
 
 def merge_equal_nodes(joint: Any) -> None:
@@ -15,6 +18,7 @@ def merge_equal_nodes(joint: Any) -> None:
     result. So no step needs more memory, and the recomputations of the module in the backward pass remain. Operators
     that compute results of the step and random operators remain too.
     """
+    _remove_copies(joint)
     nodes = list(joint.graph.nodes)
     position = {node: k for k, node in enumerate(nodes)}
     equal = _equal_nodes(nodes)
@@ -42,6 +46,21 @@ def merge_equal_nodes(joint: Any) -> None:
             node.replace_all_uses_with(replaced[node])
             joint.graph.erase_node(node)
     joint.recompile()
+
+
+def _remove_copies(joint: Any) -> None:
+    """Let scatter operators read a value itself instead of its copy in the storage of the view that it overwrites."""
+    for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
+        view, value = node.args[:2]
+        kinds = {(each.meta["val"].shape, each.meta["val"].dtype, each.meta["val"].device) for each in (view, value)}
+        is_scattered = all(
+            operator_of(str(user.target)).name in SCATTERS and user.args[0] is not node for user in node.users
+        )
+        if len(kinds) == 1 and is_scattered:
+            node.replace_all_uses_with(value)
+            joint.graph.erase_node(node)
+            if not view.users and view.op == "call_function":
+                joint.graph.erase_node(view)
 
 
 def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:

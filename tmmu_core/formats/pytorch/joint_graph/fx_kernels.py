@@ -7,6 +7,7 @@
   here, so the largest possible length, the width of the padded targets, is used.
 * A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
   reduction, and the image of ``col2im`` (``F.fold``) at least those of the columns.
+* ``copy`` and the scatter operators, which write to a view in a functional graph, copy the whole storage of the view.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
 PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.
@@ -29,6 +30,7 @@ _RESIZED_LOSSES = tuple(
     each.default for each in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
 )
 _PRODUCTS = tuple(each.default for each in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
+_WRITES = tuple(each.default for each in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
 _WEIGHT = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
 """Normalization → its argument whose dtype the statistics have."""
 
@@ -49,6 +51,11 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
         return (args[0] - args[1]).as_strided((), ())
     if func is aten.col2im.default and args[0].numel() > result.numel():
         return args[0].new_empty(args[0].numel()).narrow(0, 0, result.numel()).view(result.shape)
+    if func in _WRITES and all(each or size == 1 for each, size in zip(args[0].stride(), args[0].shape, strict=True)):
+        whole = args[0].new_empty(args[0].untyped_storage().nbytes() // args[0].element_size())
+        return whole.as_strided(result.shape, result.stride(), result.storage_offset())
+    if func is aten.uniform.default:
+        return torch.empty_like(args[0])
     if func is aten.mkldnn_rnn_layer.default:
         return (*result[:3], _workspace(func, args))
     return result
