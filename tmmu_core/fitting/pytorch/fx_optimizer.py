@@ -8,7 +8,7 @@ import msgspec
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
@@ -19,6 +19,8 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 STEP = "optimizer.step"
+LATE = 1000.0
+"""Number of the planned step: ``RAdam`` allocates more from its sixth step on."""
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
 """A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function of the
@@ -44,38 +46,42 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 
 
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
-    """Return an optimizer after a step with the existing gradients, which allocates states.
+    """Return an optimizer before its step ``LATE``, after a step with the existing gradients, which allocates states.
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
-    if isinstance(given, str):
-        if given not in OPTIMIZERS:
-            raise UnreadableInput(
-                f"there is no optimizer {given!r}.",
-                hint=f"{strict.closest_hint(given, tuple(OPTIMIZERS))} Or give an optimizer of torch.optim.",
-            )
-        optimizer = OPTIMIZERS[given]([*parameters.values()], lr=1e-3)
-    elif isinstance(given, torch.optim.Optimizer):
-        options = inspect.signature(type(given)).parameters
-        groups = [
-            {**group, "params": [parameters[each] for each in group["params"] if each in parameters]}
-            for group in given.param_groups
-        ]
-        optimizer = type(given)(groups, **{key: each for key, each in given.defaults.items() if key in options})
-    else:
-        optimizer = given([*parameters.values()])
+    if isinstance(given, str) and given not in OPTIMIZERS:
+        raise UnreadableInput(
+            f"there is no optimizer {given!r}.",
+            hint=f"{strict.closest_hint(given, tuple(OPTIMIZERS))} Or give an optimizer of torch.optim.",
+        )
+    with _disable_current_modes():  # a constructor checks the value of a learning rate that is a tensor
+        if isinstance(given, str):
+            optimizer: Any = OPTIMIZERS[given]([*parameters.values()], lr=1e-3)
+        elif isinstance(given, torch.optim.Optimizer):
+            options = inspect.signature(type(given)).parameters
+            groups = [
+                {**group, "params": [parameters[each] for each in group["params"] if each in parameters]}
+                for group in given.param_groups
+            ]
+            optimizer = type(given)(groups, **{key: each for key, each in given.defaults.items() if key in options})
+        else:
+            optimizer = given([*parameters.values()])
     optimizer.step()
+    for state in optimizer.state.values():
+        if isinstance(state.get("step"), torch.Tensor):
+            state["step"].fill_(LATE)
     return optimizer
 
 
 class _Values(TorchDispatchMode):
-    """Mode that returns 0.5 or 1 for a value that the optimizer reads: its memory does not depend on the value."""
+    """Mode that returns ``LATE`` or 1 for a value that the optimizer reads, such as the number of its step."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
             return func(*args, **(kwargs or {}))
         except DataDependentOutputException:
-            return 0.5 if args[0].is_floating_point() else 1
+            return LATE if args[0].is_floating_point() else 1
 
 
 class _PeakSizes(LiveBytes):
