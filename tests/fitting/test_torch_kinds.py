@@ -77,6 +77,14 @@ def in_place(step: Any, x: Tensor) -> Tensor:
     return functional.silu(made.add_(1), inplace=True).square().mean()
 
 
+def written(step: Any, x: Tensor) -> Tensor:
+    """Each write to a part copies the whole storage once."""
+    made = functional.pad(step.body(x).view(8, 12, 32), (8, 8, 4, 4), mode="circular").clone()
+    made[1:][:, 3:5], made[2, 4] = 0.5, made[3, 5]
+    made[:, ::2].uniform_()
+    return made.square().mean()
+
+
 def noisy(step: Any, x: Tensor) -> Tensor:
     torch.randn_like(x)  # nothing reads it, but it advances the generator
     for block in step.body:
@@ -183,7 +191,7 @@ def distributed(step: Any, x: Tensor) -> Tensor:
     step.mean, step.count = 0.9 * step.mean + 0.1 * made.detach().mean(0), step.count + 1
     drawn = Normal(made, step.compiled(x).exp()).rsample() - step.mean
     step.last = drawn
-    return functional.gaussian_nll_loss(drawn, x, made.exp())
+    return functional.gaussian_nll_loss(drawn, x, made.exp()) + torch.cov(made.t()).mean()
 
 
 def distribution() -> nn.Module:
@@ -282,6 +290,7 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     ),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
+    "writes to parts of a tensor": (lambda: Step(written, body=blocks()), lambda: torch.randn(ROWS)),
     "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),
     "random numbers of a generator": (with_generator, lambda: torch.randn(ROWS)),
     "named inputs and several results": (
@@ -350,6 +359,13 @@ def test_fitted_step_runs_as_planned_with_equal_gradients_and_buffers(name: str)
     compiled = fit.step.measured(fit.compile())
     for one, other in zip(compiled.gradients, eager.gradients, strict=True):
         assert (one - other).abs().max() <= 2e-3 * other.abs().max()
+
+
+def test_node_that_is_recomputed_before_its_first_run_keeps_an_order_valid() -> None:
+    module = Step(lambda step, x: (step.body(step.x * step.w, step.y * step.w).sin() ** 2).sum() * x)
+    module.body, module.w = nn.Bilinear(2, 3, 4), nn.Parameter(torch.ones(()))
+    module.x, module.y = nn.Buffer(torch.randn(8, 2)), nn.Buffer(torch.randn(8, 3))
+    assert tmmu.fit(module.train(), 976, example_inputs=torch.ones(())).answer == "cannot"
 
 
 def test_batch_norms_of_one_layer_update_its_statistics_in_order() -> None:

@@ -1,6 +1,7 @@
 # what needs PyTorch is imported behind the question whether it is there
 """``tmmu.fit(module, …)``: the step runs within its capacity at the planned peak with the same gradients."""
 
+import pickle
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +16,12 @@ import torch
 from torch import nn
 from torch._inductor.compile_fx import compile_fx_inner
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
 from benchmarks.real_steps import Loss, Recurrent
-from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_step
+from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_optimizer, fx_step
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
@@ -258,20 +260,29 @@ def test_check_leaves_the_module_and_the_generator_as_they_are() -> None:
         partial(torch.optim.AdamW, foreach=True),
         partial(torch.optim.AdamW, amsgrad=True),
         partial(torch.optim.AdamW, fused=True),
-        partial(torch.optim.SGD, fused=True),
+        partial(torch.optim.SGD, lr=torch.tensor(0.1)),
         torch.optim.Adafactor,
         torch.optim.NAdam,
+        torch.optim.RAdam,
         partial(torch.optim.SGD, lr=0.1, momentum=0.9),
     ],
     ids=str,
 )
 def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
-    module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
-    fit = tmmu.fit(module.train(), "1TiB", example_inputs=torch.randn(8, 256), loss=squared, optimizer=optimizer)
+    module, x = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).train(), torch.randn(8, 256)
+    fit = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared, optimizer=optimizer)
     found = fit.check()
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
     assert abs(fit.eager_peak_bytes - found["measured_peak_bytes"]) <= 0.01 * found["measured_peak_bytes"]
     assert found["gradients_equal"]
+    trained = fx_optimizer.OPTIMIZERS.get(optimizer, optimizer)(module.parameters())
+    for _ in range(7):
+        trained.zero_grad()
+        with LiveBytes([x, *module.parameters(), *tree_leaves([*trained.state.values()])]) as live:
+            loss = squared(module(x))
+            loss.backward()
+            trained.step()
+    assert abs(fit.eager_peak_bytes - live.peak_bytes) <= 0.01 * live.peak_bytes
 
 
 def test_gradient_of_a_result_is_live_until_backward_ends() -> None:
@@ -550,10 +561,10 @@ def test_dims_without_an_axis_or_a_valid_size_are_rejected(dims: Any, words: str
         tmmu.fit(module, "1GiB", example_inputs=x, loss=squared, largest="length", dims=dims)
 
 
-def test_module_without_loss_returns_its_output() -> None:
-    module, x = step("convolutions with batch norm")
-    run = tmmu.fit(module, "1GiB", example_inputs=(x,)).compile()
-    assert torch.equal(run(x), module(x))
+def test_pickle_of_a_fit_names_what_can_be_pickled() -> None:
+    fit = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(4, 8))
+    with pytest.raises(TypeError, match=r"cannot be pickled(.|\n)*fit.plan"):
+        pickle.dumps(fit)
 
 
 @pytest.mark.parametrize(
@@ -612,8 +623,12 @@ def test_inputs_that_the_step_cannot_read_are_rejected(given: Callable[[torch.Te
 
 
 class Scaled(nn.Linear):
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.factor = 2.0
+
     def forward(self, x: torch.Tensor, scale: torch.Tensor, power: int = 2) -> torch.Tensor:
-        return (super().forward(x) * scale).pow(power).mean()
+        return (super().forward(x) * scale * self.factor).pow(power).mean()
 
 
 @pytest.mark.parametrize("example", [lambda x, y: (x, y), lambda x, y: {"scale": y, "x": x}], ids=["tuple", "dict"])
@@ -632,6 +647,11 @@ def test_compiled_step_accepts_every_call_of_the_signature(example: Callable[...
         with pytest.raises(ValueError, match=words):
             run(*given)
     with torch.autocast("cpu"), pytest.raises(ValueError, match=r"torch.autocast = {}, not {'cpu': torch.bfloat16}"):
+        run(x, y)
+    with torch.inference_mode(), pytest.raises(ValueError, match=r"torch.inference_mode = False, not True"):
+        run(x, y)
+    module.factor = 3.0
+    with pytest.raises(ValueError, match=r"factor = 2.0, not 3.0"):
         run(x, y)
     module.eval()
     with pytest.raises(ValueError, match="in training mode"):

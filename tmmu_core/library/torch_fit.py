@@ -8,7 +8,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -60,6 +61,14 @@ class TorchFit(Fit[Plan]):
     limits: Limits
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the dimensions in ``dims``; for the dimension ``largest``, the largest size that fits."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "A fit of a PyTorch step cannot be pickled: it holds the traced module. Pickle fit.plan, or fit again."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchFit:
+        return TorchFit(*(deepcopy(getattr(self, each.name), memo) for each in fields(self)))
 
     @property
     def partition_fn(self) -> Callable[..., Any]:

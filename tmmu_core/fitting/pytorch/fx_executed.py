@@ -62,7 +62,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         raise UnreadableInput(
             "the module has no backward pass.",
             source=name,
-            hint="Give a module with a parameter that needs a gradient.",
+            hint="Give a module with a parameter that needs a gradient, outside of torch.inference_mode.",
         )
     graph, tensor_of = reading.native(name), reading.tensor_of
     return Executed(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, pa
 from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
 from tmmu_core.fitting.pytorch.fx_scratch import with_scratch
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import state_restored, state_set, uncompiled
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import attributes_read, state_restored, state_set, uncompiled
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
@@ -31,7 +32,6 @@ from tmmu_core.graph.model import Graph
 
 _DEVICES = ("cpu", "cuda")
 """Kinds of devices of ``torch.autocast``."""
-_LEARNED = " with a gradient"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TorchStep:
     """Bytes of the gradient of each result, 0 if it needs none."""
     accumulated: frozenset[str]
     """Names of the parameters whose ``grad`` exists before the step."""
-    tensors: Mapping[str, str]
+    tensors: Mapping[str, Any]
     """Parameter, buffer or argument → what identifies it (``_described``)."""
     autocast: Mapping[str, torch.dtype]
     """Kind of device → dtype of ``torch.autocast`` in which the step was traced."""
@@ -135,34 +135,38 @@ class TorchStep:
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
 
         _refuse_backend(backend)
-        if _has_no_data(self.module, self.call):
+        module = self.module
+        if _has_no_data(module, self.call):
             raise UnreadableInput(
                 "the module's tensors have no data, so the step cannot run.",
                 source=self.name,
                 hint="Build the module with real tensors, fit it again, and compile the new fit.",
             )
         compiler = boxed_nop if backend == "eager" else backend
-        trace = exported(self.module, self.call, self.name, stand_in=False)
-        with self._autocast_as_traced(), torch.enable_grad(), trace as (joint, _, _):
+        trace = exported(module, self.call, self.name, stand_in=False)
+        with (
+            self._autocast_as_traced(),
+            torch.enable_grad(),
+            attributes_read(module) as read,
+            trace as (joint, _, observed),
+        ):
             self._refuse_other_graph(joint.graph_module.code)
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
-            parameters, buffers = list(joint.params_spec), list(joint.buffers_spec)
-        module = self.module
-        has_warned, modes = False, _modes(module)
+            names = [*joint.params_spec, *joint.buffers_spec]
+        has_warned, parts = False, _parts(module, read)
+        for path in observed.changed:  # the forward pass sets them itself
+            parts.pop(f"{WRAPPER}{path}", None)
 
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
-            self._refuse_other_tensors(call)
-            if _modes(module) != modes:
-                raise ValueError(
-                    "The step is fitted for the module in training mode. Call module.train() before it, and the module "
-                    "itself in eval mode."
-                )
-            has_warned = has_warned or self._warn_of_gradients(call)
-            state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
+            named = _named(module, call)
+            now = _parts(module, read)
+            self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
+            has_warned = has_warned or self._warn_of_gradients(named)
+            state = [named[each] if each in named else attrgetter(each)(module) for each in names]
             with torch._C._DisableAutocast():  # the step has the casts as operators
                 return run(*state, *call.args, **call.kwargs)
 
@@ -179,11 +183,12 @@ class TorchStep:
                 "change, such as random.random() or a counter: pass them as tensors.",
             )
 
-    def _warn_of_gradients(self, call: Call) -> bool:
+    def _warn_of_gradients(self, named: Mapping[str, Any]) -> bool:
         """Warn of gradients that exist before the step and are not in the plan; return whether there are any."""
-        leaves = [each for name, each in self.module.named_parameters() if name not in self.accumulated]
-        leaves += [each for each in tree_leaves(call) if isinstance(each, torch.Tensor) and each.is_leaf]
-        unplanned = sum(each.grad.nbytes for each in leaves if each.grad is not None)
+        tensors = [
+            each for name, each in named.items() if isinstance(each, torch.Tensor) and name not in self.accumulated
+        ]
+        unplanned = sum(each.grad.nbytes for each in tensors if each.is_leaf and each.grad is not None)
         if unplanned:
             warnings.warn(
                 f"The step needs {unplanned:,} bytes more than planned, because gradients exist before it. Set them to "
@@ -192,15 +197,17 @@ class TorchStep:
             )
         return unplanned > 0
 
-    def _refuse_other_tensors(self, call: Call) -> None:
+    def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Raise ``ValueError`` for other tensors or parts (``_parts``, ``before`` and ``now``) than in the fit."""
         # Without autocast, the step runs with that of the fit, whose casts are operators of the step.
-        actual = _described(self.module, call, _autocast_now() or self.autocast)
-        for name in [*self.tensors, *actual]:
-            before, now = self.tensors.get(name), actual.get(name)
-            if before not in (now, f"{now}{_LEARNED}"):  # a frozen parameter has no gradient
+        expected, actual = {**self.tensors, **before}, {**_described(named, _autocast_now() or self.autocast), **now}
+        for name in [*expected, *actual] if actual != expected else ():
+            one, other = expected.get(name), actual.get(name)
+            is_frozen = isinstance(other, tuple) and one == (*other[:-1], True)  # a frozen parameter has no gradient
+            if one != other and not is_frozen:
                 raise ValueError(
-                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {before}, not {now}. "
-                    "Call tmmu.fit again with it, or convert it."
+                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {_text(one)}, not {_text(other)}. "
+                    "Call tmmu.fit again with it, or convert it. Register a number that changes often as a buffer."
                 )
 
     def measured(self, step: Callable[..., Any]) -> Measured:
@@ -300,7 +307,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
             hint="Create the generator in __init__, and seed it before each step, outside of the module.",
         )
     results, autocast = observed.result_bytes, _autocast_now()
-    tensors = _described(module, call, autocast)
+    tensors = _described(_named(module, call), autocast)
     return TorchStep(module, call, name, optimizer, executed, code, results, accumulated, tensors, autocast)
 
 
@@ -333,9 +340,16 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
             each.set_state(state)
 
 
-def _modes(module: Any) -> list[bool]:
-    """Return whether each part of a module of ``fx_trace.with_loss`` is in training mode."""
-    return [part.training for part in module.module.modules()]
+def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Return path → class and mode of each part of a module of ``fx_trace.with_loss``, or value of an attribute.
+
+    ``read``: path of a part → its attributes that the forward pass reads.
+    """
+    found = {}
+    for path, part in module.module.named_modules(prefix=WRAPPER[:-1]):
+        found[path] = f"{type(part).__name__} in {'training' if part.training else 'eval'} mode"
+        found |= {f"{path}.{name}": repr(part.__dict__.get(name)) for name in read.get(path, ())}
+    return found
 
 
 def _has_no_data(module: Any, call: Call) -> bool:
@@ -356,20 +370,33 @@ def _autocast_now() -> dict[str, torch.dtype]:
     return {kind: torch.get_autocast_dtype(kind) for kind in _DEVICES if torch.is_autocast_enabled(kind)}
 
 
-def _described(module: Any, call: Call, autocast: Mapping[str, torch.dtype]) -> dict[str, str]:
-    """Return the name of each parameter, buffer and argument → what identifies it; and autocast."""
+def _named(module: Any, call: Call) -> dict[str, Any]:
+    """Return the parameters, buffers and arguments by name."""
     leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
-    named = (*module.named_parameters(), *module.named_buffers(), *leaves)
-    return {name: _text(each) for name, each in named} | {"torch.autocast": f"{autocast}"}
+    return dict((*module.named_parameters(), *module.named_buffers(), *leaves))
 
 
-def _text(value: Any) -> str:
-    """Return what identifies a tensor, without its values, or the value of a number or a text."""
-    if isinstance(value, torch.Tensor):
-        sizes = zip(value.stride(), value.shape, strict=True)
-        strides = "" if value.is_contiguous() else f" with strides {[k for k, size in sizes if size > 1]}"
-        return f"{value.dtype} {tuple(value.shape)}{strides} on {value.device}{_LEARNED * value.requires_grad}"
-    return repr(value) if isinstance(value, bool | int | float | complex | str | None) else f"a {type(value).__name__}"
+def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
+    """Return name → what identifies a tensor, without its values, or a number or a text; and PyTorch's modes."""
+    modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
+    return {name: _identity(each) for name, each in named.items()} | modes
+
+
+def _identity(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return (
+            repr(value) if isinstance(value, bool | int | float | complex | str | None) else f"a {type(value).__name__}"
+        )
+    sizes = () if value.is_contiguous() else zip(value.stride(), value.shape, strict=True)
+    return value.dtype, value.shape, [stride for stride, size in sizes if size > 1], value.device, value.requires_grad
+
+
+def _text(identity: Any) -> str:
+    if not isinstance(identity, tuple):
+        return str(identity)
+    dtype, shape, strides, device, is_learned = identity
+    with_strides, learned = f" with strides {strides}" * bool(strides), " with a gradient" * is_learned
+    return f"{dtype} {tuple(shape)}{with_strides} on {device}{learned}"
 
 
 def equal_bits(first: list[Any], second: list[Any]) -> bool:

@@ -9,9 +9,9 @@ Version 5 of ``transformers`` checks whether position ids hold several packed se
 masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
 AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
 ``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is given.
-``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, and ``istft`` for a window with
-zeros; the patches skip these checks. PyTorch redraws values outside of a truncated normal distribution; the patch draws
-nothing.
+``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
+and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
+distribution; the patch draws nothing.
 
 A reentrant checkpoint cannot be traced. The patch only calls the function of the checkpoint, because the fit decides
 which nodes are recomputed.
@@ -60,9 +60,12 @@ class _NoneIsEqual(TorchDispatchMode):
         return False if func is torch.ops.aten.equal.default else func(*args, **(kwargs or {}))
 
 
-def _istft(*given: Any, **named: Any) -> Any:
-    with _NoneIsEqual():
-        return _inverse_stft(*given, **named)
+def _without_equal(function: Any) -> Any:
+    def run(*given: Any, **named: Any) -> Any:
+        with _NoneIsEqual():
+            return function(*given, **named)
+
+    return run
 
 
 def _dense_tangent(result: torch.Tensor) -> Any:
@@ -73,7 +76,7 @@ def _dense_tangent(result: torch.Tensor) -> Any:
     return _tangent_of(torch.empty_like(result))
 
 
-_gaussian_nll_loss, _inverse_stft = torch.nn.functional.gaussian_nll_loss, torch.istft
+_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
@@ -82,7 +85,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
     ("torch.nn.functional", "gaussian_nll_loss", _without_check),
-    ("torch", "istft", _istft),
+    *(("torch", name, _without_equal(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
 """(module, function, replacement while a model is traced)."""
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
@@ -102,6 +105,7 @@ _IN_TRAINING = frozenset({"dropout"})
 """Operators that also keep it in a training step on an accelerator, where it is one kernel with a mask of bytes."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
 """Attributes of ``nn.Module``."""
+_PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None
 
 
@@ -181,8 +185,9 @@ class StandIns:
 
 def opened(output: Any) -> Any:
     """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors."""
-    plain = (torch.Tensor, bool, int, float, complex, str, type(None))
-    return tree_map(lambda leaf: leaf if isinstance(leaf, plain) else _tensors_in(leaf, set()), output)
+    known = (torch.Tensor, *_PLAIN)
+    output = tree_map(lambda leaf: tuple(leaf) if isinstance(leaf, torch.Size) else leaf, output)
+    return tree_map(lambda leaf: leaf if isinstance(leaf, known) else _tensors_in(leaf, set()), output)
 
 
 def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
@@ -236,6 +241,25 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
                 parent, _, name = path.rpartition(".")
                 module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
         yield
+
+
+@contextlib.contextmanager
+def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
+    """Context manager: yield a dict of path of a part → its attributes with numbers and texts that are read."""
+    paths = {id(part): path for path, part in module.named_modules()}
+    read: dict[str, set[str]] = {}
+
+    def getattribute(self: torch.nn.Module, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if type(value) in _PLAIN and id(self) in paths and name in object.__getattribute__(self, "__dict__"):
+            read.setdefault(paths[id(self)], set()).add(name)
+        return value
+
+    torch.nn.Module.__getattribute__ = getattribute
+    try:
+        yield read
+    finally:
+        del torch.nn.Module.__getattribute__
 
 
 def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
