@@ -321,8 +321,7 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
     if 0 < goal < ceiling:
         targets[AT_CAPACITY] = goal // grain * grain
     else:
-        # A packing of the rounded sizes ends at most one alignment above the bound; it is found first.
-        rounded = align_up(variant.bound, min(component.cols.align))
+        rounded = align_up(variant.bound, min(component.cols.align))  # easier; at most one alignment above the bound
         targets[AT_BOUND] = rounded if rounded < ceiling else variant.bound
         if variant.bound <= capacity < ceiling:
             targets[AT_CAPACITY] = capacity // grain * grain

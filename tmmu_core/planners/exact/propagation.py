@@ -27,15 +27,7 @@ Every claim holds in all packings of least Σ height · offset among the packing
 from itertools import pairwise
 from typing import NamedTuple
 
-from tmmu_core.planners.exact.search_tables import (
-    CEILING,
-    LOW,
-    OPEN_BYTES,
-    OPEN_UNITS,
-    State,
-    Tables,
-    lowest_allowed_offset,
-)
+from tmmu_core.planners.exact.search_tables import AT_START, LOW, State, Tables, lowest_allowed_offset
 
 FAR = 2**62
 """An offset above all others."""
@@ -79,8 +71,7 @@ class Propagation:
         self.level_of = [-1] * self.count
         """Level at which the unit was placed; −1 for a unit with a fixed offset."""
         self.placed: list[int] = []
-        self.open_bytes, self.open_units = state.section[:, [OPEN_BYTES, OPEN_UNITS]].T.tolist()
-        self.ceiling = state.section[:, CEILING].tolist()
+        self.open_bytes, self.open_units, self.ceiling = state.section[:, AT_START].T.tolist()
         self.failures = [0] * len(self.open_bytes)
         self.two_lowest = [(-1, -1)] * len(self.open_bytes)
         """The two lowest open units of each section at its last propagation; −1: none."""

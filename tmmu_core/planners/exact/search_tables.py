@@ -21,6 +21,7 @@ OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 # Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it.
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
+AT_START = [OPEN_BYTES, OPEN_UNITS, CEILING]
 
 
 class Tables(NamedTuple):
@@ -94,8 +95,7 @@ def initial_state(model: Model, tables: Tables, capacity: int) -> State:
     section = np.zeros((model.sections, 7), dtype=np.int64)
     height = tables.entry[:, HEIGHT]
     np.add.at(section[:, OPEN_BYTES], model.section, height)
-    highest = (capacity - model.max_height) // model.align * model.align
-    highest = np.where(model.fixed < 0, highest, model.fixed)
+    highest = np.where(model.fixed < 0, (capacity - model.max_height) // model.align * model.align, model.fixed)
     np.maximum.at(section[:, CEILING], model.section, highest[model.owner] + height)
     section[:, OPEN_UNITS] = np.diff(tables.first)
     section[:, [LOWEST, SECOND_LOWEST]] = -1
