@@ -77,6 +77,13 @@ def test_size_of_a_classifier_is_found(to: list[int]) -> None:
     assert graph.assumed == {"N": 1, "H": 224, "W": 224}
 
 
+@pytest.mark.parametrize(("last", "length"), [(1, 512), (2, 2), (16, 16)])
+def test_size_of_a_table_of_positions_is_found(last: int, length: int) -> None:
+    nodes = [op("Identity", "x", "i"), op("Add", "i p", "y")]
+    graph = read(model(nodes, [value("x", ["N", "T", 2])], [value("y", None)], {"p": np.zeros((last, 2), np.float32)}))
+    assert graph.assumed == {"N": 1, "T": length}
+
+
 def test_note_has_the_option_that_changes_the_sizes() -> None:
     graph = read(relu(["N", "T"]))
     assert assumed_text(graph).endswith("--dims N=1,T=512")

@@ -1,11 +1,11 @@
 """Find the sizes for which a model is written, where the assumed sizes contradict it.
 
 Exporters leave the sizes of an input open although the model runs with one of them only: PyTorch writes the size of the
-example into a reshape that it cannot trace, and a classifier has a matrix for one size of the image.
+example into a reshape that it cannot trace; a classifier has a matrix, or a table of positions, for one size.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import onnx
 
@@ -17,6 +17,8 @@ from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import Dim
 
+BROADCASTS = ("Add", "Sub", "Mul", "Div")
+"""Operators whose operands have equal sizes, or a size of 1."""
 MOST_POINTS = 32
 """Maximum number of combinations of sizes that are tried."""
 
@@ -39,9 +41,13 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or not _contradict(model, facts, sizes):
         return facts, notes
-    for point in points_to_try(sizes)[1:MOST_POINTS]:
+    beside = {dim: size for dim, size in _sizes_of_sums(model, facts) if dim in sizes.assumed}
+    default, *others = points_to_try(sizes)[:MOST_POINTS]
+    for point in (default, default | beside, *others):
         fixed = Sizes({name: Dim(size, size) for name, size in point.items()})
         if not _contradict(model, infer(bind(model, point), fixed), fixed):
+            if point == default:
+                break
             sizes.assume(point)
             sizes.fix(sizes.dims)
             return infer(model, sizes), notes
@@ -62,8 +68,18 @@ def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[st
     return found
 
 
+def _sizes_of_sums(model: onnx.ModelProto, facts: Facts) -> Iterator[tuple[str, int]]:
+    """Yield each open dimension that is added to, or multiplied by, one with a size of more than 1; and the size."""
+    for node in model.graph.node:
+        if operator_name(node) in BROADCASTS:
+            ends = [facts.shape.get(name, ())[::-1] for name in node.input]
+            for a, b in (*zip(*ends, strict=False), *zip(*ends[::-1], strict=False)):
+                if isinstance(a, str) and isinstance(b, int) and b > 1:
+                    yield a, b
+
+
 def _contradict(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
-    """Return whether a reshape or a matrix product cannot run with the shapes at the default sizes."""
+    """Return whether a reshape, sum or product cannot run with the shapes at the default sizes."""
     point = sizes.point()
     constants = {weight.name for weight in model.graph.initializer}
     constants.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)
@@ -73,13 +89,18 @@ def _contradict(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
 
     for node in model.graph.node:
         operator = operator_name(node)
-        if operator not in ("Reshape", "MatMul", "Gemm") or (left := shape_of(node.input[0])) is None:
+        if operator not in ("Reshape", "MatMul", "Gemm", *BROADCASTS) or (left := shape_of(node.input[0])) is None:
             continue
         if operator == "Reshape":
             result = shape_of(node.output[0])
             if node.input[1] in constants if result is None else elements_of(left) != elements_of(result):
                 return True
-        elif left and (right := shape_of(node.input[1])):
+        elif not left or not (right := shape_of(node.input[1])):
+            continue
+        elif operator in BROADCASTS:
+            if any(a != b and 1 not in (a, b) for a, b in zip(left[::-1], right[::-1], strict=False)):
+                return True
+        else:
             turned = [bool(attribute_of(node, name)) for name in ("transA", "transB")]
             if left[-2 if turned[0] else -1] != right[-1 if turned[1] or len(right) == 1 else -2]:
                 return True
