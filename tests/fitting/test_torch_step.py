@@ -186,23 +186,6 @@ def test_bodies_of_control_flow_are_planned_one_module_after_another() -> None:
     assert {each.instr for each in later.nodes} >= {"sin", "cos"}
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_compiled_step_needs_less_than_eager_mode_and_gives_its_gradients(name: str) -> None:
-    module, x = step(name)
-    run = fitted(module, x, 85).compile()
-    torch.manual_seed(1)
-    squared(module(x)).backward()
-    expected = [each.grad for each in module.parameters()]
-    module.zero_grad(set_to_none=True)
-    eager = eager_peak(module, x)
-    torch.manual_seed(1)
-    with LiveBytes([*module.parameters(), *module.buffers(), x]) as live:
-        run(x).backward()
-    assert live.peak_bytes < eager
-    for one, other in zip(expected, [each.grad for each in module.parameters()], strict=True):
-        torch.testing.assert_close(one, other)
-
-
 class Swish(torch.autograd.Function):
     """Keeps its operand only, and computes the sigmoid again in the backward pass."""
 
