@@ -69,7 +69,7 @@ class Opened:
     @property
     def producers(self) -> Mapping[str, StorageOrigin]:
         """Storage of the instance → its producer, if the file has one."""
-        return {} if self.instance is None else self.instance.made
+        return {} if self.instance is None else self.instance.origins
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

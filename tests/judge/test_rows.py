@@ -115,7 +115,7 @@ def test_plan_with_its_own_alignment_keeps_its_certificate(name: str, request_of
 
 def test_alignment_that_no_configuration_hash_confirms_is_not_used() -> None:
     plan = tmmu.plan(SAMPLES / "mixed_sizes.tmmu.json", alignment=1 << 20)
-    (arena,) = reread(replace(rehashed(replace(plan, arena_config_hash=bytes(32))), made=plan.made)).plan.arenas
+    (arena,) = reread(replace(rehashed(replace(plan, arena_config_hash=bytes(32))), planning=plan.planning)).plan.arenas
     assert arena.status == "claimed"
     assert arena.bound_bytes < plan.lower_bound_bytes
     assert "configuration" in dict(reread(plan).verdict.left_out)

@@ -166,7 +166,7 @@ def test_external_scheduler_is_used(
     assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
     monkeypatch.setattr(sweep_run, "NEEDED", "import there_is_no_such_module")
     code, _, err = tmmu(*command, "--scheduler", scheduler)
-    assert (code, "missing there: No module named" in err) == (2, True)
+    assert (code, "not installed on it: No module named" in err) == (2, True)
 
 
 # --- in a store --------------------------------------------------------------------------------------------------

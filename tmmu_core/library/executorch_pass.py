@@ -81,7 +81,7 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
         sizes = body_bytes + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(body_bytes))
         result = planning.MemoryAlgoResult({}, sizes)
         for number, bases in memories.items():
-            # All sizes are multiples of the alignment. With the alignment as unit, it need not be a power of two.
+            # Sizes are multiples of the alignment. They are packed in this unit, because ``pack`` needs powers of two.
             packed = pack(
                 [spec.lifetime[0] for spec in bases],
                 [spec.lifetime[1] + 1 for spec in bases],

@@ -166,7 +166,7 @@ def plan(
     UnreadableInput
         The source or an option cannot be read.
     InvalidIrShapes
-        The graph is inconsistent, or an option names an arena, dimension or node that it does not have.
+        The graph is inconsistent, or an option names an unknown arena, dimension or node.
     MissingExtra
         A package that reads the source is missing; ``hint`` is the command that installs it.
     ArenaTooSmall

@@ -1,4 +1,4 @@
-"""The plan of the library: the value of the core with figures, checks, exports and a notebook view."""
+"""The plan of the library: a plan with figures, checks, exports and a notebook view."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Plan(model.Plan):
     of the tensor ids; offsets and sizes in bytes, live ranges ``[birth, death)`` in steps.
     """
 
-    made: PlanningResult | None = None
+    planning: PlanningResult | None = None
     """The request and the graph; ``None`` for a plan from a file."""
 
     @classmethod
-    def of(cls, plan: model.Plan, made: PlanningResult | None = None) -> Self:
+    def of(cls, plan: model.Plan, planning: PlanningResult | None = None) -> Self:
         """Return a plan of the core as a plan of the library."""
-        return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
+        return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, planning=planning)
 
     @classmethod
     def of_candidate(cls, candidate: Candidate) -> Self:
@@ -71,7 +71,7 @@ class Plan(model.Plan):
     @property
     def solution(self) -> Solution | None:
         """Plan, liveness and graph; ``None`` without a graph."""
-        return None if self.made is None else self.made.solution
+        return None if self.planning is None else self.planning.solution
 
     @property
     def graph(self) -> Graph | None:
@@ -101,17 +101,17 @@ class Plan(model.Plan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Conditions that changed the plan: assumed sizes, missing parts, rules without effect, lost in-place reuse."""
-        return (*(self.made.warnings if self.made else ()), *plan_warnings(self))
+        return (*(self.planning.warnings if self.planning else ()), *plan_warnings(self))
 
     @property
     def better(self) -> Better | None:
         """A planner that needs less memory, found by a short search; ``None`` if none was found."""
-        return None if self.made is None else self.made.better
+        return None if self.planning is None else self.planning.better
 
     @cached_property
     def explanation(self) -> Explanation:
         """The needed bytes, the limit, and the cause of the gap to the lower bound; ``str`` gives it as text."""
-        return explain_peak(self, None if self.made is None else self.made.request.budget)
+        return explain_peak(self, None if self.planning is None else self.planning.request.budget)
 
     def verify(self, graph: Graph | None = None) -> Verdict:
         """Check the plan against ``graph`` [the graph that it was made from], as :func:`tmmu.verify`."""
@@ -120,9 +120,9 @@ class Plan(model.Plan):
             raise UnreadableInput(
                 f"graph: a value of type {type(graph).__name__} is not a graph.", hint="Give a Graph: tmmu.read(path)."
             )
-        if self.made is None:
+        if self.planning is None:
             return verify_plan(self, graph)
-        return verify_plan(self, graph, dims=self.made.request.dims or None, cut_from=self.made.cut_from)
+        return verify_plan(self, graph, dims=self.planning.request.dims or None, cut_from=self.planning.cut_from)
 
     @suggest_options
     def gate(
@@ -195,8 +195,8 @@ class Plan(model.Plan):
         if not limits:
             raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(graph)
-        judged = self if self.made is not None else with_certificates(self, verdict)
-        warnings = [*self.warnings, *(verdict_warnings(verdict) if self.made is None else ())]
+        judged = self if self.planning is not None else with_certificates(self, verdict)
+        warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
         if before is not None:
             of_baseline = verify_plan(before)
             verdict = verdict if of_baseline.ok or not verdict.ok else of_baseline
@@ -223,10 +223,10 @@ class Plan(model.Plan):
 
         Raises ``UnreadableInput`` for a plan without a graph.
         """
-        if self.made is None or self.graph is None:
+        if self.planning is None or self.graph is None:
             raise UnreadableInput("this plan has no graph.", hint="Plan the graph, because a fit changes its nodes.")
         moves = arguments.allowed_moves(allow, max_cost, keep_phases)
-        return fit_graph(self.graph, self.made.request, capacity, moves, progress)
+        return fit_graph(self.graph, self.planning.request, capacity, moves, progress)
 
     def table(self) -> Any:
         """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.

@@ -26,15 +26,15 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
 
     ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity
     0) for a needed arena that is not declared; ``InvalidIrShapes``, ``AlignmentViolation`` and ``AllocationOverflow``
-    for storages that are impossible.
+    for storages that cannot exist.
     """
     arenas = arenas or {}
     ranges = tensor_ranges(timeline)
     groups = storage_groups(timeline, ranges)
     index, members = timeline.index, np.flatnonzero(groups.shared)
     by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))
-    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, its first-born member, bases before views
-    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last write wins
+    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, the member written first, bases before views
+    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last assignment of a group counts
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
     handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)

@@ -232,7 +232,7 @@ class PlainInstance:
     packing: Packing | None = None
     notes: tuple[str, ...] = ()
     """Remarks of the reader for the user."""
-    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
+    origins: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage id → its producer, for storages whose producer the file names; neither planned nor hashed."""
     recorded: Recorded | None = None
     """Data of the allocator, if the file is a snapshot."""

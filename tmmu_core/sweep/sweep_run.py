@@ -1,8 +1,8 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
 If a worker dies, Dask runs its batches again: once, or as often as ``allowed-failures`` of a running scheduler permits.
-The points of a batch whose workers all died run one by one after all other batches. A point that kills its workers then
-gets an error row.
+If all these workers died, the points of the batch run one by one after the other batches. A point that then kills its
+workers gets an error row.
 """
 
 import traceback
@@ -162,11 +162,11 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
                 raise ConnectionError(f"invalid address: {error}") from error
             with connected as client:
                 client.wait_for_workers(1, timeout=60)
-                try:  # a worker that cannot read its tasks ends, and the sweep waits for another
+                try:  # else workers that cannot load the tasks die, and the sweep waits for new ones
                     client.run_on_scheduler(exec, NEEDED)
                     client.run(exec, NEEDED)
                 except ImportError as error:
-                    raise ConnectionError(f"tmmu-plan-explorer is missing there: {error}") from error
+                    raise ConnectionError(f"tmmu-plan-explorer is not installed on it: {error}") from error
                 yield client
             return
         local = LocalCluster(

@@ -34,7 +34,7 @@ from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.recipe import recipe as as_recipe
-from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
+from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 from tmmu_core.formats.open_file import read_at_sizes
@@ -125,7 +125,7 @@ def _search(
         return fit_or_smallest(start, *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    other_sizes = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
+    other_sizes = resizable_model(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
     found = largest_that_fits(start, largest, *limits, progress, other_sizes)
     return found.fitted, found.size
 

@@ -87,8 +87,8 @@ def gate_command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit, --baseline or --graph is required. A plan file is verified first, with --graph also against its
-    graph. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims.
+    At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
+    its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
     --baseline store:BRANCH is the latest run of this graph on the branch; runs of the same planner are preferred.
 
     Exit code: 0 passed, 1 failed.
@@ -106,7 +106,7 @@ def gate_command(
         after.complete_plan()
     before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, after.plan)
     checks = _checks(limits, after, before)
-    if before is not None and not after.ignored:  # the planning options have an effect on the candidate
+    if before is not None and not after.ignored:  # the candidate uses the planning options
         before = replace(before, ignored=())
     if limits.out is not None:
         _write_out(Path(limits.out), after, before, checks, _link(limits.explorer, store, after.plan, before))

@@ -68,7 +68,7 @@ def measure_command(
     for name, size in found.figures.items():
         prefix = "with our plan: " if name.endswith("_with_plan") else ""
         rows.append([found.runtime, prefix + FIGURES[name.removesuffix("_with_plan")], numbers.full_bytes(size)])
-    for which, figures in (("graph as run", found.run), ("graph in the file", found.given)):
+    for which, figures in (("graph rewritten by the runtime", found.run), ("graph of the file", found.given)):
         if figures is not None:
             rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours)])
             rows.append(["lower bound", which, numbers.full_bytes(figures.bound)])

@@ -16,7 +16,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
+from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
 from tmmu_core.formats.open_file import read_any, read_any_at, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
@@ -154,7 +154,7 @@ def largest(
     graph, model, reread = _graph_of(context, subject), goal.model, None
     start = initial_candidate(graph, request, context.progress)
     if model is not None:
-        reread = rereading(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
+        reread = resizable_model(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
     return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, reread)
 
 

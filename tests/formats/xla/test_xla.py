@@ -292,14 +292,14 @@ def test_folder_reads_a_program_beside_the_dump_up_to_a_size(tmp_path: Path, mon
         (tmp_path / f"{stem}{ending}.txt").write_text(text)
     opened = open_any(str(tmp_path))
     assert isinstance(opened, PlainInstance)
-    assert opened.made["a"].origin.module == ("GPT", "h_0", "mlp")
+    assert opened.origins["a"].origin.module == ("GPT", "h_0", "mlp")
     assert opened.notes[-1] == "the program contains the origin of 4 of 7 buffers"
     (whole,) = files_at(tmp_path)
     together = xla_dump.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
     assert together == [whole]
     uploaded = read_any(whole[1], whole[0])
     assert isinstance(uploaded, PlainInstance)
-    assert uploaded.made == opened.made
+    assert uploaded.origins == opened.origins
     monkeypatch.setattr(xla_dump, "MOST_PROGRAM", 10)
     ((_, small),) = files_at(tmp_path)
     assert b"HloModule" not in small

@@ -20,7 +20,7 @@ from tmmu_core.plans.making.request import PlanRequest
 
 
 @dataclass(frozen=True)
-class Rereading:
+class ResizableModel:
     """A model that its reader can read at other sizes of a dimension."""
 
     sizes: Dim
@@ -33,9 +33,9 @@ class Rereading:
     """Returns the plan of the graph at a size, before any move."""
 
 
-def rereading(
+def resizable_model(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
-) -> Rereading | None:
+) -> ResizableModel | None:
     """Return the model of ``graph`` at the sizes of dimension ``name``; ``None`` if it can be read at one size only.
 
     ``read`` maps the sizes of dimensions by name to the graph.
@@ -50,7 +50,7 @@ def rereading(
     def planned(at_size: Graph, size: int) -> Candidate:
         return initial_candidate(at_size, request.but(dims={**request.dims, name: size}))
 
-    return Rereading(size_range(graph, name), graph.dims[name].max, read_at, planned)
+    return ResizableModel(size_range(graph, name), graph.dims[name].max, read_at, planned)
 
 
 def largest_that_fits(
@@ -59,7 +59,7 @@ def largest_that_fits(
     capacity: Capacity,
     allowed: Allowed,
     progress: Progress | None = None,
-    model: Rereading | None = None,
+    model: ResizableModel | None = None,
 ) -> FittedSize:
     """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
 
@@ -83,7 +83,7 @@ def largest_that_fits(
     return search(lambda size: with_size(start, name, size))
 
 
-def _largest_of_model(model: Rereading, search: Callable[[Callable[[int], Candidate]], FittedSize]) -> FittedSize:
+def _largest_of_model(model: ResizableModel, search: Callable[[Callable[[int], Candidate]], FittedSize]) -> FittedSize:
     """Return the result of ``search`` over graphs that are extrapolated from the graphs at three sizes.
 
     Every number of a graph is assumed to be a quadratic polynomial of the size. The model is read once more at the

@@ -185,7 +185,7 @@ class Searcher:
         """Conflicts per section in the last search."""
         self.stop: I64 = np.zeros(1, dtype=np.int64)
         """Any thread may set ``stop[0]``: the current search ends as BUDGET_SPENT."""
-        self.room = (64 * len(model) + 4096, 8 * len(model) + 64)
+        self.table_rows = (64 * len(model) + 4096, 8 * len(model) + 64)
         """Rows of the event and level tables of the native library. The tables grow on demand."""
 
     def solve(
@@ -198,17 +198,17 @@ class Searcher:
         or BUDGET_SPENT, the number of nodes, and the offset of each unit if found.
         """
         query = {"capacity": capacity, "rank": rank, "budget": budget}
-        verdict = TABLES_FULL
-        while verdict == TABLES_FULL:  # the necessary number of rows is not known beforehand
+        outcome = TABLES_FULL
+        while outcome == TABLES_FULL:  # the necessary number of rows is not known beforehand
             state = initial_state(self.model, self.tables, capacity)
             nodes = np.zeros(1, dtype=np.int64)
-            verdict = self._search(state, query, nodes, watch)
-            if verdict == TABLES_FULL and self.room[0] > MOST_EVENTS:
-                verdict = BUDGET_SPENT
-            elif verdict == TABLES_FULL:
-                self.room = (4 * self.room[0], 2 * self.room[1])
+            outcome = self._search(state, query, nodes, watch)
+            if outcome == TABLES_FULL and self.table_rows[0] > MOST_EVENTS:
+                outcome = BUDGET_SPENT
+            elif outcome == TABLES_FULL:
+                self.table_rows = (4 * self.table_rows[0], 2 * self.table_rows[1])
         self.failures = state.section[:, FAILURES].copy()
-        return verdict, int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
+        return outcome, int(nodes[0]), state.unit[:, LOW].tolist() if outcome == FOUND else None
 
     def _search(self, state: State, query: dict[str, Any], nodes: I64, watch: Watch | None) -> int:
         """Run the native search; run the plain one without the library, or if the capacity is beyond its integers."""
@@ -218,14 +218,14 @@ class Searcher:
         else:
             fields = {**self.tables._asdict(), **state._asdict(), **query, "budget": min(query["budget"], LARGEST)}
             fields |= {"shape": self.tables.unit, "nodes": nodes, "stop": self.stop}
-            loop = partial(native.search, loops, *self.room, **fields)
+            loop = partial(native.search, loops, *self.table_rows, **fields)
         return int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
 
     def _plain_search(self, state: State, query: dict[str, Any], nodes: I64) -> int:
         search = PlainSearch(self.tables, state, **query)
-        verdict = search.run(nodes, self.stop)
+        outcome = search.run(nodes, self.stop)
         state.unit[:, LOW], state.section[:, FAILURES] = search.low, search.failures
-        return verdict
+        return outcome
 
 
 def watched(loop: Callable[[], Any], stop: I64, keep_going: Callable[[], bool]) -> Any:

@@ -148,13 +148,13 @@ class BranchingOrder:
         Return the results of ``Searcher.solve``; at least one node is counted.
         """
         attempt = self.next_attempt(target)
-        verdict, nodes, offset = searcher.solve(target, attempt.rank, min(attempt.nodes, budget), watch)
+        outcome, nodes, offset = searcher.solve(target, attempt.rank, min(attempt.nodes, budget), watch)
         if not searcher.stop[0]:
-            if verdict == FOUND:
+            if outcome == FOUND:
                 self._successful = attempt
             if attempt.order >= 0:
                 self._failures[attempt.order] = self._failures[attempt.order] // WEIGHT_DECAY + searcher.failures
-        return verdict, max(nodes, 1), offset
+        return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
         """Add the order of a packing, given by the offset of each unit; it replaces that of the last packing."""

@@ -90,9 +90,9 @@ class _Variant:
 
     def attempt(self, kind: str, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
         """Run one attempt and learn from it; return the results of ``Searcher.solve``; at least one node is counted."""
-        verdict, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
+        outcome, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
         self.spent[kind] += nodes
-        return verdict, nodes, offset
+        return outcome, nodes, offset
 
     def extent_of(self, offset: list[int]) -> int:
         """Return the extent of a packing of the units."""
@@ -141,13 +141,13 @@ class ComponentSearch:
             for i in unit:
                 self.offset[i] = at
 
-    def apply_result(self, variant: _Variant, target: tuple[str, int], verdict: int, offset: list[int] | None) -> None:
+    def apply_result(self, variant: _Variant, target: tuple[str, int], outcome: int, offset: list[int] | None) -> None:
         """Update bounds, extents and the next targets by the result of an attempt at ``target`` (kind, capacity)."""
         kind, capacity = target
         if kind == BETWEEN:
             step = variant.target_step
-            variant.target_step = max(step - 2, 0) if verdict == FOUND else min(step + 1, 7)
-        if verdict == INFEASIBLE:
+            variant.target_step = max(step - 2, 0) if outcome == FOUND else min(step + 1, 7)
+        if outcome == INFEASIBLE:
             grain = variant.model.grain
             variant.bound = align_up(reachable(self.cols, capacity + grain), grain)
         elif offset is not None:
@@ -224,7 +224,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         component.turn += 1
         target = _next_target(component, variant, goal)
         watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
-        verdict, nodes, offset = variant.attempt(*target, meter.left(allowed - spent), watch)
+        outcome, nodes, offset = variant.attempt(*target, meter.left(allowed - spent), watch)
         spent += nodes
         meter.spend(nodes)
         if variant.searcher.stop[0]:
@@ -233,7 +233,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
             notes["interrupted"] = True
             break
         attempts += 1
-        component.apply_result(variant, target, verdict, offset)
+        component.apply_result(variant, target, outcome, offset)
     component.update_bound()
     log.record(before + spent, component.extent, component.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)

@@ -98,9 +98,9 @@ def destroy_and_repair(loops: ctypes.CDLL, **fields: Any) -> bool:
     Other threads can read ``progress`` and set ``stop``.
     """
     n, sections = len(fields["unit"]), int(fields["run"].max(initial=0))
-    room = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
-    room["target"] = np.zeros(6, np.int64)
-    call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **room, **fields)
+    scratch = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
+    scratch["target"] = np.zeros(6, np.int64)
+    call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **scratch, **fields)
     return bool(run(loops, "lns", call))
 
 
@@ -120,9 +120,9 @@ def order(loops: ctypes.CDLL, name: str, order: I64, **fields: Any) -> tuple[I64
     n, storages, arenas = len(fields["unit_ptr"]) - 1, len(fields["size"]), fields["arenas"]
     assert len(order) == n
     one, two = np.zeros((2, arenas if name == "measure" else n), np.int64)
-    room = {"left": np.empty(storages, np.int64), "born": np.empty(storages, np.uint8)}
-    room |= {"live": np.empty(arenas, np.int64), "work": np.empty((5, n), np.int64), "done": np.empty(n, np.uint8)}
-    call = call_of("order", n=n, storages=storages, order=order, one=one, two=two, **room, **fields)
+    scratch = {"left": np.empty(storages, np.int64), "born": np.empty(storages, np.uint8)}
+    scratch |= {"live": np.empty(arenas, np.int64), "work": np.empty((5, n), np.int64), "done": np.empty(n, np.uint8)}
+    call = call_of("order", n=n, storages=storages, order=order, one=one, two=two, **scratch, **fields)
     run(loops, f"order_{name}", call)
     return one, two
 

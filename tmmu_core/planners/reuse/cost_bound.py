@@ -296,8 +296,8 @@ class Search:
         else:
             columns = ("start", "twin", "least")
             fields: dict[str, Any] = {name: np.array(getattr(self, name), np.int64) for name in columns}
-            room = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
-            fields |= {name: np.zeros(count, np.int64) for name, count in room.items()}
+            scratch = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
+            fields |= {name: np.zeros(count, np.int64) for name, count in scratch.items()}
             fields |= {"n": self.units, "total": self.total, "first": first, "limit": self._limit(first)}
             fields |= {"nodes": nodes, "best": upper, "table": self.table}
             self.least[first], nodes = native.run_for(loops, "least_cost", ("best", "nodes"), **fields)

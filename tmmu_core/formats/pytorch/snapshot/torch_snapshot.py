@@ -105,7 +105,7 @@ def instance_of_history(name: str, history: History, notes: list[str]) -> PlainI
     )
     packing = Packing(offset.astype(np.uint64))
     notes = [*notes, *_notes(history), *([note] if note else [])]
-    return PlainInstance(name, problem, packing, tuple(notes), made=history.origins(), recorded=history)
+    return PlainInstance(name, problem, packing, tuple(notes), origins=history.origins(), recorded=history)
 
 
 def _notes(found: History) -> Iterator[str]:
