@@ -18,7 +18,6 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
-from tmmu_core.fitting.recompute.cut_mixes import cheapest_mix
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
@@ -439,11 +438,12 @@ def test_result_that_waits_at_the_peak_is_computed_after_it() -> None:
     assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
 
 
-@pytest.mark.parametrize(("needed_bytes", "chosen"), [(16, [1, 1, 0]), (20, [1, 1, 1]), (9, [1, 0, 0]), (0, [0, 0, 0])])
-def test_cheapest_mix_of_options_is_exact(needed_bytes: int, chosen: list[int]) -> None:
-    worth = [np.array([[0, 0], [9, 4]]), np.array([[0, 0], [8, 4]]), np.array([[0, 0], [7, 6]])]
-    assert cheapest_mix(worth, needed_bytes) == chosen
-    assert cheapest_mix(worth, 25) is None
+def test_last_of_several_outputs_has_all_others_beside_its_operand() -> None:
+    """``b`` can be dropped and computed again, but the last of the three outputs to be computed reads it too."""
+    nodes = (F("fb", "MatMul", "x", "b"), *(F(f"f{name}", "MatMul", "b", name) for name in "cde"))
+    plan_input = step(*nodes, tensors=[T("x"), T("b", 9), *(T(name, 4) for name in "cde")], outputs=tuple("cde"))
+    fitted = fit(initial_candidate(plan_input.graph, PlanRequest()), Capacity(21 * KIB - 1))
+    assert (fitted.answer, fitted.bound.bytes_of["activations"]) == ("cannot", 21 * KIB)
 
 
 def test_empty_permission_list_permits_nothing() -> None:

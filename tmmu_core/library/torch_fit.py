@@ -40,9 +40,9 @@ DEFAULT_KINDS = KINDS[:2]
 """Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
 """Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
-NODES = 20_000
-"""Nodes of the search for a packing. With 1,000, plans whose live bytes fit the capacity are packed above it, and a
-plan with up to twice the extra FLOPs is selected."""
+NODES, NODES_OF_ALL = 20_000, 10_000_000
+"""Nodes of the search for a packing, at most, and times the nodes of the graph. With 1,000, plans whose live bytes fit
+the capacity are packed above it, and a plan with up to twice the extra FLOPs is selected."""
 LOWER = 96
 """If the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
@@ -415,6 +415,7 @@ def _fitted(
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
+    request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
     found = lower = (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)

@@ -8,7 +8,7 @@ Offload uses the gaps of recomputation (``recompute/recompute_model.py``, which 
 offloaded: ``movable``), so that both kinds of moves combine in any order.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -57,8 +57,10 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
-def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: first one whose peak live bytes meet the goal, then lists for tighter goals.
+def lower(
+    plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
+) -> Iterator[tuple[Move, ...]]:
+    """Yield lists of moves: first one whose peak live bytes meet the goal, then lists for ``shares`` of it.
 
     Each list is complete, and has a lower sum of peaks than the list before. If no list meets the goal, yield the one
     with the lowest sum that was found.
@@ -66,7 +68,7 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
     choice, total = initial, run(model, initial).total
-    for share in TIGHTENED_GOALS:
+    for share in shares:
         bytes_over = scaled(goal, share)
         choice, found = _offload_until(model, choice, bytes_over, should_continue)
         if _excess(model, found, bytes_over):

@@ -116,7 +116,7 @@ def _step_needs(
         sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
         persistent, persistent_padding = _aligned_sum(sizes, alignment)
         need = Need(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
-        for moment in _moments(liveness, number, alignment, may_add_pairs, always_live):
+        for moment in moments(liveness, number, alignment, may_add_pairs, always_live):
             other, padding = _aligned_sum(moment.sizes.values(), alignment)
             least = persistent + other - max(persistent_padding, padding) - moment.reused
             if least > need.bytes:
@@ -136,7 +136,7 @@ def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
     )
 
 
-class _Moment(NamedTuple):
+class Moment(NamedTuple):
     """Storages of one arena that are live together in every plan, without persistent ones."""
 
     step: str
@@ -147,9 +147,14 @@ class _Moment(NamedTuple):
     """Largest number of bytes that the output of the step may share with an input."""
 
 
-def _moments(
-    liveness: Liveness, arena: int, alignment: int, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
-) -> Iterator[_Moment]:
+def moments(
+    liveness: Liveness,
+    arena: int,
+    alignment: int,
+    may_add_pairs: bool,
+    always_live: Sequence[Sequence[int]] | None = None,
+) -> Iterator[Moment]:
+    """Yield moments of an arena: the loading of the inputs, the end, and one or two for each node."""
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index
     tensor_bytes = row_bytes(timeline)[view_roots(index)[0]].tolist()
@@ -165,8 +170,8 @@ def _moments(
                 sizes[s] = max(sizes.get(s, 0), tensor_bytes[t])
         return sizes
 
-    yield _Moment(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
-    yield _Moment(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
+    yield Moment(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
+    yield Moment(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
     for k in np.flatnonzero(timeline.step_of >= 0).tolist():
         node, reads, writes = timeline.graph.nodes[k], index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
         undropped = {s: size[s] for s in (always_live[k] if always_live else ()) if is_counted[s]}
@@ -177,9 +182,9 @@ def _moments(
             sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_add_pairs)]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
         why = "the node reads and writes them in one step" + (", or no move drops them" if undropped else "")
-        yield _Moment(node.node_id, live, why, reused)
+        yield Moment(node.node_id, live, why, reused)
         if reused:
-            yield _Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")
+            yield Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")
 
 
 def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: bool) -> list[int]:

@@ -17,8 +17,8 @@ from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimme
 
 MOST_POSITIONS = 40
 """Maximum number of positions above the goal whose idle storages are tried, from the peak down."""
-PATHS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
-"""(percent, part): a path saves this percentage of the excess; a step aims at most 1/part lower than the peak."""
+MOST_PART = 4
+"""A step of a path aims at a peak that is lower by at most 1 / ``MOST_PART``."""
 TRIMMED = 3
 """Number of cheapest results from which unneeded drops are removed."""
 STRIDES = (1, 2, 3, 4, 6)
@@ -30,33 +30,17 @@ MOST_SINGLE = 24
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
     """Return the points on paths from ``starts`` to the goal, and the cheapest that fit without their unneeded drops.
 
-    From each start, paths go to the goal and to tighter goals, whose drops are often better placed. A path ends at its
-    goal, when no drop helps, or when the budget of simulations is spent.
+    A path ends at the goal, when no drop helps, or when the budget of simulations is spent.
     """
     found: list[Point] = []
     for start in starts:
         last = search.simulations + search.most_simulations
-        for percent, part in PATHS:
-            found += _path(search, search.simulate(start.choice), percent, part, last)
-            if not search.should_continue():
-                return found
-            if search.simulations > last:
-                break
+        point: Point | None = search.simulate(start.choice)
+        while point is not None and search.simulations <= last and search.should_continue():
+            peak = int(point.run.live[search.arena].max())
+            point = _step(search, point, peak - min(search.excess(point.run), peak // MOST_PART))
+            found += [] if point is None else [point]
     return [*found, *trimmed(search, found, TRIMMED)]
-
-
-def _path(search: Search, point: Point, percent: int, part: int, last: int) -> Iterator[Point]:
-    """Yield the points of a path from ``point`` (``PATHS``), until simulation number ``last``."""
-    to_save = search.excess(point.run) * percent // 100
-    initial_peak, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
-    while search.simulations <= last and search.should_continue():
-        peak = int(point.run.peaks[search.arena])
-        missing = to_save - (initial_peak - peak)
-        better = _step(search, point, peak - fixed - min(missing, (peak - fixed) // part))
-        if better is None:
-            return
-        point = better
-        yield point
 
 
 def _step(search: Search, point: Point, level: int) -> Point | None:

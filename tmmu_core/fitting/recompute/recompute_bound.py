@@ -5,17 +5,23 @@ change, it is live at each node that must run after one of these nodes and befor
 unknown properties are left out: they could be recomputed if the properties were known.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from tmmu_core.fitting.order.order_exact import bits
-from tmmu_core.fitting.order.order_model import order_model
+from tmmu_core.fitting.order.order_model import csr_rows, order_model
 from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.lower_bounds import Moment, alignments_of, moments
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.fitting.recompute.recompute_model import recompute_model
+from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
 from tmmu_core.fitting.unknown import unknown_operators
+from tmmu_core.graph.model import Arena
 
 ORDERED_UP_TO = 2_500
 """Maximum number of units (``order/order_model.py``); for more, no storages are listed."""
+MOST_BEFORE = 400
+"""Number of nodes before an output, nearest first, of which one may be the node c of :func:`outputs_needs`."""
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
@@ -55,3 +61,79 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
             for node in order.units[u]:
                 found[node].append(s)
     return found
+
+
+def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
+    """Return arena → bytes that every order needs, because outputs stay live once they are computed.
+
+    Let c be a node that an output depends on, or the node that computes it. From some run of c on, a storage of each
+    path from c to the output is live, then the output. With a c for each output, and with paths that share no bytes,
+    each c needs its own bytes, and those of the outputs whose c runs earlier. The peak of these sums is lowest in the
+    order in which a c's own bytes minus those of its outputs fall. O(outputs · ``MOST_BEFORE``).
+    """
+    model = recompute_model(start.plan_input)
+    found = {}
+    for number, arena in enumerate(model.liveness.arenas):
+        in_arena = (model.arena == number) & ~model.liveness.storages.persistent
+        always = in_arena & model.starts_live & model.stays_live
+        steps = _Steps(start, allowed, model, number, np.where(always, 0, model.size * in_arena))
+        least = max(steps.least_peak(most_before) for most_before in (1, MOST_BEFORE))
+        found[arena] = int(model.fixed[number] + model.size[always].sum() - model.spare[number]) + least
+    return found
+
+
+class _Steps:
+    """The nodes of a model, and the bytes of one arena that each needs."""
+
+    def __init__(self, start: Candidate, allowed: Allowed, model: RecomputeModel, arena: int, size: I64) -> None:
+        self.outputs = np.flatnonzero(model.stays_live & (model.producer >= 0)).tolist()
+        self.size, self.producer = size.tolist(), model.producer.tolist()
+        self.operands = csr_rows(model.in_ptr, model.in_idx)
+        self.room = (size * ~model.movable).tolist() if "offload" in allowed.kinds else self.size
+        """Storage → bytes that are live in this arena from its first use to its last."""
+        self.alignment = alignments_of(start.plan_input).get(model.liveness.arenas[arena], Arena().alignment_bytes)
+        self.moments: list[list[Moment]] = [[] for _ in self.operands]
+        position = {model.node_id(k): k for k in range(len(self.moments))}
+        for moment in moments(start.liveness, arena, self.alignment, "inplace" in allowed.kinds):
+            if moment.step in position:
+                self.moments[position[moment.step]].append(moment)
+
+    def needed(self, n: int, used: Counter[int]) -> int:
+        """Return the bytes that a node needs, without the ``used`` bytes of each storage."""
+
+        def left(s: int, size: int) -> int:
+            return max(0, min(self.size[s], -(-size // self.alignment) * self.alignment) - used[s])
+
+        return max((sum(left(*row) for row in at.sizes.items()) - at.reused for at in self.moments[n]), default=0)
+
+    def least_peak(self, most_before: int) -> int:
+        """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
+        needed = [self.needed(n, Counter()) for n in range(len(self.moments))]
+        room = list(self.room)
+        paths: dict[int, Counter[int]] = {}
+        """c → bytes that the paths to its outputs use of each storage."""
+        outputs: Counter[int] = Counter()
+        """c → bytes of its outputs."""
+        for output in self.outputs:
+            size = self.size[output]
+            reader = {self.producer[output]: (output, -1)}
+            """Node on a path to the output → the storage that it computes there, and the next node."""
+            pending = list(reader)
+            for n in pending:
+                for s in self.operands[n] if len(pending) < most_before else ():
+                    if self.producer[s] >= 0 and self.producer[s] not in reader and room[s] >= size:
+                        reader[self.producer[s]] = s, n
+                        pending.append(self.producer[s])
+            first = n = max(pending, key=needed.__getitem__)
+            outputs[first] += size
+            while n >= 0:
+                s, n = reader[n]
+                room[s] -= size
+                paths.setdefault(first, Counter())[s] += size
+        used = sum(paths.values(), Counter[int]())
+        own = {n: self.needed(n, used - path) for n, path in paths.items()}
+        most = before = 0
+        for n in sorted(own, key=lambda n: outputs[n] - own[n]):
+            most = max(most, before + own[n])
+            before += outputs[n]
+        return most

@@ -207,20 +207,20 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     return size, fixed, spare
 
 
-HUBS = (4, 12)
-"""Minimum degrees of a hub. A hub is a part of its own: it does not connect its neighbours."""
+HUB = 4
+"""Least degree of a hub. A hub is a part of its own: it does not connect its neighbours."""
 
 
-def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:
+def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
     """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
 
-    Nodes with ``hub`` or more links, such as a mask that all layers share, connect nothing.
+    Nodes with ``HUB`` or more links, such as a mask that all layers share, connect nothing.
     """
     links = np.stack([model.reader, model.producer[model.in_idx]], axis=1)
     links = np.unique(links[nodes[model.reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)
     degree = np.bincount(links.ravel(), minlength=len(nodes))
     sets = DisjointSets(len(nodes))
-    for n, producer in links[(degree[links] < hub).all(axis=1)].tolist():
+    for n, producer in links[(degree[links] < HUB).all(axis=1)].tolist():
         sets.join(n, producer)
     members = np.flatnonzero(nodes)
     part_of = sets.names()[members]

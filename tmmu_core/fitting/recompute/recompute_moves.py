@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.fitting.recompute.cut_mixes import mix_cuts
 from tmmu_core.fitting.recompute.drop_moves import (
     TIGHTENED_GOALS,
     DropStep,
@@ -23,7 +22,7 @@ from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, connected_parts
-from tmmu_core.fitting.recompute.recompute_search import Pair, Point, Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
 from tmmu_core.planners.problem import Progress
@@ -49,19 +48,22 @@ def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     return replace(model, droppable=model.droppable & ~initial.away), initial
 
 
-def _cheapest_point(search: Search, cuts: Sequence[Pair]) -> tuple[Point | None, list[Point]]:
+def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, or ``None``; and the points from which it was improved."""
     if search.is_small:
-        return search.cheapest_of_all(), []
-    points = [*mix_cuts(search, cuts), *search_sweeps(search, [point for _, point in cuts])]
+        points = search.all_points()
+        return cheapest_of(search, points), points
+    points = search_sweeps(search, cuts)
     found, total = cheapest_of(search, points), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
         points += _nested_points(search, cuts)
     return improve(search, points), points
 
 
-def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: the cheapest whose live bytes meet the goal, then lists for tighter goals.
+def lower(
+    plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
+) -> Iterator[tuple[Move, ...]]:
+    """Yield lists of moves: the cheapest whose live bytes meet the goal, then lists for ``shares`` of it.
 
     If no list meets the goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
@@ -74,7 +76,7 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     known: dict[tuple[int, int, int], Point] = {}
     """The points that met a goal."""
     without_fit: list[Point] = []
-    for share in TIGHTENED_GOALS:
+    for share in shares:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
             continue  # the initial graph fits
@@ -88,7 +90,7 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
         if point is None:
             point, others = _cheapest_point(search, cuts)
         if point is None:
-            without_fit = [*(point for _, point in cuts), *others]
+            without_fit = [*cuts, *others]
             break
         known |= {each.key: each for each in (*others, point) if not search.excess(each.run)}
         if lowest is None or point.run.total < lowest.total:
@@ -112,7 +114,7 @@ def lowest_within(
     search = Search(model, goal.over, initial, progress_check(report, "recompute"))
     most = search.initial_point.run.flops + max_flops
     cuts = search.cuts()
-    best = min((p for _, p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
+    best = min((p for p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
     tight, loose = -1, search.excess(best.run)
     while loose - tight > max(1, best.run.total // 500) and search.should_continue():
         middle = (tight + loose) // 2
@@ -142,10 +144,10 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
     return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
 
 
-def _nested_points(search: Search, cuts: Sequence[Pair]) -> list[Point]:
+def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
     """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
     initial_excess = search.excess(search.initial_point.run)
-    points = sorted((point for _, point in cuts), key=lambda point: (search.excess(point.run), point.key))
+    points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
     excess = [search.excess(point.run) for point in points]
     starts = [points[0], search.initial_point]
     for tenths in START_TENTHS:

@@ -3,9 +3,8 @@
 ::
 
     all       every subset of drops, on a small graph
-    cuts      minimum cuts across the peak at rising prices per kept byte, then also across other steps (min_cut.py)
+    cuts      minimum cuts across the peak at rising prices per kept byte (min_cut.py)
     segments  cuts that keep the storages between segments of the forward pass (segments.py)
-    mixes     parts of cuts that fit and of cuts that do not, combined; then fewer recomputed nodes (cut_mixes.py)
     sweeps    drops at the first step above the goal, then at the next (sweep.py)
     nested    drops at the peak, also of recomputed storages (nested.py)
 
@@ -14,8 +13,9 @@ the first three methods; ``recompute_moves.py`` combines all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -29,8 +29,6 @@ PRICES = tuple(int(1.6**k) for k in range(30))
 """Prices per kept byte, in FLOPs, from 1 to 830,767."""
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)
 """Prices per kept byte within segments, in FLOPs."""
-ROUNDS_OF_CUTS = 6
-"""Maximum number of times that the prices are tried; each time, one more step has a price."""
 EXHAUSTIVE_UP_TO = 12
 """Number of possible drops up to which all subsets are tried."""
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300
@@ -43,23 +41,15 @@ SIMULATED_NODES = 16_000_000
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
 """Function from arena → bytes to the excess over the goal in bytes; 0 if the arenas fit."""
-Pair = tuple[Mask, "Point"]
-"""Nodes whose outputs are dropped across the boundary, and the simulation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
     """A choice and its simulation."""
 
-    make: Callable[[], Choice]
-    """Function that creates the choice. A choice is large, and few points need one."""
+    choice: Choice
     run: Run
-    """The simulation; points of :meth:`Search.dropping` have no arrays."""
-
-    @property
-    def choice(self) -> Choice:
-        """The choice, created on each access."""
-        return self.make()
+    """The simulation; points of :meth:`Search.cuts` have no arrays."""
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -80,12 +70,6 @@ class Search:
         self.initial_point = self.simulate(initial)
         self.arena = fullest_arena(model, self.initial_point.run)
         self.boundary = boundary(model, peak_position(self.initial_point.run, self.arena))
-        self.seen: dict[bytes, Point] = {}
-        """Packed mask of nodes → the point after dropping their outputs."""
-        self.idle_bytes = np.zeros(len(model.node_at), np.int64)
-        """Shape (positions,): idle bytes at the boundary that the node computes."""
-        idle = self.boundary.idle(model.droppable)
-        np.add.at(self.idle_bytes, model.producer[idle], model.size[idle])
         self.most_simulations = min(MOST_TRIALS, max(LEAST_TRIALS, SIMULATED_NODES // max(1, len(model.node_at))))
 
     @cached_property
@@ -98,7 +82,7 @@ class Search:
         """Return the point of a choice, with all arrays of its simulation."""
         self.simulations += 1
         key = choice.drops.tobytes() + choice.away.tobytes()
-        point = self.recent.pop(key, None) or Point(lambda: choice, run(self.model, choice, self.tables))
+        point = self.recent.pop(key, None) or Point(choice, run(self.model, choice, self.tables))
         self.recent[key] = point
         if len(self.recent) > RECENT:
             del self.recent[next(iter(self.recent))]
@@ -109,79 +93,32 @@ class Search:
         least = (found.peaks - self.model.spare).tolist()
         return self.over(dict(zip(self.model.liveness.arenas, least, strict=True)))
 
-    def choice(self, nodes: Mask) -> Choice:
-        """Return the choice that drops the outputs of ``nodes`` across the boundary."""
-        return self.initial | choice_of(self.model, self.boundary, nodes)
-
-    def dropping(self, nodes: Mask) -> Point:
-        """Return the point after dropping the outputs of ``nodes`` across the boundary."""
-        key = np.packbits(nodes).tobytes()
-        if key not in self.seen:
-
-            def make() -> Choice:
-                bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(self.model.node_at))
-                return self.choice(bits.astype(np.bool_))
-
-            self.simulations += 1
-            self.seen[key] = Point(make, run(self.model, self.choice(nodes), self.tables).without_curves())
-        return self.seen[key]
-
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
-    def cuts(self) -> list[Pair]:
-        """Return the initial choice, minimum cuts at rising prices, and cuts between segments.
-
-        The first cuts are across the peak, further ones also across the steps that become the peak.
-        """
-        found: dict[bytes, Pair] = {b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)}
-
-        def cut(cost: I64) -> Point:
-            nodes = cheapest(self.model, self.boundary, cost)
-            point = self.dropping(nodes)
-            if point.run.valid:
-                found.setdefault(np.packbits(nodes).tobytes(), (nodes, point))
-            return point
-
-        weight: dict[int, int] = {self.boundary.position: 1}
-        for _ in range(ROUNDS_OF_CUTS):
-            valid: list[Point] = []
-            for price in PRICES:
-                point = cut(self._cost_of_keeping(weight) * price)
-                valid += [point] * point.run.valid
-                if not self.should_continue():
-                    return list(found.values())
-            if not valid:
-                break
-            lowest = min(valid, key=lambda point: point.run.total)
-            fullest = peak_position(self.simulate(lowest.choice).run, self.arena)
-            weight[fullest] = weight.get(fullest, 0) + 1
-        for cost in self._costs_in_segments():
-            cut(cost)
+    def cuts(self) -> list[Point]:
+        """Return the initial choice, minimum cuts at rising prices, and cuts between segments, without arrays."""
+        found = {b"": self.initial_point}
+        cost = self._cost_of_keeping()
+        for each in chain((cost * price for price in PRICES), self._costs_in_segments(cost)):
+            nodes = cheapest(self.model, self.boundary, each)
+            if nodes.tobytes() not in found:
+                point = self.simulate(self.initial | choice_of(self.model, self.boundary, nodes))
+                found[nodes.tobytes()] = replace(point, run=point.run.without_curves())
             if not self.should_continue():
                 break
-        return list(found.values())
+        return [point for point in found.values() if point.run.valid]
 
-    def _costs_in_segments(self) -> Iterator[I64]:
-        """Yield the costs of keeping each storage: 0 between two segments, else at rising prices."""
-        cost = self._cost_of_keeping({self.boundary.position: 1})
+    def _costs_in_segments(self, cost: I64) -> Iterator[I64]:
+        """Yield the costs of keeping each storage: 0 between two segments, else ``cost`` at rising prices."""
         for is_between in segmentations(self.model, self.boundary):
             for price in SEGMENT_PRICES:
                 yield np.where(is_between, 0, cost * price)
 
-    def _cost_of_keeping(self, weight: dict[int, int]) -> I64:
-        """Return an array of shape (storages,): bytes × weight of the positions at which the storage is idle."""
+    def _cost_of_keeping(self) -> I64:
+        """Return an array of shape (storages,): the bytes of storages that are idle at the peak, or after its node."""
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
-        idle = np.zeros(len(self.model.size), np.int64)
-        for position, count in weight.items():
-            idle += count * ((start < position) & (position <= end))
-        # Storages that the node at the peak reads are idle after it.
-        idle += (start == peak) & (end > peak + 1) & (idle == 0)
-        idle[self.initial.away] = 0  # offloaded already
-        return self.model.size * idle
-
-    def budget_is_spent(self, start: int) -> bool:
-        """Return whether more than ``most_simulations`` were made since number ``start``, or the search is stopped."""
-        return self.simulations - start > self.most_simulations or not self.should_continue()
+        idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
+        return self.model.size * (idle & ~self.initial.away)  # without those that are offloaded already
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 
@@ -200,18 +137,17 @@ class Search:
         drops = [k * count + s for s in droppable for k in range(model.producer[s], last[s])]
         return np.array(drops, np.int64)
 
-    def cheapest_of_all(self) -> Point | None:
-        """Return the cheapest point that fits, of all subsets of the possible drops; ``None`` if none fits."""
+    def all_points(self) -> list[Point]:
+        """Return the valid points of all subsets of the possible drops, without arrays."""
         drops = self._possible_drops
         subsets = (drops[(number >> np.arange(len(drops))) & 1 == 1] for number in range(1 << len(drops)))
         points = (self.simulate(self.initial.dropping(subset)) for subset in subsets)
-        fitting = (point for point in points if point.run.valid and not self.excess(point.run))
-        return min(fitting, key=lambda point: point.key, default=None)
+        return [replace(point, run=point.run.without_curves()) for point in points if point.run.valid]
 
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
     """Return the choice that drops the outputs of ``nodes`` in their gaps at the boundary."""
-    dropped = at.present[model.droppable[at.present]]
+    dropped = at.present[(model.droppable & (model.size > 0))[at.present]]
     dropped = dropped[nodes[model.producer[dropped]]]
     return Choice.nothing(model).dropping(at.gap_start[dropped] * len(model.size) + dropped)
 

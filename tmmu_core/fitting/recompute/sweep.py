@@ -7,8 +7,9 @@ A sweep starts from a cut or from the initial choice. The cheapest results are i
 plan still fits; one drop after the other is forbidden, and another sweep replaces it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -18,7 +19,9 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
-"""Exponents of the steps until the next use, in the order of drops; 0 ignores the steps."""
+"""Exponents of the steps until the next use, in the order of drops; 0 ignores the steps. With 1, bytes of a storage
+beyond those above the goal do not count.
+"""
 TRIMMED, IMPROVED = 6, 3
 """Number of cheapest results whose unneeded drops are removed, and number of cheapest results that are improved."""
 ROUNDS_OF = 32_000
@@ -98,8 +101,10 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
         idle = idle_at(model, point.run, step, arena, useless)
         if not idle:
             break
-        share = (int(live.max()) - level) * len(live) // ROUNDS_OF
-        drops = _cheapest_drops(search, point.run, step, idle, max(int(live[step]) - level, share), distance)
+        most = int(live.max()) - level
+        missing = max(int(live[step]) - level, most * len(live) // ROUNDS_OF)
+        counted = np.minimum(model.size, most) if distance else model.size
+        drops = _cheapest_drops(search, point.run, step, idle, missing, (counted, distance))
         for tried in [drops, *([drop] for drop in drops if len(drops) > 1)]:
             better = _dropped(search, point, tried, step, level)
             if better is not None:
@@ -151,34 +156,43 @@ def bytes_above(live: I64, level: int) -> int:
     return int((live[live > level] - level).sum())
 
 
-def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[int]:
-    """Return drops that together free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first."""
+def _cheapest_drops(
+    search: Search, run: Run, step: int, idle: list[Idle], missing: int, by: tuple[I64, int]
+) -> list[int]:
+    """Return drops that together free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first.
+
+    ``by``: storage → bytes that count, and one of ``DISTANCES``.
+    """
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
     is_available, size = available.tolist(), search.model.size
     producer, node_flops, _ = search.columns
+    counted, distance = by
 
-    def rank(each: Idle, flops: int, is_exact: bool) -> tuple[float, bool, int, int, Idle]:
-        per_byte = (flops + 1) / int(size[each.storage]) / each.distance**distance
-        return per_byte, is_exact, each.storage, each.drop, each
+    def rank(each: Idle, flops: int, is_exact: bool) -> tuple[float, bool, int, int, int, Idle]:
+        per_byte = (flops + 1) / int(counted[each.storage]) / each.distance**distance
+        return per_byte, is_exact, each.storage, each.drop, flops, each
 
-    # The FLOPs of the producer are a lower bound. Those of all nodes are computed only for the drops that can be next.
+    # The FLOPs of the producer are a lower bound. More nodes are added only to those of drops that can be next.
     ranked = [rank(each, node_flops[producer[each.storage]], False) for each in idle]
     heapify(ranked)
     drops = []
     while ranked and missing > 0:
-        _, is_exact, storage, drop, each = heappop(ranked)
+        _, is_exact, storage, drop, known, each = heappop(ranked)
         if not is_exact:
-            heappush(ranked, rank(each, _flops_to_restore(search, is_available, storage), True))
+            heappush(ranked, rank(each, *_flops_to_restore(search, is_available, storage, 2 * known)))
             continue
         drops.append(drop)
         missing -= int(size[storage])
     return drops
 
 
-def _flops_to_restore(search: Search, available: list[bool], storage: int) -> int:
-    """Return the FLOPs to recompute a storage, including those of its operands that are not available."""
+def _flops_to_restore(search: Search, available: list[bool], storage: int, most: int) -> tuple[int, bool]:
+    """Return the FLOPs to recompute a storage and those of its operands that are not available, and ``True``.
+
+    Above ``most`` FLOPs, return those of a part of the nodes, and ``False``.
+    """
     producer, flops, operands = search.columns
     seen: set[int] = set()
     total, pending = 0, [producer[storage]]
@@ -188,8 +202,10 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int) -> in
             continue
         seen.add(n)
         total += flops[n]
+        if total > most:
+            return total, False
         pending += [producer[z] for z in operands[n] if not available[z]]
-    return total
+    return total, True
 
 
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
@@ -231,13 +247,67 @@ def _drops_by_cost(search: Search, point: Point) -> list[int]:
 
 def _remove_drops(search: Search, point: Point) -> Point:
     """Remove each drop, most expensive first, without which the point fits and is cheaper."""
+    point = search.simulate(point.choice)
+    is_needed = _needed_drops(search, point.run)
     for drop in _drops_by_cost(search, point):
+        if is_needed(drop):
+            continue
         tried = search.simulate(point.choice.keeping([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
         if not search.should_continue():
             break
     return point
+
+
+def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
+    """Return whether a storage, without one of its drops, stays live at a step that has no room for it.
+
+    Steps of recomputing runs are left out. At other steps less is live without the drop, by at most what the
+    recomputing runs at the end of its gap read last.
+    """
+    model, lives, arena = search.model, run.lives, search.arena
+    freed = np.zeros(len(model.node_at), np.int64)
+    born, ended = run.for_position[lives.birth], run.for_position[lives.last]
+    again, of = np.flatnonzero(lives.is_rerun), np.flatnonzero(lives.is_rerun[lives.last] & (born < ended))
+    np.add.at(freed, run.for_position[again], model.state_size[lives.node[again]])
+    np.add.at(freed, ended[of], model.size[lives.storage[of]])
+    is_read = np.bincount(lives.reads, minlength=len(lives.storage)) > 0
+    used = np.flatnonzero(is_read | ~lives.is_rerun[lives.birth])
+    used = used[np.lexsort((lives.birth[used], lives.storage[used]))]
+    before, after = used[:-1], used[1:]
+    is_gap = (lives.storage[before] == lives.storage[after]) & (lives.birth[after] > lives.last[before] + 1)
+    is_gap &= model.arena[lives.storage[before]] == arena
+    begin, end, s = lives.last[before[is_gap]], lives.birth[after[is_gap]], lives.storage[before[is_gap]]
+    if not len(s):
+        return lambda drop: False
+    at_first_runs = np.where(lives.is_rerun | (lives.node < 0), 0, run.live[arena])
+    most = np.maximum.reduceat(at_first_runs, np.stack([begin + 1, end], axis=1).ravel())[::2]
+    most += model.size[s] - freed[run.for_position[end]] + model.fixed[arena]
+    peaks = np.sort(most).tolist()
+
+    def exceeds(peak: int) -> bool:
+        changed = run.peaks.copy()
+        changed[arena] = max(changed[arena], peak)
+        return search.excess(replace(run, peaks=changed)) > 0
+
+    is_full = most > [*peaks[:1], *peaks][bisect_left(peaks, True, key=exceeds)]
+    found: dict[int, list[tuple[int, int, int]]] = {}
+    """Storage → for each full gap: the positions of the reads before and after it, the node before it if it reruns."""
+    node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
+    rows = zip(
+        *(each[is_full].tolist() for each in (s, run.for_position[begin], run.for_position[end], node)), strict=True
+    )
+    for storage, *gap in rows:
+        found.setdefault(storage, []).append(tuple(gap))
+
+    def is_needed(drop: int) -> bool:
+        if drop < 0:
+            return any(node == model.reader[-1 - drop] for *_, node in found.get(int(model.in_idx[-1 - drop]), ()))
+        position, storage = divmod(drop, len(model.size))
+        return any(first <= position < last for first, last, _ in found.get(storage, ()))
+
+    return is_needed
 
 
 def _improved(search: Search, point: Point) -> Point:

@@ -12,8 +12,8 @@ deterministic. If stopped, it returns the best candidate so far.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Any
 
 from tmmu_core.base import strict
@@ -29,7 +29,8 @@ from tmmu_core.fitting.problem.capacity import Capacity, bounds
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of
-from tmmu_core.fitting.recompute.recompute_bound import always_live
+from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
+from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.search.candidates import (
     BEST_PLANNER,
@@ -53,8 +54,8 @@ SMALL_DIVISOR = 100
 """A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
 MOST_DELAYS = 4
 """Maximum number of execution orders that compute a tensor after the peak instead of before it."""
-SINGLE_MOVES_UP_TO, MOST_SINGLE_MOVES = 400, 40
-"""Largest graph, in nodes, whose single moves are combined greedily if no list of moves fits, and how many at most."""
+SMALL_GRAPH = 400
+"""Largest graph, in nodes, whose tighter goals are tried after a list of moves fits."""
 
 
 def fit(
@@ -208,27 +209,28 @@ class _FitSearch:
         if kinds & {"sizes", "alignment"}:
             return
         if kinds & set(COSTLY):
-            self.bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
+            bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
+            self.bound = with_order(bound, outputs_needs(self.start, self.allowed))
         elif self.order is not None:
             self.bound, self.total_bound = with_order(self.bound, self.order.needs), self.order.total
 
     def remove_small_moves(self) -> None:
-        """Remove moves that save less than 1 % of the excess, if the plan still fits without them.
+        """Remove moves that save less than 1 % of the excess, the smallest first, if the plan still fits without them.
 
-        A move that other moves depend on cannot be removed.
+        All at first, then half as many until it fits. A move that other moves depend on cannot be removed.
         """
-        excess, first = self.capacity.over(extents(self.start.plan)), len(self.start.moves)
-        for move in sorted(self.best.moves[first:], key=lambda each: each.bytes):
-            moves = self.best.moves[first:]
-            if SMALL_DIVISOR * move.bytes >= excess or len(moves) == 1:
-                break
-            try:
-                candidate = plan_moves(self.start, tuple(each for each in moves if each.what != move.what))
-            except ContractError:
-                continue
-            if self.fits(candidate):
-                self.record(candidate)
-                self.best = candidate
+        excess, moves = self.capacity.over(extents(self.start.plan)), self.best.moves[len(self.start.moves) :]
+        by_size = sorted(moves, key=lambda each: each.bytes)
+        small = [move.what for move in by_size if SMALL_DIVISOR * move.bytes < excess]
+        count = min(len(small), len(moves) - 1)
+        while count > 0:
+            with suppress(ContractError):
+                candidate = plan_moves(self.start, tuple(each for each in moves if each.what not in small[:count]))
+                if self.fits(candidate):
+                    self.record(candidate)
+                    self.best = candidate
+                    return
+            count //= 2
 
     def limiting_operators(self) -> tuple[UnknownOperator, ...]:
         """Return the operators whose properties are unknown, if knowing them could improve the answer."""
@@ -363,15 +365,23 @@ class _FitSearch:
 
     def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
         """Plan lists of moves of a kind; return the cheapest candidate that fits, else the smallest one."""
-        smallest, is_small_graph = base, len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO
+        smallest, is_small_graph = base, len(base.plan_input.graph.nodes) <= SMALL_GRAPH
         fitting: list[Candidate] = []
-        for number, moves in enumerate(self.lists_of_moves(base, kind)):
+        over = 0
+
+        def shares() -> Iterator[int]:
+            """Yield the goals, without those that are tighter by less than half of what the last plan is too large."""
+            for share in TIGHTENED_GOALS:
+                if 2 * (1_000_000 - share) * self.capacity.limit_bytes >= over * 1_000_000:
+                    yield share
+
+        for number, moves in enumerate(self.lists_of_moves(base, kind, shares())):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break
             candidate = self.planned(base, moves)
             if candidate is None:
                 break
-            smallest = smallest_of((smallest, candidate))
+            smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
                 # Later lists have tighter goals, and cost more than a first list that fits.
@@ -379,14 +389,16 @@ class _FitSearch:
                     break
         if fitting:
             return min(fitting, key=lambda each: each.key)
-        return smallest_of((smallest, self.combine_single_moves(base, kind))) if is_small_graph else smallest
+        return smallest
 
-    def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
+    def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
+
+        ``shares``: the goals, in parts per million of the capacity.
 
         In place of the first list above the maximum cost, yield the one with the lowest peak found within this cost.
         """
-        for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch):
+        for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch, shares):
             if self.exceeds_cost((*base.moves, *moves)):
                 break
             yield moves
@@ -397,26 +409,6 @@ class _FitSearch:
         lowest = lowest_within(base.plan_input, self.capacity, flops_left, self.watch)
         if lowest is not None:
             yield lowest
-
-    def combine_single_moves(self, base: Candidate, kind: Kind) -> Candidate:
-        """Add single moves within the maximum cost, best ratio of bytes to cost first, until the plan fits."""
-        plan_input = base.plan_input
-        moves: tuple[Move, ...] = ()
-        for number in range(MOST_SINGLE_MOVES):
-            if not self.watch(f"{kind}, one by one", number, MOST_SINGLE_MOVES):
-                break
-            single_moves = [
-                move
-                for move in COSTLY[kind].single_moves(plan_input)
-                if move.bytes > 0 and not self.exceeds_cost((*base.moves, *moves, move))
-            ]
-            if not single_moves:
-                break
-            best = min(single_moves, key=lambda move: (Fraction(move.cost.weight, move.bytes), -move.bytes, move.what))
-            plan_input, moves = apply_moves(plan_input, (best,)), (*moves, best)
-            if not self.capacity.over(extents_of(plan_input)):
-                break
-        return (self.planned(base, moves) if moves else None) or base
 
     def try_smaller_sizes(self) -> None:
         """For each dimension alone, find the largest size at which the other moves make the plan fit."""

@@ -7,7 +7,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.fitting.search.fit_search import SINGLE_MOVES_UP_TO, best_of, fit
+from tmmu_core.fitting.search.fit_search import SMALL_GRAPH, best_of, fit
 from tmmu_core.planners.problem import Progress
 
 ROUNDS = 4
@@ -36,7 +36,7 @@ def fit_or_smallest(
             break
         last = fit(start, raised, allowed, progress, found)
         fitted = _with_smaller(fitted, last)
-    rounds = ROUNDS if len(start.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO else 0
+    rounds = ROUNDS if len(start.plan_input.graph.nodes) <= SMALL_GRAPH else 0
     for _ in range(rounds):
         before = fitted
         if not last.stopped:
