@@ -24,7 +24,13 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, pa
 from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
 from tmmu_core.fitting.pytorch.fx_scratch import with_scratch
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import attributes_read, state_restored, state_set, uncompiled
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
+    attributes_read,
+    has_tensors,
+    state_restored,
+    state_set,
+    uncompiled,
+)
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
@@ -298,8 +304,9 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
         code = joint.graph_module.code
         merge_equal_nodes(joint.graph_module)
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
-    if observed.changed and _code_of_next_step(trace, module.module, observed.changed) not in (code, None):
-        raise reads_state(observed.changed, name)
+    plain = {path: values for path, values in observed.changed.items() if not has_tensors(values[1])}
+    if plain and _code_of_next_step(trace, module.module, plain) not in (code, None):
+        raise reads_state(plain, name)
     if executed.generators and _sets_generators(trace, executed.generators):
         raise UnreadableInput(
             "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",
@@ -314,7 +321,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
     """Return the code of the joint graph of the second step; ``None`` if the step cannot be traced.
 
-    ``changed``: the plain attributes that the first step sets. Those with tensors are not set for the second step.
+    ``changed``: the plain attributes that the first step sets.
     """
     with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
         code: str = joint.graph_module.code

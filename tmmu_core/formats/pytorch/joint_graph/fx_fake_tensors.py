@@ -23,6 +23,7 @@ mode runs one kernel. While a model is traced, such an operator stays one kernel
 import contextlib
 import logging
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -234,12 +235,11 @@ def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any
 
 @contextlib.contextmanager
 def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
-    """Context manager: attributes without tensors have the second value of each pair in ``changed``."""
+    """Context manager: attributes have the second value of each pair in ``changed``."""
     with state_restored(module):
         for path, (_, new) in changed.items():
-            if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(new)):
-                parent, _, name = path.rpartition(".")
-                module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
+            parent, _, name = path.rpartition(".")
+            module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
         yield
 
 
@@ -260,6 +260,11 @@ def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
         yield read
     finally:
         del torch.nn.Module.__getattribute__
+
+
+def has_tensors(value: Any) -> bool:
+    """Return whether an attribute holds tensors, or weak references, as ``nn.GRU`` has to its weights."""
+    return any(isinstance(leaf, (torch.Tensor, weakref.ref)) for leaf in tree_leaves(value))
 
 
 def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
