@@ -61,26 +61,24 @@ def test_given_size_is_not_assumed() -> None:
 def test_size_that_a_reshape_needs_is_used_or_required() -> None:
     to = {"to": np.array([7, 2])}
     whole = model([op("Reshape", "x to", "y", name="r")], [value("x", ["T", 2])], [value("y", None)], to)
-    graph = read(whole)
-    assert (graph.dims["T"], graph.assumed) == (Dim(7, 7), {})
-    assert graph.notes == ('the model runs only with T = 7, for which the node "r" is written.',)
+    note = 'the model runs only with T = 7, for which the node "r" is written.'
+    assert ((graph := read(whole)).dims["T"], graph.assumed, graph.notes) == (Dim(7, 7), {}, (note,))
     with pytest.raises(InvalidIrShapes, match="the model runs only with T = 7"):
         read_within(whole.SerializeToString(), {"T": Dim(8, 9)}, "m.onnx")
 
 
 @pytest.mark.parametrize("to", [[0, -1], [-1, 196], [1, 196]])
 def test_size_of_a_classifier_is_found(to: list[int]) -> None:
-    nodes = [op("MaxPool", "x", "p", kernel_shape=[16, 16], strides=[16, 16]), op("Reshape", "p to", "r")]
-    weights = {"to": np.array(to), "w": np.zeros((10, 196), np.float32)}
-    last = op("Gemm", "r w", "y", transB=1)
-    graph = read(model([*nodes, last], [value("x", ["N", 1, "H", "W"])], [value("y", None)], weights))
-    assert graph.assumed == {"N": 1, "H": 224, "W": 224}
+    pool = op("MaxPool", "x", "p", kernel_shape=[16, 16], strides=[16, 16])
+    nodes, weights = [pool, op("Reshape", "p to", "r"), op("Gemm", "r w", "y", transB=1)], np.zeros((10, 196), "f4")
+    ends = [value("x", ["N", 1, "H", "W"])], [value("y", None)]
+    assert read(model(nodes, *ends, {"to": np.array(to), "w": weights})).assumed == {"N": 1, "H": 224, "W": 224}
 
 
 @pytest.mark.parametrize(("last", "length"), [(1, 512), (2, 2), (16, 16)])
 def test_size_of_a_table_of_positions_is_found(last: int, length: int) -> None:
-    nodes = [op("Identity", "x", "i"), op("Add", "i p", "y")]
-    graph = read(model(nodes, [value("x", ["N", "T", 2])], [value("y", None)], {"p": np.zeros((last, 2), np.float32)}))
+    ends = [value("x", ["N", "T", 2])], [value("y", None)]
+    graph = read(model([op("Add", "x p", "y")], *ends, {"p": np.zeros((last, 2), np.float32)}))
     assert graph.assumed == {"N": 1, "T": length}
 
 
@@ -93,8 +91,7 @@ def test_note_has_the_option_that_changes_the_sizes() -> None:
 
 @pytest.mark.parametrize(("size", "pooled_size"), [(9, 4), (512, 255), (4097, 2048)])
 def test_model_is_read_again_at_another_size(size: int, pooled_size: int) -> None:
-    data = pooled().SerializeToString()
-    graph = read_at(read(pooled()), {"T": size}, data, "model.onnx")
+    graph = read_at(read(pooled()), {"T": size}, pooled().SerializeToString())
     assert tensors(graph)["y"].shape == ("N", 1, pooled_size)
 
 
@@ -148,9 +145,8 @@ def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch
 
 
 def test_minus_one_in_a_declared_output_is_an_open_size() -> None:
-    proto = relu(["N", 3], [1, 1])
-    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_value = -1
-    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 3
+    proto = relu(["N", 3], [-1, 3])
+    assert proto.graph.output[0].type.tensor_type.shape.dim[0].dim_value == -1
     assert tensors(read(proto))["y"].shape == ("N", 3)
 
 
@@ -163,13 +159,11 @@ def test_question_mark_is_no_dimension_name() -> None:
 def test_rank_that_depends_on_sizes_is_read_at_the_assumed_ones() -> None:
     """``Squeeze`` without axes removes one more axis at a batch of one."""
     nodes = [op("Squeeze", "x", "h"), op("Exp", "h", "y")]
-    graph = read(model(nodes, [value("x", ["N", "T", 1])], [value("y", None)]))
+    proto = model(nodes, [value("x", ["N", "T", 1])], [value("y", None)])
+    graph = read(proto)
     assert tensors(graph)["y"].shape == (512,)
     assert graph.dims == {"N": Dim(1, 1), "T": Dim(512, 512)}
-    batched = read_at(
-        graph, {"N": 4, "T": 9}, model(nodes, [value("x", ["N", "T", 1])], [value("y", None)]).SerializeToString()
-    )
-    assert tensors(batched)["y"].shape == (4, 9)
+    assert tensors(read_at(graph, {"N": 4, "T": 9}, proto.SerializeToString()))["y"].shape == (4, 9)
 
 
 @pytest.mark.parametrize("declared", [[1, 3], [3], [1, 1, 3], [8, 3]])
@@ -184,17 +178,14 @@ def test_declared_shape_that_the_inputs_contradict_is_ignored(batch: int | str, 
 
 
 def branches(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
-    bodies = [
-        helper.make_graph([node], word, [], [value("r", None)]) for node, word in ((first, "then"), (second, "else"))
-    ]
-    node = op("If", "c", "z", then_branch=bodies[0], else_branch=bodies[1])
+    then, otherwise = (helper.make_graph([node], "branch", [], [value("r", None)]) for node in (first, second))
+    node = op("If", "c", "z", then_branch=then, else_branch=otherwise)
     ends = [value("x", ["N", 1, 4]), value("c", [], BOOL)]
     return model([node, op("Exp", "z", "y")], ends, [value("y", None)], {"axis": np.array([1], np.int64)})
 
 
 def test_branches_of_equal_bytes_and_other_rank_share_a_place() -> None:
-    graph = read(branches(op("Squeeze", "x axis", "r"), op("Exp", "x", "r")))
-    assert graph.dims == {"N": Dim(1, 8)}
+    assert (graph := read(branches(op("Squeeze", "x axis", "r"), op("Exp", "x", "r")))).dims == {"N": Dim(1, 8)}
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
@@ -211,13 +202,6 @@ def fused(batch: int | str = 1) -> onnx.ModelProto:
 
 
 @pytest.mark.slow
-def test_shapes_of_fused_operators_are_measured_by_one_run() -> None:
-    graph = read(fused())
-    assert tensors(graph)["y"].shape == (1, 8, 6, 6)
-    assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
-
-
-@pytest.mark.slow
 def test_model_of_a_later_ir_version_is_run() -> None:
     proto = fused()
     proto.ir_version = 99
@@ -231,6 +215,8 @@ def test_model_of_a_later_ir_version_is_run() -> None:
 @pytest.mark.slow
 def test_every_shape_has_its_source_outside_the_hash() -> None:
     graph = read(fused())
+    assert tensors(graph)["y"].shape == (1, 8, 6, 6)
+    assert [node.params for node in graph.nodes] == [{"shapes": "measured"}, {"shapes": "measured"}]
     assert set(graph.shapes_from) == {tensor.id for tensor in graph.tensors}
     assert {graph.shapes_from[name] for name in graph.inputs} == {"declared"}
     assert list(graph.shapes_from.values()).count("measured") == 2
@@ -245,8 +231,7 @@ def test_every_shape_has_its_source_outside_the_hash() -> None:
 def test_sizes_of_a_measuring_run_are_fixed() -> None:
     graph = read(fused("N"))
     assert (graph.dims, graph.assumed) == ({"N": Dim(1, 1)}, {"N": 1})
-    again = read_at(graph, {"N": 2}, fused("N").SerializeToString(), "model.onnx")
-    assert tensors(again)["y"].shape == (2, 8, 6, 6)
+    assert tensors(read_at(graph, {"N": 2}, fused("N").SerializeToString()))["y"].shape == (2, 8, 6, 6)
 
 
 @pytest.mark.slow
