@@ -88,7 +88,7 @@ def compile_native(folder: Path) -> Path | None:
     loader = native_loader()
     names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
     compiler = next((found for name in names if name and (found := shutil.which(name))), None)
-    if compiler is None or not loader.fits() or loader.prebuilt() is not None:
+    if compiler is None or not loader.is_supported() or loader.prebuilt() is not None:
         return None
     path = folder / str(loader.built_file_name())
     sources = [str(source) for source in sorted(NATIVE.glob("*.c"))]
