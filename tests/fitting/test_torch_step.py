@@ -415,6 +415,18 @@ def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
         of_frozen(x)
 
 
+def test_written_input_that_shares_memory_only_in_a_call_is_refused() -> None:
+    class Counting(nn.Linear):
+        def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+            counts.add_(1)
+            return super().forward(x).sum()
+
+    module, x = Counting(8, 8).train(), torch.randn(4, 8)
+    run = tmmu.fit(module, "1GiB", example_inputs=(x, torch.zeros(4, 8))).compile()
+    with pytest.raises(ValueError, match="x and counts share memory"):
+        run(x, x)
+
+
 def test_scratch_memory_of_kernels_on_a_gpu_is_planned_with_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU: the measuring function is replaced, and returns 1 MB for each matrix product."""
     scratch = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import zip_longest
+from itertools import permutations, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     uncompiled,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
+from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
@@ -161,6 +162,10 @@ class TorchStep:
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
             names = [*joint.params_spec, *joint.buffers_spec]
+            inputs = [node.meta["desc"] for node in ends_of(joint.graph_module).mutations.values()]
+        input_names = self.call.input_names
+        written = {each.target if hasattr(each, "target") else input_names[each.idx] for each in inputs}
+        shared = _shared(_named(module, self.call), written)
         has_warned, parts = False, _parts(module, read)
         for path in observed.changed:  # the forward pass sets them itself
             parts.pop(f"{WRAPPER}{path}", None)
@@ -171,6 +176,11 @@ class TorchStep:
             named = _named(module, call)
             now = _parts(module, read)
             self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
+            for one, other in sorted(_shared(named, written) - shared):
+                raise ValueError(
+                    f"{one} and {other.removeprefix(WRAPPER)} share memory, which the step writes, but not in the "
+                    "fit. Pass a copy of one of them (clone()), or call tmmu.fit again with these tensors."
+                )
             has_warned = has_warned or self._warn_of_gradients(named)
             state = [named[each] if each in named else attrgetter(each)(module) for each in names]
             with torch._C._DisableAutocast():  # the step has the casts as operators
@@ -381,6 +391,15 @@ def _named(module: Any, call: Call) -> dict[str, Any]:
     """Return the parameters, buffers and arguments by name."""
     leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
     return dict((*module.named_parameters(), *module.named_buffers(), *leaves))
+
+
+def _shared(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str, str]]:
+    """Return the pairs of tensors with one storage of which the step writes the second."""
+    owners: dict[int, list[str]] = {}
+    for name, each in named.items() if written else ():
+        if isinstance(each, torch.Tensor) and each.layout == torch.strided and each.nbytes:
+            owners.setdefault(each.untyped_storage().data_ptr(), []).append(name)
+    return {(one, other) for names in owners.values() for one, other in permutations(names, 2) if other in written}
 
 
 def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
