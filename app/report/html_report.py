@@ -85,9 +85,8 @@ def build_report(
     known = known or Known()
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
-    graph, hint = None, ""
-    if isinstance(source, Solution):
-        graph, hint = source.graph, totals_text.better(better_than(plan, source))
+    graph = source.graph if isinstance(source, Solution) else None
+    hint = totals_text.better(better_than(plan, source)) if isinstance(source, Solution) else ""
     origin = known.origin or _origin(source)
     verified = known.verified if known.verified is not None else verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct

@@ -125,8 +125,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     flops = graph_flops(index)
     of_node = [flops[k] for k in node_at.tolist()]
     node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
-    is_output = storages_with(liveness, index.is_output)
-    starts_live = storages_with(liveness, index.is_input)
+    is_output, starts_live = (storages_with(liveness, each) for each in (index.is_output, index.is_input))
     saved = saved_tensors(timeline, view_roots(index)[0])
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
