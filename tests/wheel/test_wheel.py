@@ -129,8 +129,8 @@ def test_explorer_of_the_wheel_opens_its_sample(wheel: Path, tmp_path: Path) -> 
         "from streamlit.testing.v1 import AppTest\n"
         "main = pathlib.Path(tmmu_explorer.__file__).parent / 'main.py'\n"
         "page = AppTest.from_file(str(main), default_timeout=60)\n"
-        "said = lambda: any('resnet50 does not fit' in element.proto.body for element in page.run().get('html'))\n"
-        "tries = (said() or time.sleep(1) for _ in range(60))\n"
+        "is_drawn = lambda: any('resnet50 does not fit' in element.proto.body for element in page.run().get('html'))\n"
+        "tries = (is_drawn() or time.sleep(1) for _ in range(60))\n"
         "print(any(tries), [e.message for e in page.exception])"
     )
     assert run(binaries / "python", "-c", program, cwd=tmp_path).splitlines()[-1] == "True []"
