@@ -32,8 +32,7 @@ from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
 VERSION = 1
-MOST_REUSES = 200
-"""Maximum number of reuses that the canvas marks with their cost."""
+MOST_REUSES = 200  # maximum number of reuses that the canvas marks with their cost
 _NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
@@ -49,12 +48,10 @@ class Packed:
 class Origin:
     """Operator, layer and phase of each row of a plan, and the phases of its steps."""
 
-    operators: Sequence[str] | None = None
-    """The operator that writes each row; ``""`` for a row without an operator."""
+    operators: Sequence[str] | None = None  # the operator that writes each row; ``""`` for a row without an operator
     layers: Sequence[str] | None = None
     phases: Sequence[str] | None = None
-    stretches: Sequence[tuple[str, int, int]] = ()
-    """``(phase, first step, step after the last)``."""
+    stretches: Sequence[tuple[str, int, int]] = ()  # ``(phase, first step, step after the last)``
 
 
 class _Arrays:

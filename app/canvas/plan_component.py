@@ -36,8 +36,7 @@ class Memory:
     """One memory that contains several arenas end to end, the first arena at the bottom."""
 
     arenas: Sequence[str]
-    capacity: int | None = None
-    """Size of the memory in bytes; ``None`` if unknown."""
+    capacity: int | None = None  # size of the memory in bytes; ``None`` if unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,39 +44,27 @@ class Picture:
     """Settings of a canvas. A setting is applied only when its value changes; until then a change by the user stays."""
 
     view: View = "map"
-    colour: Colour | None = None
-    """Colour scheme; ``None``: the default of the view."""
-    arena: str | None = None
-    """The shown arena; ``None``: all arenas with the same scale."""
-    selected: str | None = None
-    """Id of the selected tensor."""
+    colour: Colour | None = None  # colour scheme; ``None``: the default of the view
+    arena: str | None = None  # the shown arena; ``None``: all arenas with the same scale
+    selected: str | None = None  # id of the selected tensor
     search: str = ""
-    marked: Sequence[int] | None = None
-    """Rows to highlight while ``search`` is empty."""
-    step: int | None = None
-    """The selected step."""
-    span: tuple[int, int] | None = None
-    """The selected range of steps, half-open."""
-    flags: Sequence[tuple[int, str]] = ()
-    """``(step, text)`` of each flag."""
+    marked: Sequence[int] | None = None  # rows to highlight while ``search`` is empty
+    step: int | None = None  # the selected step
+    span: tuple[int, int] | None = None  # the selected range of steps, half-open
+    flags: Sequence[tuple[int, str]] = ()  # ``(step, text)`` of each flag
     zoom: Sequence[float] | None = None
     """Visible range ``(t0, t1, v0, v1)`` in steps, and in bytes, slots or rows; ``None``: the whole drawing."""
-    show_baseline: bool = True
-    """Whether to outline the tensors that differ from the baseline of the handle."""
+    show_baseline: bool = True  # whether to outline the tensors that differ from the baseline of the handle
     draw_baseline_itself: bool = False
     """Whether to draw the baseline instead of the plan, for two canvases side by side."""
-    height: int = 520
-    """Height of the drawing in pixels."""
+    height: int = 520  # height of the drawing in pixels
     room: int = 0
     """If not 0: the drawing is as high as the window minus ``room`` pixels, and at least ``height`` pixels."""
     toolbar: bool = True
-    strip: bool = True
-    """Whether the curve of live bytes is shown above the drawing."""
+    strip: bool = True  # whether the curve of live bytes is shown above the drawing
     title: bool = True
-    reach: int = 0
-    """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
-    memory: Memory | None = None
-    """The memory whose arenas the map shows end to end."""
+    reach: int = 0  # minimum number of bytes on the axis of the map, so that several maps have the same scale
+    memory: Memory | None = None  # the memory whose arenas the map shows end to end
     ghost: Mapping[str, Any] | None = None
     """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"

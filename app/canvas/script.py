@@ -14,10 +14,8 @@ PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
 """Global variables of the plan drawing, the graph drawing and the page that opens plan files without a server."""
 MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
-WORKER = "worker.js"
-"""Name of a generated module that contains the script of the layout worker as a string."""
-WORKER_MODULE = "layout.js"
-"""The module of the layout worker; the script of the worker begins with the layout library."""
+WORKER = "worker.js"  # name of a generated module that contains the script of the layout worker as a string
+WORKER_MODULE = "layout.js"  # the module of the layout worker; the script of the worker begins with the layout library
 LIBRARY = "dagre.min.js"
 """The unchanged layout library; its licence is in the same folder (``docs/decisions/03-one-canvas.md``)."""
 

@@ -55,10 +55,8 @@ class Resolved:
     result: PlanningResult | None = None
     """Result of planning a graph or an instance, also of an instance that contains offsets; else ``None``."""
     trace: Trace | None = None  # of the file, if it contains one
-    whole_graph_hash: bytes | None = None
-    """The ir_hash of the whole graph for the plan of a rank; else ``None``."""
-    verdict: Verdict | None = None
-    """Verdict on a finished plan, or on the offsets of an instance; else ``None``."""
+    whole_graph_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
+    verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
     ignored: tuple[str, ...] = ()
     """Planning options on the command line that have no effect, because the plan is finished."""
 

@@ -55,8 +55,7 @@ class Sheet:
     width: int = WIDTH
     height: int = HEIGHT
     theme: Theme = "light"
-    whole: bool = False
-    """Whether the picture is a separate file, with background, size and patterns."""
+    whole: bool = False  # whether the picture is a separate file, with background, size and patterns
 
     @property
     def look(self) -> Look:

@@ -17,8 +17,7 @@ from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
-MOST_BUFFERS, MOST_FINDINGS = 8, 5
-"""Maximum number of rows in the summary of a plan."""
+MOST_BUFFERS, MOST_FINDINGS = 8, 5  # maximum number of rows in the summary of a plan
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
 """Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters, of which the
 action uses 20,000 for a comparison."""

@@ -173,8 +173,7 @@ def samples() -> tuple[Sample, ...]:
 # --- uploaded files ----------------------------------------------------------------------------------------------
 
 
-MOVES = ".moves.json"
-"""Suffix of files with the moves of an opened fit. The list of opened files leaves them out."""
+MOVES = ".moves.json"  # Suffix of files with the moves of an opened fit. The list of opened files leaves them out.
 LONGEST_NAME = 255
 
 

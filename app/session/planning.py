@@ -50,10 +50,8 @@ class Shown:
     choice: Choice  # with explicit defaults
     opened: Opened
     plan: Plan
-    solution: Solution | None = None
-    """``None`` for a finished plan and for a problem without a graph."""
-    verdict: Verdict | None = None
-    """Verdict on a finished plan from a file; ``None`` for a plan computed here."""
+    solution: Solution | None = None  # ``None`` for a finished plan and for a problem without a graph
+    verdict: Verdict | None = None  # verdict on a finished plan from a file; ``None`` for a plan computed here
 
     @property
     def graph(self) -> Graph | None:

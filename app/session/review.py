@@ -91,8 +91,7 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     graph: str
     plan: str
     link: str
-    moves: str = ""
-    """The changes that the page Fix made to the graph, as gzipped and base64-coded JSON; "" for none."""
+    moves: str = ""  # the changes that the page Fix made to the graph, as gzipped and base64-coded JSON; "" for none
     author: str = ""
     date: str = ""
 

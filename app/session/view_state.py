@@ -55,8 +55,7 @@ class Choice(PlanRequest):
     """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
-    tried: tuple[int, int] | None = None
-    """Tried place of the selected storage: offset in bytes, and first step."""
+    tried: tuple[int, int] | None = None  # tried place of the selected storage: offset in bytes, and first step
     turn: int | None = None  # number of placements that the replay shows; None: all placements
     zoom: tuple[float, ...] | None = None
     """Visible range of the drawing: ``(t0, t1, v0, v1)`` in steps, and in bytes, slots or rows; ``None``: all of it."""
@@ -175,8 +174,7 @@ _RANGES = {
     "zoom": "write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
 }
 """Field with several numbers → its format, for the warning about an invalid value."""
-_LAST_EDGE = float(1 << 64)
-"""Upper limit of an edge of the visible range, in steps, bytes, slots or rows."""
+_LAST_EDGE = float(1 << 64)  # upper limit of an edge of the visible range, in steps, bytes, slots or rows
 
 
 def _read_range(name: str, text: str) -> tuple[float, ...]:

@@ -8,8 +8,7 @@ from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Te
 from tmmu_core.plans.analysis.peak_lines import LineChange
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
-ABSENT = "–"
-"""Text of a figure of an arena or tensor that only the other plan has."""
+ABSENT = "–"  # text of a figure of an arena or tensor that only the other plan has
 ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")

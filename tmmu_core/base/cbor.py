@@ -18,10 +18,8 @@ import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 1 << 14
-"""Rows of a table that are encoded at a time."""
-SHORT_MAP = 32
-"""Maximum number of keys of a map whose key order is cached; a million rows may have the same keys."""
+CHUNK_ROWS = 1 << 14  # rows of a table that are encoded at a time
+SHORT_MAP = 32  # maximum number of keys of a map whose key order is cached; a million rows may have the same keys
 
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)

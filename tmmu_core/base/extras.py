@@ -23,8 +23,7 @@ EXTRA_OF = {
     "torch": "torch",
 }
 """Package → the extra of this product that installs it."""
-DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}
-"""Package → its name in messages, if it differs."""
+DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}  # package → its name in messages, if it differs
 
 
 def install(extra: str) -> str:

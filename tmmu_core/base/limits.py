@@ -20,13 +20,10 @@ from tmmu_core.base.errors import UnreadableInput
 class Limit:
     """The maximum of one count."""
 
-    name: str
-    """The ``NAME`` of ``--max-NAME``."""
+    name: str  # the ``NAME`` of ``--max-NAME``
     default: int
-    unit: str
-    """The counted unit, in the plural."""
-    highest: int = 1 << 62
-    """Highest value of the limit; a greater one is reduced to it."""
+    unit: str  # the counted unit, in the plural
+    highest: int = 1 << 62  # highest value of the limit; a greater one is reduced to it
 
     @property
     def variable(self) -> str:
@@ -34,8 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_LONGEST = 10**5
-"""Highest limit in seconds: a timeout of several times the limit, in milliseconds, has at most 31 bits."""
+_LONGEST = 10**5  # highest limit in seconds: a timeout of several times the limit, in milliseconds, has at most 31 bits
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")

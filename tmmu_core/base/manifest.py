@@ -5,8 +5,7 @@ The ``failure_operator`` of an error record is one of these names.
 
 from collections.abc import Mapping
 
-SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
-"""The main operator of the specification."""
+SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"  # the main operator of the specification
 
 OPERATORS: Mapping[str, str] = {
     SPEC_VERSION: "tmmu_core.runtime.apply:prepare_memory",

@@ -10,10 +10,8 @@ from msgspec import inspect
 
 from tmmu_core.base.errors import U64_MAX
 
-SHOWN = 40
-"""Characters of a long rejected value that an error message repeats."""
-LISTED = 24
-"""Maximum number of known names that an error message lists."""
+SHOWN = 40  # characters of a long rejected value that an error message repeats
+LISTED = 24  # maximum number of known names that an error message lists
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 

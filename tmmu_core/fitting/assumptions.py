@@ -13,12 +13,10 @@ from tmmu_core.fitting.recompute.recompute_model import recompute_model
 class Assumptions:
     """The assumptions of an answer."""
 
-    alignment_bytes: dict[str, int]
-    """Arena of the best plan → its alignment."""
+    alignment_bytes: dict[str, int]  # arena of the best plan → its alignment
     not_recomputable: dict[str, int]
     """Operator → number of its nodes that cannot run again, for example collectives and operators of unknown cost."""
-    unit: str = "byte"
-    """The unit of every size and capacity."""
+    unit: str = "byte"  # the unit of every size and capacity
 
 
 def assumptions(fitted: Fitted) -> Assumptions:

@@ -73,8 +73,7 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
     return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
-LOSS = ("log_softmax", "nll_loss", "cross_entropy")
-"""Parts of the names of operators of a classification loss."""
+LOSS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of operators of a classification loss
 CHUNKED_LOSS = (
     "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
     "under torch.utils.checkpoint, so that only one chunk's logits are live."

@@ -16,20 +16,16 @@ KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shar
 (``search/smallest_mesh.py``).
 """
 
-FLOPS_PER_MOVED_BYTE = 10_000
-"""Cost of a transferred byte in FLOPs: about 300 Tflop/s over a bus of 30 GB/s."""
+FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: about 300 Tflop/s over a bus of 30 GB/s
 
 
 @dataclass(frozen=True)
 class Cost:
     """Extra cost of a plan compared with the initial graph; each figure is a whole number ≥ 0."""
 
-    extra_flops: int = 0
-    """Recomputed floating-point operations."""
-    moved_bytes: int = 0
-    """Bytes copied to the other memory and back."""
-    extra_steps: int = 0
-    """Steps in addition to those of the initial graph."""
+    extra_flops: int = 0  # recomputed floating-point operations
+    moved_bytes: int = 0  # bytes copied to the other memory and back
+    extra_steps: int = 0  # steps in addition to those of the initial graph
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -54,14 +50,10 @@ class Move:
     """One change to a plan input, with its cost and the reason why it is valid."""
 
     kind: Kind
-    what: str
-    """Description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``."""
-    why: str = ""
-    """Why the move is valid, for most kinds because the results of the graph do not change."""
-    tensors: tuple[str, ...] = ()
-    """Ids of the affected tensors, as in the initial graph."""
-    nodes: tuple[str, ...] = ()
-    """Ids of the affected nodes, as in the initial graph."""
+    what: str  # description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``
+    why: str = ""  # why the move is valid, for most kinds because the results of the graph do not change
+    tensors: tuple[str, ...] = ()  # ids of the affected tensors, as in the initial graph
+    nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
     """Bytes saved in addition to the moves before; may be negative. If several moves are planned together, the last has

@@ -15,8 +15,7 @@ class UnknownOperator:
 
     name: str
     nodes: int
-    bytes: int
-    """Sum of the bytes of its outputs, without views."""
+    bytes: int  # sum of the bytes of its outputs, without views
 
 
 def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:

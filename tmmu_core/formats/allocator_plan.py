@@ -13,8 +13,7 @@ from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
-LAST_BYTE = 2**62
-"""Upper limit of offsets, sizes and steps."""
+LAST_BYTE = 2**62  # upper limit of offsets, sizes and steps
 
 
 @dataclass(slots=True)

@@ -33,19 +33,13 @@ Kind = Literal["graph", "instance", "plan"]
 class Reader:
     """One format, with the functions that recognise and read it."""
 
-    name: str
-    """Short name, for errors."""
-    title: str
-    """Name of the format in texts."""
+    name: str  # short name, for errors
+    title: str  # name of the format in texts
     holds: Kind
-    endings: tuple[str, ...]
-    """Usual endings of file names, for errors only: a file is recognised by its content."""
-    module: str
-    """``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``."""
-    signature: str = ""
-    """``module:function`` that recognises unpacked bytes [``refuses`` of the same module]."""
-    takes_dims: bool = False
-    """Whether ``read`` accepts bounds of named dimensions, from which it infers shapes."""
+    endings: tuple[str, ...]  # usual endings of file names, for errors only: a file is recognised by its content
+    module: str  # ``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``
+    signature: str = ""  # ``module:function`` that recognises unpacked bytes [``refuses`` of the same module]
+    takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
 
     def refuses(self, data: bytes) -> str:
         """Return why unpacked bytes are not of this format; ``""`` if they are, or if they are damaged."""

@@ -48,8 +48,7 @@ class Site:
 
     scope: str
     outputs: tuple[str, ...]
-    views: tuple[str, ...] = ()
-    """Views of the results, written by the same closing node."""
+    views: tuple[str, ...] = ()  # views of the results, written by the same closing node
 
 
 def branch(

@@ -20,8 +20,7 @@ from tmmu_core.formats.allocator_plan import file_name
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms
 
-LARGEST = 2**61
-"""Maximum size, offset and step: the sum of two is below 2^64."""
+LARGEST = 2**61  # maximum size, offset and step: the sum of two is below 2^64
 _Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 
@@ -78,8 +77,7 @@ class _Pin(_Strict):
     buffer: int
     pool: int
     offset: _Count
-    exclusive_for_all_time: bool = False
-    """Whether no other buffer of the pool uses these bytes at any step."""
+    exclusive_for_all_time: bool = False  # whether no other buffer of the pool uses these bytes at any step
 
 
 class _Constraints(_Strict):

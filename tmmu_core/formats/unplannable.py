@@ -30,12 +30,10 @@ class Unplannable:
     title: str
     reason: str
     hint: str
-    magic: tuple[bytes, ...] = ()
-    """First bytes that no readable format has."""
+    magic: tuple[bytes, ...] = ()  # first bytes that no readable format has
     parts: tuple[tuple[bytes, bytes], ...] = ()
     """Pairs (first bytes, other bytes): a file that no reader opens has this format if it has both of a pair."""
-    endings: tuple[str, ...] = ()
-    """Endings of the name of a file or folder of this format."""
+    endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
     def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:
         """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""

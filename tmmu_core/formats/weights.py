@@ -12,8 +12,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-HEAD = 64
-"""Number of first bytes that distinguish a document from a model."""
+HEAD = 64  # number of first bytes that distinguish a document from a model
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:

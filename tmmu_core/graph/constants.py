@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tmmu_core.base.errors import UnreadableInput, unopened
 
-CHUNK = 1 << 20
-"""Maximum number of bytes per chunk."""
+CHUNK = 1 << 20  # maximum number of bytes per chunk
 
 NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."
 """Hint of the error for a file with constants that cannot be opened."""

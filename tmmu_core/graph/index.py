@@ -28,32 +28,22 @@ class GraphIndex:
     graph: Graph
     tensor_ids: tuple[str, ...]
     node_ids: tuple[str, ...]
-    tensor_of: dict[str, int]
-    """Tensor id → number."""
-    node_of: dict[str, int]
-    """Node id → number."""
-    role: NDArray[np.int8]
-    """Shape (tensors,): index into ``ROLES``."""
-    is_forward: NDArray[np.bool_]
-    """Shape (nodes,): whether the node's phase is ``forward``."""
-    marked: I64
-    """Ascending numbers of the tensors that set a field other than id, shape, dtype and role."""
-    nbytes: U64
-    """Shape (tensors,): bytes of each tensor with all dimensions resolved, sub-byte dtypes rounded up."""
-    shapes: tuple[tuple[int, ...], ...]
-    """Shape of each tensor with all dimensions resolved."""
-    producer: I64
-    """Shape (tensors,): number of the node that writes the tensor, or −1."""
+    tensor_of: dict[str, int]  # tensor id → number
+    node_of: dict[str, int]  # node id → number
+    role: NDArray[np.int8]  # shape (tensors,): index into ``ROLES``
+    is_forward: NDArray[np.bool_]  # shape (nodes,): whether the node's phase is ``forward``
+    marked: I64  # ascending numbers of the tensors that set a field other than id, shape, dtype and role
+    nbytes: U64  # shape (tensors,): bytes of each tensor with all dimensions resolved, sub-byte dtypes rounded up
+    shapes: tuple[tuple[int, ...], ...]  # shape of each tensor with all dimensions resolved
+    producer: I64  # shape (tensors,): number of the node that writes the tensor, or −1
     is_input: NDArray[np.bool_]
     is_output: NDArray[np.bool_]
     is_persistent: NDArray[np.bool_]
-    base: I64
-    """Shape (tensors,): number of a view's declared base, or −1."""
+    base: I64  # shape (tensors,): number of a view's declared base, or −1
     in_ptr: I64
     """Shape (nodes + 1,): the inputs of node k are ``in_idx[in_ptr[k]:in_ptr[k + 1]]``, in order, with repeats."""
     in_idx: I64
-    out_ptr: I64
-    """The same for outputs, with ``out_idx``."""
+    out_ptr: I64  # the same for outputs, with ``out_idx``
     out_idx: I64
 
     @cached_property

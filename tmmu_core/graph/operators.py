@@ -31,8 +31,7 @@ OTHERS = frozenset(
 """Further namespace words whose operators are in the table."""
 NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
-GRADIENT = "_GRAD"
-"""Suffix of the synthesized backward step of an operator."""
+GRADIENT = "_GRAD"  # suffix of the synthesized backward step of an operator
 OVERLOADS = (
     *("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor", "Tensor_Tensor", "Tensor_mode", "Scalar_mode"),
     *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),
@@ -60,10 +59,8 @@ class Operator:
     namespace: str
     base: str
     overload: str
-    is_gradient: bool = False
-    """Whether the node is the synthesized backward step of the operator."""
-    entry: Entry | None = None
-    """``None`` for an unknown operator."""
+    is_gradient: bool = False  # whether the node is the synthesized backward step of the operator
+    entry: Entry | None = None  # ``None`` for an unknown operator
 
     @property
     def is_unknown(self) -> bool:

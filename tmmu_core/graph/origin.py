@@ -9,8 +9,7 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
 _PARTS = re.compile(r"[./]")
 _FOLDERS = re.compile(r"[/\\]")
-LONGEST = 4096
-"""Number of characters of a path or trace that are parsed; untrusted files may have longer ones."""
+LONGEST = 4096  # number of characters of a path or trace that are parsed; untrusted files may have longer ones
 
 
 def path_of(text: str) -> tuple[str, ...]:

@@ -9,22 +9,18 @@ from tmmu_core.plans.model import ArenaSummary
 
 Severity = Literal["error", "warning"]
 
-MOST_PER_RULE = 50
-"""Maximum number of findings that are listed per rule and severity."""
+MOST_PER_RULE = 50  # maximum number of findings that are listed per rule and severity
 
 
 @dataclass(frozen=True)
 class Finding:
     """One violated rule (``error``), or a condition to know about (``warning``)."""
 
-    rule: str
-    """A key of ``verify.RULES`` or ``lint.RULES``."""
+    rule: str  # a key of ``verify.RULES`` or ``lint.RULES``
     severity: Severity
-    message: str
-    """One sentence with the tensors, arenas and figures concerned."""
+    message: str  # one sentence with the tensors, arenas and figures concerned
     tensor: str = ""
-    other: str = ""
-    """The second tensor of a pair."""
+    other: str = ""  # the second tensor of a pair
     arena: str = ""
     step: int = -1
 
@@ -34,8 +30,7 @@ class Verdict:
     """The rules that were checked and their findings. ``ok``: no finding is an error."""
 
     findings: tuple[Finding, ...] = ()
-    checked: tuple[str, ...] = ()
-    """Names of the rules that were checked."""
+    checked: tuple[str, ...] = ()  # names of the rules that were checked
     left_out: tuple[tuple[str, str], ...] = ()
     """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
     arenas: tuple[ArenaSummary, ...] = ()

@@ -34,12 +34,9 @@ from tmmu_core.plans.model import Plan
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
 """A path, the bytes of a file, a native graph as a dict, a value of the core, or a PyTorch module."""
-Amount: TypeAlias = int | str
-"""Bytes, or a text such as ``"8GiB"``."""
-Share: TypeAlias = int | float | str | Fraction
-"""Percent, or a text such as ``"5 %"``."""
-Capacities: TypeAlias = int | str | Mapping[str, int | str]
-"""Bytes of one memory for all arenas, or arena → bytes."""
+Amount: TypeAlias = int | str  # bytes, or a text such as ``"8GiB"``
+Share: TypeAlias = int | float | str | Fraction  # percent, or a text such as ``"5 %"``
+Capacities: TypeAlias = int | str | Mapping[str, int | str]  # bytes of one memory for all arenas, or arena → bytes
 
 FIELDS = tuple("capacity" if field.name == "capacities" else field.name for field in fields(PlanRequest))
 """The parameters of :func:`tmmu.plan` that are fields of its request."""

@@ -34,17 +34,14 @@ from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
-KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
-"""Moves that a step of PyTorch can run."""
+KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")  # moves that a step of PyTorch can run
 DEFAULT_KINDS = KINDS[:2]
 """Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
-ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
-"""Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
+ALIGNMENT, DEVICE_ALIGNMENT = 64, 512  # bytes to which PyTorch's allocators align: on the CPU, and on a GPU
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Nodes of the search for a packing, at most, and times the nodes of the graph. With 1,000, plans whose live bytes fit
 the capacity are packed above it, and a plan with up to twice the extra FLOPs is selected."""
-LOWER = 96
-"""If the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak."""
+LOWER = 96  # if the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -56,8 +53,7 @@ Limits: TypeAlias = tuple[Capacity, Allowed]
 class TorchFit(Fit[Plan]):
     """A fit that runs in PyTorch."""
 
-    step: Any
-    """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
+    step: Any  # the traced step (``fitting/pytorch/fx_step.TorchStep``)
     limits: Limits
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the dimensions in ``dims``; for the dimension ``largest``, the largest size that fits."""

@@ -14,18 +14,12 @@ from tmmu_core.liveness.live_model import I64, Liveness
 class Idle:
     """Columns, one row per storage of a :class:`Liveness`. Values are steps; ranges are half-open."""
 
-    live: I64
-    """Number of steps from birth to death."""
-    idle: I64
-    """Number of these steps that do not use the storage."""
-    gap_from: I64
-    """First step of the longest idle range (the first of equal ones); the death if there is none."""
-    gap_to: I64
-    """Step after that idle range."""
-    last: I64
-    """Last step that uses the storage; −1: none."""
-    before: I64
-    """Last step before ``last`` that uses the storage; −1: none."""
+    live: I64  # number of steps from birth to death
+    idle: I64  # number of these steps that do not use the storage
+    gap_from: I64  # first step of the longest idle range (the first of equal ones); the death if there is none
+    gap_to: I64  # step after that idle range
+    last: I64  # last step that uses the storage; −1: none
+    before: I64  # last step before ``last`` that uses the storage; −1: none
 
 
 def idle_of(liveness: Liveness) -> Idle:

@@ -18,22 +18,16 @@ U64 = NDArray[np.uint64]
 class Timeline:
     """A graph resolved to a sequence of steps under a mode and a preset."""
 
-    source: Graph
-    """The graph as given; hashes are computed from it."""
-    graph: Graph
-    """The graph as run, with synthesised backward nodes and recomputing nodes (contract §2)."""
+    source: Graph  # the graph as given; hashes are computed from it
+    graph: Graph  # the graph as run, with synthesised backward nodes and recomputing nodes (contract §2)
     index: GraphIndex
     mode: Mode
     preset: Preset
-    node_at: I64
-    """Shape (T,): node index run at each step; −1 for ``@inputs``."""
-    step_of: I64
-    """Shape (nodes,): the step of each node; −1 for a node outside this mode's timeline."""
+    node_at: I64  # shape (T,): node index run at each step; −1 for ``@inputs``
+    step_of: I64  # shape (nodes,): the step of each node; −1 for a node outside this mode's timeline
     has_inputs_step: bool
-    order: tuple[str, ...]
-    """Node ids as run, without ``@inputs``."""
-    retain: bool = True
-    """Whether ``saved_for_backward`` counts (neither mode nor preset is ``inference``)."""
+    order: tuple[str, ...]  # node ids as run, without ``@inputs``
+    retain: bool = True  # whether ``saved_for_backward`` counts (neither mode nor preset is ``inference``)
 
     @property
     def steps(self) -> int:
@@ -63,29 +57,22 @@ class Refusal:
     step: int
     source: str
     target: str
-    condition: str
-    """One of ``CONDITIONS``."""
+    condition: str  # one of ``CONDITIONS``
 
 
 @dataclass(frozen=True, eq=False)
 class Storages:
     """Columns, one row per storage, in the normative order (birth, −bytes of the head, id bytes of the head)."""
 
-    head: I64
-    """Tensor index of the first-born member, whose id names the storage."""
+    head: I64  # tensor index of the first-born member, whose id names the storage
     birth: I64
     death: I64
-    size: U64
-    """Bytes: greatest end over the members."""
-    alignment: U64
-    """Bytes: greatest alignment of the members; the alignment of the arena is not included."""
-    arena: I32
-    """Index into ``Liveness.arenas``."""
+    size: U64  # bytes: greatest end over the members
+    alignment: U64  # bytes: greatest alignment of the members; the alignment of the arena is not included
+    arena: I32  # index into ``Liveness.arenas``
     persistent: NDArray[np.bool_]
-    handoff_from: I64
-    """Storage that this one may reuse in place at its birth, or −1."""
-    must_not_alias: I64
-    """Shape (m, 2): storage index pairs, each once, smaller first."""
+    handoff_from: I64  # storage that this one may reuse in place at its birth, or −1
+    must_not_alias: I64  # shape (m, 2): storage index pairs, each once, smaller first
 
     def __len__(self) -> int:
         return len(self.head)
@@ -96,19 +83,13 @@ class Liveness:
     """Live ranges of tensors and storages. Columns over tensors are parallel to ``timeline.index.tensor_ids``."""
 
     timeline: Timeline
-    arenas: tuple[str, ...]
-    """Names of the arenas in use, in byte order."""
-    birth: I64
-    """First step of each tensor; −1 for a tensor outside the timeline."""
-    death: I64
-    """Step after the last step at which each tensor is live; −1 for a tensor outside the timeline."""
-    storage_of: I64
-    """Row of each tensor's storage in ``storages``, or −1."""
-    offset_in_storage: U64
-    """Bytes from the storage's start; nonzero for views and in-place writes into views."""
+    arenas: tuple[str, ...]  # names of the arenas in use, in byte order
+    birth: I64  # first step of each tensor; −1 for a tensor outside the timeline
+    death: I64  # step after the last step at which each tensor is live; −1 for a tensor outside the timeline
+    storage_of: I64  # row of each tensor's storage in ``storages``, or −1
+    offset_in_storage: U64  # bytes from the storage's start; nonzero for views and in-place writes into views
     storages: Storages
-    handoffs: I64
-    """Shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order."""
+    handoffs: I64  # shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order
     taken: NDArray[np.bool_]
     """Shape (h,): whether the output uses the input's bytes; all true until storages are placed."""
     refusal_rows: I64

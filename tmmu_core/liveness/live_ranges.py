@@ -63,14 +63,11 @@ class Ranges:
     planned: Mask
     birth: I64
     death: I64
-    last_read: I64
-    """Step of the last read; −1: never read."""
+    last_read: I64  # step of the last read; −1: never read
     saved: Mask
     """Whether it is marked as saved, or is the root of a marked view; false where the timeline ignores the marks."""
-    roots: I64
-    """Root base of each tensor."""
-    view_offset: U64
-    """Bytes from the root's start."""
+    roots: I64  # root base of each tensor
+    view_offset: U64  # bytes from the root's start
 
 
 def tensor_ranges(timeline: Timeline) -> Ranges:

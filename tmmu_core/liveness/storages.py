@@ -20,18 +20,13 @@ from tmmu_core.liveness.live_ranges import Ranges, overflow_error
 class Groups:
     """Columns over tensors."""
 
-    group: I64
-    """Number of the storage: its lowest member."""
-    offset: U64
-    """Bytes from the storage's start."""
-    shared: NDArray[np.bool_]
-    """Whether the storage has more than one member."""
-    death: I64
-    """Deaths after in-place writes: a tensor overwritten at step k dies at k."""
+    group: I64  # number of the storage: its lowest member
+    offset: U64  # bytes from the storage's start
+    shared: NDArray[np.bool_]  # whether the storage has more than one member
+    death: I64  # deaths after in-place writes: a tensor overwritten at step k dies at k
 
 
-Write = tuple[int, int, int, int]
-"""(step, input, output that overwrites it, node), as numbers."""
+Write = tuple[int, int, int, int]  # (step, input, output that overwrites it, node), as numbers
 
 
 def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:

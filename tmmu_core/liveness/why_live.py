@@ -21,14 +21,10 @@ class Event:
 class Explanation:
     """The nodes that write and read one tensor, and the reason for the end of its live range."""
 
-    producer: Event | None
-    """``@inputs`` for a graph input; ``None`` if no node in the timeline writes the tensor."""
-    readers: tuple[Event, ...]
-    """In step order, each node once."""
-    reason: str
-    """Reason why the live range ends at its last step, as text."""
-    refusals: tuple[Refusal, ...]
-    """Refused in-place reuses of the bytes of this tensor."""
+    producer: Event | None  # ``@inputs`` for a graph input; ``None`` if no node in the timeline writes the tensor
+    readers: tuple[Event, ...]  # in step order, each node once
+    reason: str  # reason why the live range ends at its last step, as text
+    refusals: tuple[Refusal, ...]  # refused in-place reuses of the bytes of this tensor
 
 
 def explain(liveness: Liveness, tensor_id: str) -> Explanation:

@@ -18,10 +18,8 @@ class PlannerEntry:
 
     name: str
     summary: str
-    function_path: str
-    """``module:function``, relative to this package."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Option → default."""
+    function_path: str  # ``module:function``, relative to this package
+    options: Mapping[str, Any] = field(default_factory=dict)  # option → default
     has_slots: bool = False
     defines_arenas: bool = False
     """Whether the planner places storages in several memories, by rules and roles, instead of packing one arena."""

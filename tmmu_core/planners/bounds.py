@@ -20,8 +20,7 @@ from tmmu_core.planners.problem import Problem, without_empty
 
 MAX_MOMENTS = 64
 """Number of steps, those with most live bytes, for which the bounds ``grid`` to ``never alias`` are computed."""
-MAX_CACHED_CONFLICTS = 1 << 26
-"""Size of the cache of conflicts, in pairs of storages (one byte each)."""
+MAX_CACHED_CONFLICTS = 1 << 26  # size of the cache of conflicts, in pairs of storages (one byte each)
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,10 @@ class Bound:
     """A lower bound: no packing has a smaller extent than ``bytes``."""
 
     bytes: int
-    witness: tuple[int, ...]
-    """Indices of the storages that prove the bound, ascending."""
-    step: int
-    """Step for which the bound was computed; −1 for a single storage without live steps, or without storages."""
-    rule: str
-    """``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages."""
-    max_live: int
-    """Max live bytes; at most ``bytes``."""
+    witness: tuple[int, ...]  # indices of the storages that prove the bound, ascending
+    step: int  # step for which the bound was computed; −1 for a single storage without live steps, or without storages
+    rule: str  # ``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages
+    max_live: int  # max live bytes; at most ``bytes``
 
 
 def lower_bound(problem: Problem) -> Bound:

@@ -20,8 +20,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.planners.problem import I64, U64, Problem, live_parts
 
-SAFE = 2**62
-"""Sums of aligned sizes below this keep all offsets within int64."""
+SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
 """Kinds of conflict that need no overlap in time: no common byte; common bytes only at the same offset."""
@@ -49,21 +48,15 @@ class Columns:
     """A problem with n storages as columns; ``part_*`` is a ragged table of live ranges in compressed time."""
 
     problem: Problem
-    size: tuple[int, ...]
-    """Bytes, at least 1."""
+    size: tuple[int, ...]  # bytes, at least 1
     align: tuple[int, ...]
-    fixed: tuple[int, ...]
-    """Offset or −1."""
-    part_of: I64
-    """Shape (n + 1,): the live parts of storage i are rows ``part_of[i]:part_of[i + 1]``."""
+    fixed: tuple[int, ...]  # offset or −1
+    part_of: I64  # shape (n + 1,): the live parts of storage i are rows ``part_of[i]:part_of[i + 1]``
     part_lo: I64
     part_hi: I64
-    births: I64
-    """Shape (k,): the original step of each compressed step."""
-    extra_conflicts: ConflictTable
-    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts that need no overlap in time."""
-    memo: dict[str, Any] = field(default_factory=dict)
-    """Values that bounds and planners cache."""
+    births: I64  # shape (k,): the original step of each compressed step
+    extra_conflicts: ConflictTable  # per storage, ``(other, NEVER | HANDOFF)``: conflicts that need no overlap in time
+    memo: dict[str, Any] = field(default_factory=dict)  # values that bounds and planners cache
 
     def __len__(self) -> int:
         return len(self.size)

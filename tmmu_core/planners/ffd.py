@@ -20,8 +20,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 class _Region:
     offset: int
     storages: set[int]
-    life: int = 0
-    """Bit mask of the compressed steps at which a storage of the region is live."""
+    life: int = 0  # bit mask of the compressed steps at which a storage of the region is live
 
 
 def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -23,10 +23,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 FITS = ("lowest", "tightest", "free_list")
-NEAR_UP_TO = 128
-"""Mean number of neighbours per storage up to which the native loop sorts them."""
-PAIRS_UP_TO = 2_000_000
-"""Maximum rows of the neighbour table, about 40 bytes each; beyond, the tree needs less memory."""
+NEAR_UP_TO = 128  # mean number of neighbours per storage up to which the native loop sorts them
+PAIRS_UP_TO = 2_000_000  # maximum rows of the neighbour table, about 40 bytes each; beyond, the tree needs less memory
 
 
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

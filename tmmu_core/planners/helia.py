@@ -24,8 +24,7 @@ from tmmu_core.planners.columns import align_up, free_gap
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Platform
 from tmmu_core.planners.problem import Problem
 
-NEVER_FREED = 2**63 - 1
-"""Death of a block that is never freed."""
+NEVER_FREED = 2**63 - 1  # death of a block that is never freed
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,11 @@ class Region:
 
     role: str
     memory: str
-    source_memory: str
-    """Memory that stores the contents before the first run; ``memory`` if nothing is copied."""
+    source_memory: str  # memory that stores the contents before the first run; ``memory`` if nothing is copied
     alignment: int
     used: int
-    is_requested: bool = False
-    """Whether a rule or a tensor names the memories of a member."""
-    offset: dict[int, int] = field(default_factory=dict)
-    """Storage → its offset, in placement order."""
+    is_requested: bool = False  # whether a rule or a tensor names the memories of a member
+    offset: dict[int, int] = field(default_factory=dict)  # storage → its offset, in placement order
     decided_by: dict[str, list[str]] = field(default_factory=dict)
     """``rule 2``, ``tensor`` (it names its memory) or ``order`` (of the memories) → the storages placed for it."""
     spills: list[dict[str, str]] = field(default_factory=list)

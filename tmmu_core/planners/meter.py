@@ -6,8 +6,7 @@ from typing import Any
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.problem import Progress
 
-OPTION = "max_nodes"
-"""Name of the planner option that limits the nodes of all arenas of a plan together."""
+OPTION = "max_nodes"  # name of the planner option that limits the nodes of all arenas of a plan together
 
 
 class Meter:

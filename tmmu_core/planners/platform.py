@@ -17,20 +17,17 @@ from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")
 """Roles of a storage (:mod:`.helia`)."""
-KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)
-"""Roles that a rule may name."""
+KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)  # roles that a rule may name
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
 """Tensor roles of read-only data. A storage is constant if all its members have these roles and no node writes one."""
-BASE_ALIGNMENT = 16
-"""Smallest base alignment of an arena, in bytes."""
+BASE_ALIGNMENT = 16  # smallest base alignment of an arena, in bytes
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One memory of the platform."""
 
     name: str
-    max_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Bytes; ``None``: no limit."""
+    max_size: Annotated[int, msgspec.Meta(ge=1)] | None = None  # bytes; ``None``: no limit
     arena_alignment: int | None = None
     """Minimum alignment in bytes of the base of each arena and of its storages (DMA, cache lines)."""
     writable: bool = True
@@ -41,30 +38,22 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The memory of the storages that match every condition. The first matching rule decides."""
 
-    memory: str
-    """Memory of the storage. A constant is stored there."""
+    memory: str  # Memory of the storage. A constant is stored there.
     constant_destination_memory: str | None = None
     """Memory to which a constant is copied before the first run; ``None``: kernels read it where it is stored."""
-    role: str | None = None
-    """``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``."""
-    operator: str | None = None
-    """Shell-style pattern of the producing operator's name."""
-    name: str | None = None
-    """Shell-style pattern of the storage's tensor id."""
-    min_size: int = 0
-    """Bytes, included."""
-    max_size: int | None = None
-    """Bytes, included; ``None``: no limit."""
+    role: str | None = None  # ``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``
+    operator: str | None = None  # shell-style pattern of the producing operator's name
+    name: str | None = None  # shell-style pattern of the storage's tensor id
+    min_size: int = 0  # bytes, included
+    max_size: int | None = None  # bytes, included; ``None``: no limit
 
 
 class Platform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of ``helia``."""
 
-    memories: tuple[Memory, ...] = (Memory("SRAM"),)
-    """In order of preference."""
+    memories: tuple[Memory, ...] = (Memory("SRAM"),)  # in order of preference
     rules: tuple[Rule, ...] = ()
-    min_alignment: int = 16
-    """Minimum alignment of every storage in bytes."""
+    min_alignment: int = 16  # minimum alignment of every storage in bytes
 
 
 register_types(Memory, Rule, Platform)

@@ -29,14 +29,10 @@ class Best:
     extent: int
     order: str
     fit: str
-    runs: int
-    """Number of runs made."""
-    stopped: bool
-    """Whether the meter ended the runs early."""
-    sequence: list[int]
-    """Storages in placement order, before a crown moves to the end."""
-    crown: int = -1
-    """The storage placed last; −1: none."""
+    runs: int  # number of runs made
+    stopped: bool  # whether the meter ended the runs early
+    sequence: list[int]  # storages in placement order, before a crown moves to the end
+    crown: int = -1  # the storage placed last; −1: none
 
     def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
         """Return the run as a packing; its notes are the order, the fit, the number of runs, and ``notes``."""

@@ -19,8 +19,7 @@ from tmmu_core.graph.model import StorageOrigin
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
-UNLIMITED = 2**64 - 1
-"""Capacity of an arena without a limit."""
+UNLIMITED = 2**64 - 1  # capacity of an arena without a limit
 
 Progress = Callable[[str, int, int], bool]
 """``progress(what, done, of)``, called by long planners (``of`` is 0 if unknown). If it returns ``False``, the planner
@@ -32,14 +31,11 @@ Pairs = tuple[tuple[int, int], ...]
 class ReuseTerms:
     """Constraints and costs of sharing bytes, by storage index (contract §12, "Reuse costs")."""
 
-    colocations: Pairs = ()
-    """Pairs at one offset."""
-    exclusions: Pairs = ()
-    """Pairs that may share bytes although their live ranges overlap, because no run uses both."""
+    colocations: Pairs = ()  # pairs at one offset
+    exclusions: Pairs = ()  # pairs that may share bytes although their live ranges overlap, because no run uses both
     penalties: tuple[tuple[int, int, int], ...] = ()
     """``(i, j, cost)``: the cost is paid once if the byte ranges of i and j overlap."""
-    reserved: Pairs = ()
-    """Byte ranges ``(begin, end)`` of the arena in which no storage may lie."""
+    reserved: Pairs = ()  # byte ranges ``(begin, end)`` of the arena in which no storage may lie
 
     def renumbered(self, number: I64) -> ReuseTerms:
         """Return the terms with index ``number[i]`` in place of i; drop the terms of storages with the number −1."""
@@ -66,32 +62,20 @@ class Problem:
 
     arena: str
     ids: tuple[str, ...]
-    birth: I64
-    """First step, included."""
-    death: I64
-    """Step after the last one; above the birth."""
-    size: U64
-    """Bytes; may be 0."""
-    alignment: U64
-    """Bytes, powers of two, at least the arena's alignment."""
-    capacity: int = UNLIMITED
-    """Bytes."""
-    arena_alignment: int = 1
-    """Bytes; minimum alignment of a slot."""
-    handoff_from: I64 | None = None
-    """Per storage, the storage that it may reuse in place, or −1. ``None``: none."""
-    must_not_alias: I64 | None = None
-    """Shape (m, 2), index pairs. ``None``: none."""
-    fixed: I64 | None = None
-    """Per storage, a fixed offset, or −1. ``None``: none."""
+    birth: I64  # first step, included
+    death: I64  # step after the last one; above the birth
+    size: U64  # bytes; may be 0
+    alignment: U64  # bytes, powers of two, at least the arena's alignment
+    capacity: int = UNLIMITED  # bytes
+    arena_alignment: int = 1  # bytes; minimum alignment of a slot
+    handoff_from: I64 | None = None  # Per storage, the storage that it may reuse in place, or −1. ``None``: none.
+    must_not_alias: I64 | None = None  # Shape (m, 2), index pairs. ``None``: none.
+    fixed: I64 | None = None  # Per storage, a fixed offset, or −1. ``None``: none.
     gaps: tuple[tuple[tuple[int, int], ...], ...] | None = None
     """Per storage, half-open ranges of steps inside its lifetime at which it takes no bytes. ``None``: none."""
-    roles: tuple[str, ...] = ()
-    """Tensor role per storage; empty without a graph."""
-    reuse: ReuseTerms | None = None
-    """Constraints and costs that only the planner ``reuse`` observes. ``None``: none."""
-    page_size: int = 0
-    """Bytes; 0: no pages."""
+    roles: tuple[str, ...] = ()  # tensor role per storage; empty without a graph
+    reuse: ReuseTerms | None = None  # Constraints and costs that only the planner ``reuse`` observes. ``None``: none.
+    page_size: int = 0  # bytes; 0: no pages
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -138,14 +122,11 @@ class Packing:
     """Logical slot per storage; ``None`` for planners without slots (numbered later by (offset, birth, id))."""
     lower_bound: int | None = None
     """Lower bound of the extent that the planner proved, in bytes; ``None`` if it computes none."""
-    optimal: bool = False
-    """Whether the planner proved that no packing has a smaller extent."""
-    stopped: bool = False
-    """Whether ``progress`` or a budget ended the search early."""
+    optimal: bool = False  # whether the planner proved that no packing has a smaller extent
+    stopped: bool = False  # whether ``progress`` or a budget ended the search early
     cost_bound: int | None = None
     """Lower bound of the reuse cost that the planner proved; ``None`` for planners that ignore reuse costs."""
-    cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of storages, by id, that prove ``cost_bound``."""
+    cost_witness: tuple[tuple[str, ...], ...] | None = None  # groups of storages, by id, that prove ``cost_bound``
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …), and the progress of a search (``course``)."""
 
@@ -209,16 +190,14 @@ def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
     return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 
 
-GIVEN = "given"
-"""Planner name of a plan whose offsets are read from a file."""
+GIVEN = "given"  # planner name of a plan whose offsets are read from a file
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
     """Data of a recorded allocator in addition to live ranges. Readers define subclasses."""
 
-    categories: tuple[str, ...]
-    """Category per storage (contract §12, "Snapshots")."""
+    categories: tuple[str, ...]  # category per storage (contract §12, "Snapshots")
     reserved_peak_bytes: int | None
     """Maximum number of bytes that the allocator reserved; ``None`` if it was not recorded."""
 
@@ -230,12 +209,10 @@ class PlainInstance:
     name: str
     problem: Problem
     packing: Packing | None = None
-    notes: tuple[str, ...] = ()
-    """Remarks of the reader for the user."""
+    notes: tuple[str, ...] = ()  # remarks of the reader for the user
     origins: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage id → its producer, for storages whose producer the file names; neither planned nor hashed."""
-    recorded: Recorded | None = None
-    """Data of the allocator, if the file is a snapshot."""
+    recorded: Recorded | None = None  # data of the allocator, if the file is a snapshot
     others: tuple[Problem, ...] = ()
     """Further arenas with separate ids. In ``packing``, their offsets follow the offsets of ``problem``."""
 

@@ -25,8 +25,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 DEFAULT_ITERATIONS = 400
 FULL_BUDGET_STORAGES = 2_000
 """Storages up to which all iterations are made; larger problems get proportionally fewer, but 4 if requested."""
-MEMORY = 12
-"""Number of extents that late acceptance remembers."""
+MEMORY = 12  # number of extents that late acceptance remembers
 
 
 def search(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -16,8 +16,7 @@ from tmmu_core.graph.native.native_file import normal_form
 from tmmu_core.plans.model import Plan
 
 DIGEST_BYTES = 32
-DRAFT_TOKEN_BYTES = 64
-"""Minimum length of a replay token in the superseded draft."""
+DRAFT_TOKEN_BYTES = 64  # minimum length of a replay token in the superseded draft
 
 
 def ir_hash(graph: Graph) -> bytes:

@@ -37,10 +37,8 @@ class TmmuState:
     """The result of a commit. It has no addresses, because they differ from run to run."""
 
     tmmu_plan_hash: bytes
-    batch: int
-    """Number of the sealed batch, from 0."""
-    barriers: tuple[str, ...]
-    """Arenas in barrier order."""
+    batch: int  # number of the sealed batch, from 0
+    barriers: tuple[str, ...]  # arenas in barrier order
     operations: int
     state_hash: bytes
 
@@ -52,10 +50,8 @@ class Applied:
     plan: Plan
     arenas: Mapping[str, ArenaHandle]
     security: str = "standard"
-    state: TmmuState | None = None
-    """The last commit; ``None`` before the first."""
-    pending: int = 0
-    """Number of memory operations since the last commit."""
+    state: TmmuState | None = None  # the last commit; ``None`` before the first
+    pending: int = 0  # number of memory operations since the last commit
     journal: Any = field(default_factory=hashlib.sha256)
     """SHA-256 of the pending operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
 

@@ -36,10 +36,8 @@ class ArenaHandle:
     base_ptr: int
     size_bytes: int
     alignment_bytes: int
-    memory: U8
-    """Shape (size_bytes,): the arena's bytes, ``memory[0]`` at ``base_ptr``."""
-    fresh: bool = False
-    """Whether the memory was just mapped: all bytes are 0."""
+    memory: U8  # shape (size_bytes,): the arena's bytes, ``memory[0]`` at ``base_ptr``
+    fresh: bool = False  # whether the memory was just mapped: all bytes are 0
 
 
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:

@@ -21,10 +21,8 @@ _LOW_WORD = np.uint64(0xFFFFFFFF)
 _WORD_BITS = np.uint64(32)
 
 BLOCK_BYTES = 16
-CHUNK_BLOCKS = 1 << 16
-"""Maximum number of blocks that are generated at once."""
-DRAFT_CHUNK = 1 << 20
-"""Maximum number of bytes of the draft's pattern that are generated at once."""
+CHUNK_BLOCKS = 1 << 16  # maximum number of blocks that are generated at once
+DRAFT_CHUNK = 1 << 20  # maximum number of bytes of the draft's pattern that are generated at once
 
 
 def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:

@@ -19,8 +19,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
-MemoryType = str
-"""A memory's name, such as ``DTCM``."""
+MemoryType = str  # a memory's name, such as ``DTCM``
 
 
 class ArenaRole(StrEnum):

@@ -63,10 +63,8 @@ class AllocationPlan:
     """The region of each tensor, in placement order, and the bytes saved by sharing."""
 
     allocations: Mapping[str, MemoryRegion]
-    peak_bytes: int = 0
-    """Maximum number of bytes alive at any step."""
-    saved_bytes: int = 0
-    """Bytes saved compared with one region per tensor in the same order; never negative."""
+    peak_bytes: int = 0  # maximum number of bytes alive at any step
+    saved_bytes: int = 0  # bytes saved compared with one region per tensor in the same order; never negative
 
     @property
     def pool_bytes(self) -> int:

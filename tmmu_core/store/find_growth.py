@@ -39,8 +39,7 @@ class GrowthCauses:
     extent_bytes: tuple[int, int]
     peak_bytes: tuple[int, int]
     peak_steps: tuple[int, int]
-    shares: tuple[Share, ...]
-    """Storages whose bytes at the peak differ, largest growth first, then by id bytes."""
+    shares: tuple[Share, ...]  # storages whose bytes at the peak differ, largest growth first, then by id bytes
 
     @property
     def grown_bytes(self) -> int:

@@ -114,10 +114,8 @@ FILES = sql.Table(
 )
 
 
-LOCK = 0x746D6D75
-"""Key of the advisory lock for creating tables in PostgreSQL: "tmmu"."""
-LOCK_TIMEOUT = 120.0
-"""Seconds that a SQLite writer waits for the lock."""
+LOCK = 0x746D6D75  # key of the advisory lock for creating tables in PostgreSQL: "tmmu"
+LOCK_TIMEOUT = 120.0  # seconds that a SQLite writer waits for the lock
 
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 """Scheme of a URL → dialect and driver of SQLAlchemy."""

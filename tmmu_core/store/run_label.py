@@ -21,10 +21,8 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
 MAIN = "main"
-PREFIX = "store:"
-"""Prefix of a reference in an argument that may also be a file name."""
-LONGEST = 200
-"""Maximum characters of the name of a model, commit or branch."""
+PREFIX = "store:"  # prefix of a reference in an argument that may also be a file name
+LONGEST = 200  # maximum characters of the name of a model, commit or branch
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ class Run:
     model: str
     commit: str
     branch: str
-    at: str
-    """Time in UTC as ISO 8601 with microseconds, so that the texts sort by time."""
+    at: str  # time in UTC as ISO 8601 with microseconds, so that the texts sort by time
     planner: str
     mode: str
     preset: str
@@ -80,8 +77,7 @@ class Run:
     lower_bound_bytes: int
     layout_hash: bytes
     tmmu_plan_hash: bytes
-    content: bytes
-    """SHA-256 of the plan file in CBOR."""
+    content: bytes  # SHA-256 of the plan file in CBOR
     arenas: tuple[ArenaFigures, ...] = ()
 
     @property

@@ -27,10 +27,8 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
 from tmmu_core.store.run_label import Label, Run, instant, run_of, split_reference
 
-SHORTEST = 4
-"""Minimum number of characters of an abbreviated commit."""
-LONGEST_FILE = 1 << 29
-"""Maximum bytes of an opened file if no limit is configured."""
+SHORTEST = 4  # minimum number of characters of an abbreviated commit
+LONGEST_FILE = 1 << 29  # maximum bytes of an opened file if no limit is configured
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,9 @@ class Line:
     extent_bytes: int
     peak_live_bytes: int
     lower_bound_bytes: int
-    changed_at: str
-    """Time of the last change of the extent; the time of the first run if it never changed."""
+    changed_at: str  # time of the last change of the extent; the time of the first run if it never changed
     changed_commit: str
-    before_bytes: int | None
-    """The extent before the change; ``None`` if it never changed."""
+    before_bytes: int | None  # the extent before the change; ``None`` if it never changed
 
     @property
     def change_bytes(self) -> int:
@@ -74,8 +70,7 @@ class Store:
     """An open store; safe to share between threads."""
 
     engine: Engine
-    name: str
-    """Its URL without the password."""
+    name: str  # its URL without the password
 
     @classmethod
     def at(cls, url: str, *, create: bool = False) -> Store:

@@ -19,14 +19,11 @@ class Sweep:
     """A stored sweep and its progress."""
 
     name: str
-    at: str
-    """Time of the first start of the sweep."""
+    at: str  # time of the first start of the sweep
     request: Mapping[str, Any]
     points: int
-    done: int
-    """Number of stored points."""
-    failed: int
-    """Number of stored points with an error."""
+    done: int  # number of stored points
+    failed: int  # number of stored points with an error
 
 
 def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], points: int) -> None:

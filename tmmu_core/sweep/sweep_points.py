@@ -31,17 +31,13 @@ class Source:
 class Point:
     """A source and the settings with which it is planned or fitted."""
 
-    number: int
-    """Position among the points of the sweep."""
-    source: int
-    """Index of the source among the sources of the sweep."""
+    number: int  # position among the points of the sweep
+    source: int  # index of the source among the sources of the sweep
     request: PlanRequest
-    ranks: bool = False
-    """Whether to plan all ranks of the shard spec, with one row per class of equal ranks."""
+    ranks: bool = False  # whether to plan all ranks of the shard spec, with one row per class of equal ranks
     fits: Mapping[str, int] | None = None
     """Capacities in bytes to fit instead of planning, by arena; ``""`` is one memory for all arenas."""
-    head: Mapping[str, Any] = field(default_factory=dict)
-    """The first columns of the rows, which describe the request."""
+    head: Mapping[str, Any] = field(default_factory=dict)  # the first columns of the rows, which describe the request
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a digest of everything that the rows of the point depend on."""
@@ -56,8 +52,7 @@ class PointResult:
 
     number: int
     rows: tuple[dict[str, Any], ...]
-    failed: bool = False
-    """Whether the only row contains an error."""
+    failed: bool = False  # whether the only row contains an error
 
 
 @dataclass(frozen=True)

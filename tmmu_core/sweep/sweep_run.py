@@ -34,10 +34,8 @@ from tmmu_core.sweep.sweep_points import Point, PointResult, Source
 
 FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
 """Columns of every row; ``None`` in the row of a point without a plan."""
-FIT_FIGURES = ("answer", "over_bytes", "cost")
-"""Further columns of the row of a fit."""
-CACHED_SOURCES = 4
-"""Maximum number of sources that a worker caches."""
+FIT_FIGURES = ("answer", "over_bytes", "cost")  # further columns of the row of a fit
+CACHED_SOURCES = 4  # maximum number of sources that a worker caches
 
 
 def run_point(source: Source, point: Point) -> PointResult:

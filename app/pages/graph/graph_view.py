@@ -30,14 +30,11 @@ class Scene:
 
     shown: Shown
     view: GraphView
-    index: GraphIndex
-    """The executed graph by numbers of nodes and tensors."""
+    index: GraphIndex  # the executed graph by numbers of nodes and tensors
     tree: Tree
-    arena: str
-    """The chosen or default arena; "" for a plan without arenas."""
+    arena: str  # the chosen or default arena; "" for a plan without arenas
     peak: int  # step of the arena's peak
-    peak_node: int
-    """Node of that step; −1 for the step that loads the inputs, and for a plan without steps."""
+    peak_node: int  # node of that step; −1 for the step that loads the inputs, and for a plan without steps
 
 
 def draw(shown: Shown, key: str = "walk") -> None:

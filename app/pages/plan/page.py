@@ -16,8 +16,7 @@ from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
-ROOM = 300
-"""Height in pixels of everything above and below the map; the map gets the remaining height of the window."""
+ROOM = 300  # height in pixels of everything above and below the map; the map gets the remaining height of the window
 STEP_VIEWS: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,

@@ -185,8 +185,7 @@ class RankGrid:
 
     columns: int
     rows: int
-    fills_columns: bool
-    """Whether consecutive ranks are in one column, not in one row."""
+    fills_columns: bool  # whether consecutive ranks are in one column, not in one row
     column_title: str
     row_title: str
 

@@ -7,8 +7,7 @@ from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 loop: asyncio.AbstractEventLoop | None = None  # event loop of the server, None before it starts
-SERVER = ""
-"""Owner of work outside of pages (server start, tests). It always counts as connected."""
+SERVER = ""  # Owner of work outside of pages (server start, tests). It always counts as connected.
 
 
 def visitor() -> str:

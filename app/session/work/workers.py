@@ -27,8 +27,7 @@ from tmmu_core.planners.problem import Progress
 
 NICENESS = 10  # lower than the server, so that the server answers page requests first
 ENV_RENICE = "TMMU_STAND_BACK"  # with the value 0, workers run at normal priority
-TICK = 0.05
-"""Minimum seconds between two progress messages, and maximum seconds that the server waits for a message."""
+TICK = 0.05  # minimum seconds between two progress messages, and maximum seconds that the server waits for a message
 STOP_TIMEOUT = 20.0  # seconds after which a stopped task that still runs is killed
 CAN_FORK = hasattr(os, "fork")
 CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")

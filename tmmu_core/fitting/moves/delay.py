@@ -15,18 +15,15 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.plans.figures.live_bytes import alive_at
 
-MOST_DELAYED = 64
-"""Maximum number of units in one delay."""
+MOST_DELAYED = 64  # maximum number of units in one delay
 
 
 class _Delay(NamedTuple):
     """Units that can run after the peak, with an estimate of the bytes that this saves and of its cost."""
 
     units: tuple[int, ...]
-    saved: int
-    """Bytes freed at the peak, minus the bytes of operands that stay live for the delayed units."""
-    flops: int
-    """FLOPs to recompute the operands that do not stay live."""
+    saved: int  # bytes freed at the peak, minus the bytes of operands that stay live for the delayed units
+    flops: int  # FLOPs to recompute the operands that do not stay live
     needed: int
     """Bytes of the storages that the units touch, or of those that one recomputed node touches: the larger figure."""
 

@@ -32,14 +32,10 @@ from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same bytes are copied back before their next read"
-LEAST_BYTES = 4096
-"""Smallest storage that is offloaded, in bytes."""
-MOST_TRIED = 40
-"""Maximum number of storages tried one by one at a peak."""
-MOST_CANCELLED = 400
-"""Maximum number of storages for which the search tries to cancel the offload."""
-BytesOver = Callable[[Mapping[str, int]], int]
-"""Function from arena sizes to the bytes over the goal."""
+LEAST_BYTES = 4096  # smallest storage that is offloaded, in bytes
+MOST_TRIED = 40  # maximum number of storages tried one by one at a peak
+MOST_CANCELLED = 400  # maximum number of storages for which the search tries to cancel the offload
+BytesOver = Callable[[Mapping[str, int]], int]  # function from arena sizes to the bytes over the goal
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:

@@ -14,10 +14,8 @@ from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.liveness.live_model import Liveness
 
-ENUMERATED_UP_TO = 64
-"""Largest number of units for which orders are enumerated."""
-MOST_ORDERS = 64
-"""Maximum number of enumerated orders."""
+ENUMERATED_UP_TO = 64  # largest number of units for which orders are enumerated
+MOST_ORDERS = 64  # maximum number of enumerated orders
 WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
 
 
@@ -25,8 +23,7 @@ WHY = "data dependencies, overwrites, side effects, unknown operators and scopes
 class OrderMove:
     """The result of the order search."""
 
-    move: Move | None
-    """``None`` if no order with a lower sum of peaks was found."""
+    move: Move | None  # ``None`` if no order with a lower sum of peaks was found
     ordered: Ordered
 
     @property

@@ -50,10 +50,8 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
 class FittedSize:
     """The result of a search for a size."""
 
-    size: int | None
-    """``None`` if no size fits."""
-    fitted: Fitted
-    """The fit at that size; if none fits, at the size that needs the least memory of those tried."""
+    size: int | None  # ``None`` if no size fits
+    fitted: Fitted  # the fit at that size; if none fits, at the size that needs the least memory of those tried
 
 
 def bisect_size(envelope: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:

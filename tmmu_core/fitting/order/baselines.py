@@ -28,8 +28,7 @@ import numpy as np
 from tmmu_core.fitting.order.order_loops import I64, alone, eager, lpmf
 from tmmu_core.fitting.order.order_model import OrderModel
 
-THRESHOLD = 1 << 20
-"""Threshold of pytorch#161810, in bytes."""
+THRESHOLD = 1 << 20  # threshold of pytorch#161810, in bytes
 
 
 def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
@@ -85,12 +84,9 @@ def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
 class _Segment:
     """Units that run one after the other."""
 
-    hill: int
-    """Most bytes that the units add while they run."""
-    valley: int
-    """Bytes that the units have added once they have run; can be negative."""
-    tree: Any
-    """The units in order: a unit, or a pair of trees."""
+    hill: int  # most bytes that the units add while they run
+    valley: int  # bytes that the units have added once they have run; can be negative
+    tree: Any  # the units in order: a unit, or a pair of trees
 
     @property
     def key(self) -> tuple[int, int]:

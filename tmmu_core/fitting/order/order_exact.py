@@ -24,8 +24,7 @@ from tmmu_core.fitting.order.order_loops import I64, OrderLists
 from tmmu_core.fitting.order.order_model import OrderModel
 
 Peaks = tuple[int, ...]
-WIDTH = 24
-"""Maximum number of sets that a round of the beam search keeps."""
+WIDTH = 24  # maximum number of sets that a round of the beam search keeps
 TRIED = 120_000
 """Expansions of the beam search. Each unit of the order has an equal share; a round beyond the shares so far halves the
 number of sets that are kept."""
@@ -34,16 +33,11 @@ number of sets that are kept."""
 class State(NamedTuple):
     """A set of executed units, reached by one path."""
 
-    done: int
-    """Executed units, as a bit mask."""
-    ready: int
-    """Units that can run next, as a bit mask."""
-    peaks: Peaks
-    """Peak of each arena along the path."""
-    live: Peaks
-    """Live bytes of each arena."""
-    path: Any = ()
-    """The path, as (path before the last unit, last unit); empty at the start."""
+    done: int  # executed units, as a bit mask
+    ready: int  # units that can run next, as a bit mask
+    peaks: Peaks  # peak of each arena along the path
+    live: Peaks  # live bytes of each arena
+    path: Any = ()  # the path, as (path before the last unit, last unit); empty at the start
 
     @property
     def order(self) -> I64:
@@ -64,10 +58,8 @@ class State(NamedTuple):
 class Proof:
     """The result of the best-first search."""
 
-    order: I64 | None
-    """The units in order, with a peak below the upper bound; ``None`` if none is found."""
-    bound: int
-    """Lower bound of the sum of the arenas' peaks, in bytes."""
+    order: I64 | None  # the units in order, with a peak below the upper bound; ``None`` if none is found
+    bound: int  # lower bound of the sum of the arenas' peaks, in bytes
 
 
 class OrderStates(OrderLists):

@@ -25,8 +25,7 @@ I64 = NDArray[np.int64]
 class Measured:
     """Peak memory of an order."""
 
-    peaks: I64
-    """Shape (arenas,): the most live bytes in each arena, persistent ones included."""
+    peaks: I64  # shape (arenas,): the most live bytes in each arena, persistent ones included
     where: I64
     """Shape (arenas,): the first place in the order at which each arena has its peak; −1: before the first unit."""
 

@@ -29,8 +29,7 @@ from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
-LARGEST = 2**60
-"""Sum of sizes from which no order is searched, so that sums stay within 64 bits."""
+LARGEST = 2**60  # sum of sizes from which no order is searched, so that sums stay within 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,27 +39,17 @@ class OrderModel:
     node_ids: tuple[str, ...]
     units: tuple[tuple[int, ...], ...]
     """Node numbers that run together, in order; units are sorted by their first node in the initial order."""
-    successors: list[list[int]]
-    """Unit → units that must run later, ascending."""
-    touches: list[list[int]]
-    """Node → storages that it touches, each once."""
-    candidates: list[list[int]]
-    """Node → storages that its output may reuse in place, in the order of preference."""
-    out: I64
-    """Shape (nodes,): the storage of the output that may reuse another; −1 if none."""
-    size: I64
-    """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent and offloaded storages."""
-    arena: I64
-    """Shape (storages,): index into ``arenas``."""
-    stays_live: NDArray[np.bool_]
-    """Shape (storages,): whether it is live after the last node, as an output."""
-    starts_live: NDArray[np.bool_]
-    """Shape (storages,): whether it is live before the first node, as an input."""
-    constant: I64
-    """Shape (arenas,): bytes that are live at every step."""
+    successors: list[list[int]]  # unit → units that must run later, ascending
+    touches: list[list[int]]  # node → storages that it touches, each once
+    candidates: list[list[int]]  # node → storages that its output may reuse in place, in the order of preference
+    out: I64  # shape (nodes,): the storage of the output that may reuse another; −1 if none
+    size: I64  # shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent and offloaded storages
+    arena: I64  # shape (storages,): index into ``arenas``
+    stays_live: NDArray[np.bool_]  # shape (storages,): whether it is live after the last node, as an output
+    starts_live: NDArray[np.bool_]  # shape (storages,): whether it is live before the first node, as an input
+    constant: I64  # shape (arenas,): bytes that are live at every step
     arenas: tuple[str, ...]
-    padding: I64
-    """Shape (arenas,): largest padding of a storage; the storage at the end of an arena needs none."""
+    padding: I64  # shape (arenas,): largest padding of a storage; the storage at the end of an arena needs none
 
     def __len__(self) -> int:
         return len(self.units)

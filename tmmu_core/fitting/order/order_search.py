@@ -20,14 +20,10 @@ from tmmu_core.fitting.order.order_loops import I64, eager, late, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
 
-SEARCHED_UP_TO = 2_500
-"""Units up to which beam and best-first search run."""
-PROOF_BUDGET = 150_000
-"""Maximum number of expansions of the best-first search."""
-SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000
-"""Units up to which the budget is larger, and that budget."""
-Report = Callable[[str, int, int], bool]
-"""``report(what, done, of) -> should_continue``, as for planners."""
+SEARCHED_UP_TO = 2_500  # units up to which beam and best-first search run
+PROOF_BUDGET = 150_000  # maximum number of expansions of the best-first search
+SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000  # units up to which the budget is larger, and that budget
+Report = Callable[[str, int, int], bool]  # ``report(what, done, of) -> should_continue``, as for planners
 
 
 @dataclass(eq=False)
@@ -35,18 +31,12 @@ class Ordered:
     """The result of the order search."""
 
     model: OrderModel
-    order: I64
-    """The best order: unit numbers."""
-    peak: int
-    """Sum of the arenas' peaks in this order: aligned bytes, with persistent storages."""
-    bound: int
-    """Lower bound of the sum of peaks over all orders."""
-    method: str
-    """The method that found the order."""
-    tried: dict[str, int]
-    """Method → its sum of peaks."""
-    peak_of: dict[bytes, tuple[int, I64]]
-    """Bytes of an order → its sum of peaks, and the order."""
+    order: I64  # the best order: unit numbers
+    peak: int  # sum of the arenas' peaks in this order: aligned bytes, with persistent storages
+    bound: int  # lower bound of the sum of peaks over all orders
+    method: str  # the method that found the order
+    tried: dict[str, int]  # method → its sum of peaks
+    peak_of: dict[bytes, tuple[int, I64]]  # bytes of an order → its sum of peaks, and the order
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""

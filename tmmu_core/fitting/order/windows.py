@@ -13,12 +13,9 @@ from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
 from tmmu_core.fitting.order.order_loops import I64, measure, peaks_outside
 from tmmu_core.fitting.order.order_model import OrderModel, csr
 
-WINDOW_SIZES = (12, 28, 60)
-"""Units on each side of the peak, tried in order until one improves."""
-BUDGET = 4_000
-"""Maximum number of expansions per window."""
-ROUNDS = 40
-"""Maximum number of improved windows."""
+WINDOW_SIZES = (12, 28, 60)  # units on each side of the peak, tried in order until one improves
+BUDGET = 4_000  # maximum number of expansions per window
+ROUNDS = 40  # maximum number of improved windows
 
 
 def improve_windows(model: OrderModel, order: I64, should_continue: Callable[[], bool]) -> I64:

@@ -22,8 +22,7 @@ class Allowed:
     kinds: frozenset[Kind] = frozenset(ALLOWED)
     max_cost: int | None = None
     """Maximum extra FLOPs, in thousandths of a percent of the graph's FLOPs; ``None``: unlimited."""
-    keep_phases: bool = False
-    """Whether forward, backward and optimizer nodes stay separate."""
+    keep_phases: bool = False  # whether forward, backward and optimizer nodes stay separate
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,24 +31,17 @@ class Fitted:
 
     answer: Answer
     capacity: Capacity
-    start: Candidate
-    """The plan before any move."""
-    best: Candidate
-    """The cheapest plan found that fits; else the plan that exceeds the capacity least."""
-    bound: LowerBound
-    """Lower bound of each arena over all plans that the allowed moves can reach."""
+    start: Candidate  # the plan before any move
+    best: Candidate  # the cheapest plan found that fits; else the plan that exceeds the capacity least
+    bound: LowerBound  # lower bound of each arena over all plans that the allowed moves can reach
     proven_bytes: int
     """Lower bound of the sum of all arenas by the order search; 0 if unknown. It can exceed the sum of ``bound``."""
     curve: tuple[Candidate, ...]
     """The candidates that no other candidate dominates in cost and bytes, by rising cost and falling bytes."""
-    flops: int
-    """Known FLOPs of the initial graph."""
-    stopped: bool = False
-    """Whether the search was stopped early."""
-    unknown: tuple[UnknownOperator, ...] = ()
-    """Operators with unknown properties that limit the answer."""
-    allowed: Allowed = Allowed()
-    """The moves that the search could use."""
+    flops: int  # known FLOPs of the initial graph
+    stopped: bool = False  # whether the search was stopped early
+    unknown: tuple[UnknownOperator, ...] = ()  # operators with unknown properties that limit the answer
+    allowed: Allowed = Allowed()  # the moves that the search could use
 
     @property
     def next_steps(self) -> tuple[str, ...]:

@@ -15,10 +15,8 @@ from tmmu_core.plans.model import U64, Plan
 class Capacity:
     """Limits in bytes. An arena without a limit is limited only by ``total``."""
 
-    total: int | None = None
-    """Limit of the sum of all arenas except ``offload``."""
-    arenas: Mapping[str, int] = field(default_factory=dict)
-    """Arena → its limit."""
+    total: int | None = None  # limit of the sum of all arenas except ``offload``
+    arenas: Mapping[str, int] = field(default_factory=dict)  # arena → its limit
 
     @property
     def key(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:

@@ -16,8 +16,7 @@ from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
 
-Pairs = tuple[tuple[int, int], ...]
-"""Pairs of input and output positions of a node."""
+Pairs = tuple[tuple[int, int], ...]  # pairs of input and output positions of a node
 WHY = "element i of the output depends only on element i of the inputs"
 
 

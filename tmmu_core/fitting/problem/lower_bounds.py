@@ -28,8 +28,7 @@ from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.model import Plan
 
-OUTPUTS = "@outputs"
-"""The moment after the last node, at which all graph outputs are live."""
+OUTPUTS = "@outputs"  # the moment after the last node, at which all graph outputs are live
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,7 @@ class Need:
 class LowerBound:
     """A lower bound of the extents of all plans that the allowed moves can reach."""
 
-    needs: tuple[Need, ...]
-    """One per arena, by name."""
+    needs: tuple[Need, ...]  # one per arena, by name
 
     @property
     def bytes_of(self) -> dict[str, int]:
@@ -140,11 +138,9 @@ class Moment(NamedTuple):
     """Storages of one arena that are live together in every plan, without persistent ones."""
 
     step: str
-    sizes: dict[int, int]
-    """Storage → bytes."""
+    sizes: dict[int, int]  # storage → bytes
     why: str
-    reused: int = 0
-    """Largest number of bytes that the output of the step may share with an input."""
+    reused: int = 0  # largest number of bytes that the output of the step may share with an input
 
 
 def moments(

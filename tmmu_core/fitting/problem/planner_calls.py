@@ -57,8 +57,7 @@ class Candidate:
     """A plan after moves."""
 
     plan_input: PlanInput
-    moves: tuple[Move, ...]
-    """In the order in which they were applied."""
+    moves: tuple[Move, ...]  # in the order in which they were applied
     solution: Solution
     warnings: tuple[str, ...] = ()
     """Warnings about the request and its graph: assumed sizes, parts without a plan, options and rules without effect.

@@ -16,21 +16,17 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph, Node, Tensor
 
-ACCUMULATED = ".accumulated_grad"
-"""Ending of the name of a gradient that exists before the step."""
-SCALAR_BYTES = 16
-"""Maximum bytes of the gradient of a loss."""
+ACCUMULATED = ".accumulated_grad"  # ending of the name of a gradient that exists before the step
+SCALAR_BYTES = 16  # maximum bytes of the gradient of a loss
 
 
 @dataclass(frozen=True)
 class LeafGradient:
     """A gradient that the backward pass returns."""
 
-    leaf: str
-    """The parameter or input; a tied parameter has several gradients."""
+    leaf: str  # the parameter or input; a tied parameter has several gradients
     tensor: str
-    is_copied: bool
-    """Whether the engine copies it into ``leaf.grad``."""
+    is_copied: bool  # whether the engine copies it into ``leaf.grad``
 
 
 def with_engine(
@@ -217,8 +213,7 @@ class _End:
     """Collects what the engine allocates when the backward pass has returned its gradients."""
 
     tensors: dict[str, Tensor]
-    final: dict[str, str]
-    """Parameter or input → its gradient so far."""
+    final: dict[str, str]  # parameter or input → its gradient so far
     nodes: list[Node] = field(default_factory=list)
 
     def add_sums(self, gradients: Sequence[LeafGradient]) -> None:

@@ -28,22 +28,15 @@ class Executed:
     """The native graph of a joint graph, and the correspondence of its ids to fx nodes."""
 
     graph: Graph
-    gradients: Mapping[str, str]
-    """Parameter → its gradient; for a tied parameter, the last gradient."""
-    tensor_of: Mapping[str, str]
-    """Name of an fx node → id of its tensor."""
-    fx_of: Mapping[str, Any]
-    """Node id → fx node."""
+    gradients: Mapping[str, str]  # parameter → its gradient; for a tied parameter, the last gradient
+    tensor_of: Mapping[str, str]  # name of an fx node → id of its tensor
+    fx_of: Mapping[str, Any]  # node id → fx node
     constants: tuple[Any, ...]
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
-    results: Mapping[int, str]
-    """Number of a result of the module → its tensor."""
-    leaf_gradients: tuple[LeafGradient, ...]
-    """Gradients that the backward pass returns, in order."""
-    generators: tuple[torch.Generator, ...]
-    """Random generators that the step names, without the default generators."""
-    scratch: Mapping[str, int]
-    """Node id → bytes of scratch memory on a GPU (``fx_scratch``), which is not in ``graph``."""
+    results: Mapping[int, str]  # number of a result of the module → its tensor
+    leaf_gradients: tuple[LeafGradient, ...]  # gradients that the backward pass returns, in order
+    generators: tuple[torch.Generator, ...]  # random generators that the step names, without the default generators
+    scratch: Mapping[str, int]  # node id → bytes of scratch memory on a GPU (``fx_scratch``), which is not in ``graph``
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:

@@ -19,8 +19,7 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 STEP = "optimizer.step"
-LATE = 1000.0
-"""Number of the planned step: ``RAdam`` allocates more from its sixth step on."""
+LATE = 1000.0  # number of the planned step: ``RAdam`` allocates more from its sixth step on
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
 """A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function of the

@@ -8,13 +8,10 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-CPU_STATE_BYTES = 5056
-"""Bytes of the state of PyTorch's generator on the CPU (Mersenne Twister)."""
-DEVICE_STATE_BYTES = 16
-"""Bytes of the state of a Philox generator: a seed and an offset."""
+CPU_STATE_BYTES = 5056  # bytes of the state of PyTorch's generator on the CPU (Mersenne Twister)
+DEVICE_STATE_BYTES = 16  # bytes of the state of a Philox generator: a seed and an offset
 
-Generator: TypeAlias = torch.Generator | str
-"""A generator, or a device, which means its default generator."""
+Generator: TypeAlias = torch.Generator | str  # a generator, or a device, which means its default generator
 
 
 def saved_state(generator: Generator) -> torch.Tensor:

@@ -20,8 +20,7 @@ from tmmu_core.graph.model import Graph, Tensor
 _aten = torch.ops.aten
 _ROWS = {_aten.embedding_dense_backward.default: 2}
 """Operator whose scratch memory depends on the number of different indices → its argument with the number of rows."""
-_measured: dict[str, int] = {}
-"""Operator with arguments and settings of PyTorch → bytes."""
+_measured: dict[str, int] = {}  # operator with arguments and settings of PyTorch → bytes
 
 
 class _Layout(NamedTuple):

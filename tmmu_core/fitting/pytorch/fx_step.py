@@ -37,30 +37,23 @@ from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
 
-_DEVICES = ("cpu", "cuda")
-"""Kinds of devices of ``torch.autocast``."""
+_DEVICES = ("cpu", "cuda")  # kinds of devices of ``torch.autocast``
 
 
 @dataclass(frozen=True)
 class TorchStep:
     """A module with its loss, example inputs and traced joint graph."""
 
-    module: Any
-    """The module with its loss (``fx_trace.with_loss``)."""
+    module: Any  # the module with its loss (``fx_trace.with_loss``)
     call: Call
     name: str
     optimizer: Optimizer | None
     executed: Executed
-    code: str
-    """Python code of the joint graph, before equal operators are merged."""
-    result_bytes: tuple[int, ...]
-    """Bytes of the gradient of each result, 0 if it needs none."""
-    accumulated: frozenset[str]
-    """Names of the parameters whose ``grad`` exists before the step."""
-    tensors: Mapping[str, Any]
-    """Parameter, buffer or argument → what identifies it (``_described``)."""
-    autocast: Mapping[str, torch.dtype]
-    """Kind of device → dtype of ``torch.autocast`` in which the step was traced."""
+    code: str  # Python code of the joint graph, before equal operators are merged
+    result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
+    accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
+    tensors: Mapping[str, Any]  # parameter, buffer or argument → what identifies it (``_described``)
+    autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
 
     @cached_property
     def graph(self) -> Graph:
@@ -298,8 +291,7 @@ class Measured(NamedTuple):
     """Results of one real step."""
 
     peak_bytes: int
-    gradients: list[Any]
-    """A tensor or ``None`` for each parameter."""
+    gradients: list[Any]  # a tensor or ``None`` for each parameter
     buffers: list[Any]
 
 

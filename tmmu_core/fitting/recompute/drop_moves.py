@@ -17,14 +17,12 @@ from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
-MOST_SINGLE_MOVES = 200
-"""Maximum number of single moves of a kind."""
+MOST_SINGLE_MOVES = 200  # maximum number of single moves of a kind
 TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order because a planner can need more than the live bytes."""
-REPORT_EVERY = 64
-"""Simulated choices from one progress report to the next."""
+REPORT_EVERY = 64  # simulated choices from one progress report to the next
 
 
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
@@ -43,10 +41,8 @@ class DropStep:
     """A step to a choice with more drops."""
 
     model: RecomputeModel
-    members: list[int]
-    """Recompute: positions of the nodes whose outputs are dropped. Offload: storages."""
-    drops: Choice
-    """The drops that the step adds."""
+    members: list[int]  # Recompute: positions of the nodes whose outputs are dropped. Offload: storages.
+    drops: Choice  # the drops that the step adds
     old_run: Run
     new_run: Run
 

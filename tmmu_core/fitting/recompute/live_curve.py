@@ -24,8 +24,7 @@ from tmmu_core.planners.native.load import library
 ROOM, SPARE = 6, 256
 """A simulation is aborted above ``ROOM`` times the steps, lives and operands of the initial graph, plus ``SPARE``."""
 
-MOST_FLOPS = 2**61
-"""Maximum extra FLOPs counted, so that sums stay within 64 bits."""
+MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +36,7 @@ class Choice:
     ``−1 − edge`` (an index into ``model.in_idx``): the edge's storage is dropped after each position for which the
     edge's node is recomputed.
     """
-    away: NDArray[np.bool_]
-    """Shape (storages,): offloaded and copied back, instead of recomputed."""
+    away: NDArray[np.bool_]  # shape (storages,): offloaded and copied back, instead of recomputed
 
     @classmethod
     def nothing(cls, model: RecomputeModel) -> Choice:
@@ -78,20 +76,13 @@ class Choice:
 class Lives:
     """The lives of storages in a simulation. Each recomputation or copy back begins another life."""
 
-    storage: I64
-    """Shape (lives,)."""
-    birth: I64
-    """Shape (lives,): the step that loads, computes or copies back the storage."""
-    last: I64
-    """Shape (lives,): the step of the last read."""
-    node: I64
-    """Shape (steps,): the position that runs; −1 for loading and copying."""
-    is_rerun: NDArray[np.bool_]
-    """Shape (steps,): whether the position runs again."""
-    read_ptr: I64
-    """Shape (steps + 1,): start of each step's reads in ``reads``; one read per operand, in its order."""
-    reads: I64
-    """The lives that the steps read."""
+    storage: I64  # shape (lives,)
+    birth: I64  # shape (lives,): the step that loads, computes or copies back the storage
+    last: I64  # shape (lives,): the step of the last read
+    node: I64  # shape (steps,): the position that runs; −1 for loading and copying
+    is_rerun: NDArray[np.bool_]  # shape (steps,): whether the position runs again
+    read_ptr: I64  # shape (steps + 1,): start of each step's reads in ``reads``; one read per operand, in its order
+    reads: I64  # the lives that the steps read
 
 
 NONE = np.zeros(0, np.int64)
@@ -102,23 +93,16 @@ NO_LIVES = Lives(NONE, NONE, NONE, NONE, np.zeros(0, np.bool_), np.zeros(1, np.i
 class Run:
     """The result of simulating a choice."""
 
-    valid: bool
-    """Whether all operands can be restored, and the tables have room."""
-    flops: int
-    """Extra FLOPs."""
-    moved: int
-    """Bytes copied to the other memory and back."""
-    peaks: I64
-    """Shape (arenas,): peak of the live bytes, with persistent storages."""
+    valid: bool  # whether all operands can be restored, and the tables have room
+    flops: int  # extra FLOPs
+    moved: int  # bytes copied to the other memory and back
+    peaks: I64  # shape (arenas,): peak of the live bytes, with persistent storages
     extra_steps: int
     live: I64
     """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
-    for_position: I64
-    """Shape (steps,): the position of the initial order that runs, or for which a node runs again."""
-    step_of: I64
-    """Shape (positions,): the step of each node of the initial order."""
-    lives: Lives
-    """Live ranges and reads."""
+    for_position: I64  # shape (steps,): the position of the initial order that runs, or for which a node runs again
+    step_of: I64  # shape (positions,): the step of each node of the initial order
+    lives: Lives  # live ranges and reads
 
     def without_curves(self) -> Run:
         """Return the figures without the arrays."""

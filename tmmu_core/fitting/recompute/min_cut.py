@@ -27,14 +27,10 @@ class Boundary:
     """A position of the initial order, and the uses of each storage before and after it."""
 
     position: int
-    present: I64
-    """Inputs, and outputs of the nodes up to the position."""
-    read_later: Mask
-    """Shape (storages,): whether a later node of the initial graph reads the storage."""
-    gap_end: I64
-    """Shape (storages,): position of the first use after the boundary; the last position if there is none."""
-    gap_start: I64
-    """Shape (storages,): position of the last use up to the boundary, else of the producer, else −1."""
+    present: I64  # inputs, and outputs of the nodes up to the position
+    read_later: Mask  # shape (storages,): whether a later node of the initial graph reads the storage
+    gap_end: I64  # shape (storages,): position of the first use after the boundary; the last position if there is none
+    gap_start: I64  # shape (storages,): position of the last use up to the boundary, else of the producer, else −1
 
     def idle(self, storages: Mask) -> I64:
         """Return those of the ``storages`` that exist at the boundary and are read after it."""

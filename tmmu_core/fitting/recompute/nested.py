@@ -15,16 +15,12 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
 
-MOST_POSITIONS = 40
-"""Maximum number of positions above the goal whose idle storages are tried, from the peak down."""
-MOST_PART = 4
-"""A step of a path aims at a peak that is lower by at most 1 / ``MOST_PART``."""
-TRIMMED = 3
-"""Number of cheapest results from which unneeded drops are removed."""
+MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
+MOST_PART = 4  # a step of a path aims at a peak that is lower by at most 1 / ``MOST_PART``
+TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
 STRIDES = (1, 2, 3, 4, 6)
 """Sets of drops that are tried: all idle storages, then all but every second one, all but every third one, …."""
-MOST_SINGLE = 24
-"""Maximum number of idle storages that are tried alone, largest first."""
+MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:

@@ -18,8 +18,7 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, rec
 from tmmu_core.fitting.unknown import unknown_operators
 from tmmu_core.graph.model import Arena
 
-ORDERED_UP_TO = 2_500
-"""Maximum number of units (``order/order_model.py``); for more, no storages are listed."""
+ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
 MOST_BEFORE = 400
 """Number of nodes before an output, nearest first, of which one may be the node c of :func:`outputs_needs`."""
 

@@ -41,50 +41,33 @@ class RecomputeModel:
     """Steps and storages of a plan input. Nodes are positions of its order, storages are rows of the liveness."""
 
     liveness: Liveness
-    flops: int
-    """Operations of all nodes with a known cost, before any change."""
-    node_at: I64
-    """Shape (positions,): node number in the index."""
+    flops: int  # operations of all nodes with a known cost, before any change
+    node_at: I64  # shape (positions,): node number in the index
     in_ptr: I64
     in_idx: I64
     """Position → storages that its node reads or adds a member to; each once, without persistent ones. An index into
     ``in_idx`` is called an *edge*.
     """
     out_ptr: I64
-    out_idx: I64
-    """Position → storages that its node creates."""
+    out_idx: I64  # position → storages that its node creates
     pair_ptr: I64
-    pair_idx: I64
-    """Position → edges whose storage the output may reuse, in order of priority."""
-    producer: I64
-    """Shape (storages,): position of the producer, −1 for inputs and persistent storages."""
-    makeable: Mask
-    """Shape (positions,): whether the node can run again."""
-    droppable: Mask
-    """Shape (storages,): whether the storage can be recomputed."""
-    movable: Mask
-    """Shape (storages,): whether the storage can be offloaded."""
-    node_flops: I64
-    """Shape (positions,): FLOPs of running the node again; 0 if unknown (then it is not makeable)."""
-    size: I64
-    """Shape (storages,): bytes, rounded up to the arena's alignment."""
+    pair_idx: I64  # position → edges whose storage the output may reuse, in order of priority
+    producer: I64  # shape (storages,): position of the producer, −1 for inputs and persistent storages
+    makeable: Mask  # shape (positions,): whether the node can run again
+    droppable: Mask  # shape (storages,): whether the storage can be recomputed
+    movable: Mask  # shape (storages,): whether the storage can be offloaded
+    node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it is not makeable)
+    size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
     arena: I64
     kept_place: Mask
     """Shape (storages,): whether it is saved or an output. No output reuses its bytes, unless it is dropped."""
-    late: Mask
-    """Shape (positions,): whether the node is not in the forward pass."""
-    stays_live: Mask
-    """Shape (storages,): whether it is live after the last node, as an output."""
-    starts_live: Mask
-    """Shape (storages,): whether it is live before the first node, as an input."""
-    expires: I64
-    """Shape (positions,): first position that overwrites an input of the node, else ``NEVER``."""
-    fixed: I64
-    """Shape (arenas,): aligned bytes of persistent storages."""
-    spare: I64
-    """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
-    state_bytes: int
-    """``PlanInput.state_bytes``."""
+    late: Mask  # shape (positions,): whether the node is not in the forward pass
+    stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
+    starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
+    expires: I64  # shape (positions,): first position that overwrites an input of the node, else ``NEVER``
+    fixed: I64  # shape (arenas,): aligned bytes of persistent storages
+    spare: I64  # shape (arenas,): largest padding of a storage, which is not needed at the end of the arena
+    state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
     """Shape (positions,): aligned bytes of the saved generator state of a random node, in the arena of its first
     output; 0 for other nodes.
@@ -206,8 +189,7 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     return size, fixed, spare
 
 
-HUB = 4
-"""Least degree of a hub. A hub is a part of its own: it does not connect its neighbours."""
+HUB = 4  # Least degree of a hub. A hub is a part of its own: it does not connect its neighbours.
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:

@@ -36,10 +36,8 @@ START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cut whose excess is at most this many tenths of the way from the least
 excess of a cut to the initial excess.
 """
-MOST_STARTS = 6
-"""Maximum number of points of earlier goals from which a tighter goal is reached."""
-MOST_POINTS = 16
-"""Maximum number of lists of moves if none fits."""
+MOST_STARTS = 6  # maximum number of points of earlier goals from which a tighter goal is reached
+MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
 def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:

@@ -25,16 +25,12 @@ from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, cheapest
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
 from tmmu_core.fitting.recompute.segments import segmentations
 
-PRICES = tuple(int(1.6**k) for k in range(30))
-"""Prices per kept byte, in FLOPs, from 1 to 830,767."""
-SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)
-"""Prices per kept byte within segments, in FLOPs."""
-EXHAUSTIVE_UP_TO = 12
-"""Number of possible drops up to which all subsets are tried."""
+PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs, from 1 to 830,767
+SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
+EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300
 """Maximum number of simulations of one method on a small graph and on a large graph."""
-RECENT = 100
-"""Number of points that are kept, in case their choice is simulated again."""
+RECENT = 100  # number of points that are kept, in case their choice is simulated again
 SIMULATED_NODES = 16_000_000
 """Between these two: maximum number of simulations of one method, times the number of nodes."""
 

@@ -16,8 +16,7 @@ from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, Recomp
 
 MOST_CUTS = 400
 """Maximum number of positions at which a segment can end; positions that fewer bytes cross have priority."""
-SHRINK = (3, 4)
-"""Ratio of successive limits of a segment's bytes: numerator, denominator."""
+SHRINK = (3, 4)  # ratio of successive limits of a segment's bytes: numerator, denominator
 
 
 def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:

@@ -24,14 +24,10 @@ beyond those above the goal do not count.
 """
 TRIMMED, IMPROVED = 6, 3
 """Number of cheapest results whose unneeded drops are removed, and number of cheapest results that are improved."""
-ROUNDS_OF = 32_000
-"""In a simulation of n steps, each round drops about n / ``ROUNDS_OF`` of the peak's excess or more."""
-MOST_OPERANDS = 8
-"""Maximum number of times that the operands of the last drops are dropped too."""
-MOST_TRIED = 1_000
-"""Number of simulations after which a sweep ends."""
-MOST_REPLACED = 60
-"""Maximum number of drops of a result that are forbidden, one at a time."""
+ROUNDS_OF = 32_000  # in a simulation of n steps, each round drops about n / ``ROUNDS_OF`` of the peak's excess or more
+MOST_OPERANDS = 8  # maximum number of times that the operands of the last drops are dropped too
+MOST_TRIED = 1_000  # number of simulations after which a sweep ends
+MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,7 @@ class Idle:
 
     storage: int
     drop: int
-    distance: int
-    """Steps until its next use."""
+    distance: int  # steps until its next use
 
 
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:

@@ -10,8 +10,7 @@ from tmmu_core.fitting.search.candidates import COSTLY, pareto
 from tmmu_core.fitting.search.fit_search import fit, reachable_bound, smallest_of
 from tmmu_core.planners.problem import Progress
 
-POINTS = 8
-"""Number of capacities from the smallest plan without cost down to the lower bound."""
+POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound
 
 
 def curve(

@@ -46,16 +46,13 @@ from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
-MOST_TRIED = 24
-"""Maximum number of lists of moves, or of orders, that are planned for one kind of move."""
+MOST_TRIED = 24  # maximum number of lists of moves, or of orders, that are planned for one kind of move
 CHEAP_DIVISOR = 100
 """The search ends at a plan that fits if its cost is at most ``1 / CHEAP_DIVISOR`` of the graph's FLOPs."""
 SMALL_DIVISOR = 100
 """A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
-MOST_DELAYS = 4
-"""Maximum number of execution orders that compute a tensor after the peak instead of before it."""
-SMALL_GRAPH = 400
-"""Largest graph, in nodes, whose tighter goals are tried after a list of moves fits."""
+MOST_DELAYS = 4  # maximum number of execution orders that compute a tensor after the peak instead of before it
+SMALL_GRAPH = 400  # largest graph, in nodes, whose tighter goals are tried after a list of moves fits
 
 
 def fit(
@@ -131,8 +128,7 @@ class _FitSearch:
     allowed: Allowed
     watch: Watch
     on_improvement: Callable[[Candidate], None] | None
-    order: OrderMove | None = None
-    """The result of the order search."""
+    order: OrderMove | None = None  # the result of the order search
     total_bound: int = 0
     """Lower bound of the sum of all arenas, over all orders; 0 if unknown. It can exceed the sum of ``bound``."""
     curve: list[Candidate] = field(default_factory=list)

@@ -23,14 +23,10 @@ from tmmu_core.plans.making.request import PlanRequest
 class ResizableModel:
     """A model that its reader can read at other sizes of a dimension."""
 
-    sizes: Dim
-    """The sizes at which it can be read."""
-    first: int
-    """The size at which it was read first."""
-    read: Callable[[int], Graph]
-    """Returns the graph at a size."""
-    planned: Callable[[Graph, int], Candidate]
-    """Returns the plan of the graph at a size, before any move."""
+    sizes: Dim  # the sizes at which it can be read
+    first: int  # the size at which it was read first
+    read: Callable[[int], Graph]  # returns the graph at a size
+    planned: Callable[[Graph, int], Candidate]  # returns the plan of the graph at a size, before any move
 
 
 def resizable_model(

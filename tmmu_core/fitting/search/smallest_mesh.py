@@ -24,8 +24,7 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
-MOST_PARTS = 2**20
-"""Largest size of a mesh axis that is tried."""
+MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
 EVERY_SIZE_UP_TO = 16
 """Larger sizes are tried if they are powers of two or divisors of an axis length, or lie just below the answer."""
 WHY = "each rank stores and computes its part; communication is part of the model"

@@ -10,8 +10,7 @@ from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.fitting.search.fit_search import SMALL_GRAPH, best_of, fit
 from tmmu_core.planners.problem import Progress
 
-ROUNDS = 4
-"""Maximum number of searches at the mean of the lower bound and the smallest plan."""
+ROUNDS = 4  # maximum number of searches at the mean of the lower bound and the smallest plan
 
 
 def fit_or_smallest(

@@ -20,20 +20,16 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Packing, Progress
 
-PLANNED = 8
-"""Maximum number of moves of one kind that are planned."""
+PLANNED = 8  # maximum number of moves of one kind that are planned
 
 
 @dataclass(frozen=True)
 class WhatIf:
     """The ranked moves, and how many moves were considered."""
 
-    moves: tuple[Move, ...]
-    """Sorted by saved bytes, then by cost; moves that save nothing are omitted."""
-    planned: int
-    """Number of moves that were planned."""
-    possible: int
-    """Number of planner and alignment moves, and of other moves that can lower the peak."""
+    moves: tuple[Move, ...]  # sorted by saved bytes, then by cost; moves that save nothing are omitted
+    planned: int  # number of moves that were planned
+    possible: int  # number of planner and alignment moves, and of other moves that can lower the peak
     stopped: bool = False
 
 

@@ -37,8 +37,7 @@ from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantB
 from tmmu_core.graph.constants import Piece, in_memory
 
 Blobs = Literal["auto", "inline", "sidecar"]
-MANIFEST = "tmmu-manifest.json"
-"""The file of a project that lists the generated files."""
+MANIFEST = "tmmu-manifest.json"  # the file of a project that lists the generated files
 MAX_IMAGE_BYTES = 1 << 28
 """Maximum bytes of all writable arenas together in the program's image; above it the image contains none of them."""
 MAX_INLINE_BYTES = 1 << 20

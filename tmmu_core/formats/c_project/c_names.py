@@ -10,20 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
-MAX_LENGTH = 80
-"""Maximum characters that a C name contains of one memory or tensor name."""
+MAX_LENGTH = 80  # maximum characters that a C name contains of one memory or tensor name
 
 
 @dataclass(frozen=True)
 class RegionNames:
     """The names of one arena."""
 
-    stem: str
-    """The name of the enumerator; with ``_SIZE`` and ``_ALIGNMENT``, the names of the macros. In upper case."""
+    stem: str  # The name of the enumerator; with ``_SIZE`` and ``_ALIGNMENT``, the names of the macros. In upper case.
     symbol: str
     """The symbol of the arena's buffer, or of the blob of a constant arena that is not staged. In lower case."""
-    source: str = ""
-    """The symbol of a staged arena's blob; ``""`` if the arena is not staged."""
+    source: str = ""  # the symbol of a staged arena's blob; ``""`` if the arena is not staged
 
     @property
     def blob(self) -> str:

@@ -37,15 +37,12 @@ class RenderArena:
     region_id: int
     role: str
     memory: str
-    source_memory: str
-    """The memory from which the bytes of a staged region are copied, else ``memory``."""
+    source_memory: str  # the memory from which the bytes of a staged region are copied, else ``memory``
     size: int
     alignment: int
     is_staged: bool
-    name: str = ""
-    """Name of the plan's arena."""
-    origin: int | None = None
-    """Start address of the region's memory, if the plan has it."""
+    name: str = ""  # name of the plan's arena
+    origin: int | None = None  # start address of the region's memory, if the plan has it
 
     @property
     def has_buffer(self) -> bool:
@@ -72,8 +69,7 @@ class RenderConstantBlob:
     is_staged: bool
     sidecar_filename: str
     size: int
-    parts: tuple[RenderTensor, ...]
-    """Tensors, sorted by offset. They do not overlap."""
+    parts: tuple[RenderTensor, ...]  # Tensors, sorted by offset. They do not overlap.
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
@@ -107,13 +103,11 @@ class RenderMemoryPlan:
     scratch_arenas: tuple[RenderArena, ...] = ()
     persistent_arenas: tuple[RenderArena, ...] = ()
     constant_arenas: tuple[RenderArena, ...] = ()
-    constant_blobs: tuple[RenderConstantBlob, ...] = ()
-    """One per constant arena; empty if no constant has bytes."""
+    constant_blobs: tuple[RenderConstantBlob, ...] = ()  # one per constant arena; empty if no constant has bytes
     plan_hash: str = ""
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
-    tensors: tuple[RenderTensor, ...] = ()
-    """Tensors, sorted by tensor id bytes."""
+    tensors: tuple[RenderTensor, ...] = ()  # tensors, sorted by tensor id bytes
     residences: tuple[Residence | None, ...] = ()
     """The memory of each tensor and the reason for it; empty for a plan without rules for memories."""
 

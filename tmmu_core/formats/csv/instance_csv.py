@@ -33,18 +33,15 @@ from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
-OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}
-"""Column → its other names."""
+OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}  # column → its other names
 COLUMNS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset")
 NAMES = {also: column for column in COLUMNS for also in (column, *OTHERS.get(column, ()))}
 NEEDED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
-SHORT = 18
-"""Maximum digits of a number that needs no comparison with a limit: it is below all of them."""
-LAST_FIXED = 2**63 - 1
-"""Maximum fixed offset of a problem; offsets of a finished plan may be any uint64."""
+SHORT = 18  # maximum digits of a number that needs no comparison with a limit: it is below all of them
+LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 
 
 def refuses(data: bytes) -> str:

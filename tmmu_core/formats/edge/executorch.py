@@ -43,12 +43,9 @@ HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
 TRACE_HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
 _ELEMENT_BYTES = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 8)
 """Bytes of an element, by ``ScalarType``."""
-TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
-"""Types of values: numbers of ``KernelTypes``."""
-KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5
-"""Types of instructions: numbers of ``InstructionArguments``."""
-UNBOUND = 2
-"""``TensorShapeDynamism`` of a tensor without an upper bound."""
+TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11  # types of values: numbers of ``KernelTypes``
+KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5  # types of instructions: numbers of ``InstructionArguments``
+UNBOUND = 2  # ``TensorShapeDynamism`` of a tensor without an upper bound
 
 
 def refuses(data: bytes) -> str:
@@ -135,15 +132,11 @@ class _Value:
     offset: int
     size: int
     label: str = ""
-    birth: int = -1
-    """First step; −1 before the first use."""
-    last: int = -1
-    """Last step; for a value with views, that of all of them. −1 for a view."""
+    birth: int = -1  # first step; −1 before the first use
+    last: int = -1  # Last step; for a value with views, that of all of them. −1 for a view.
     role: str = "activation"
-    viewed: _Value | None = None
-    """The value whose bytes a view shares; it is no view itself."""
-    more_labels: list[str] = field(default_factory=list)
-    """Labels of the views and of the values that are moved here."""
+    viewed: _Value | None = None  # the value whose bytes a view shares; it is no view itself
+    more_labels: list[str] = field(default_factory=list)  # labels of the views and of the values that are moved here
 
     @property
     def base(self) -> _Value:

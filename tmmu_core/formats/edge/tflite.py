@@ -59,16 +59,13 @@ BODIES = {
 }
 """Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
-DEEPEST = 16
-"""Maximum levels of nested bodies that are planned."""
+DEEPEST = 16  # maximum levels of nested bodies that are planned
 MOST_REPEATED = 1 << 17
 """Maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each."""
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
 """Operator on a variable (operand 0 is its handle) → the operand or result with the value."""
-ALIGNMENT = 16
-"""Alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)."""
-NPU = "ethos-u"
-"""The operator that Vela writes for the part of a model that it compiles."""
+ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
+NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
 
 
 def refuses(data: bytes) -> str:
@@ -121,12 +118,9 @@ class Use:
 
     subgraph: Subgraph
     scope: str = ""
-    running: tuple[int, ...] = ()
-    """Numbers of the subgraphs that enclose this use."""
-    ids: dict[int, str] = field(default_factory=dict)
-    """Number → id of each tensor that the graph has so far."""
-    variable_of: dict[int, str] = field(default_factory=dict)
-    """Number of a handle → the name of its variable."""
+    running: tuple[int, ...] = ()  # numbers of the subgraphs that enclose this use
+    ids: dict[int, str] = field(default_factory=dict)  # number → id of each tensor that the graph has so far
+    variable_of: dict[int, str] = field(default_factory=dict)  # number of a handle → the name of its variable
 
 
 class Reading:

@@ -44,17 +44,13 @@ def nbytes(tensor: Tensor) -> int:
     return dtypes.tensor_bytes(tuple(int(dim) for dim in tensor.shape), tensor.dtype)
 
 
-ABSENT = -1
-"""Number of an omitted optional operand."""
+ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
 """Types of the schema that the package ``tflite`` does not name."""
-EXTERNAL_BUFFER = 10
-"""Number of the field of a tensor for its data in another file: 0 if it has none."""
-OFFLINE_PLAN = b"OfflineMemoryAllocation"
-"""Name of the metadata with a plan for TensorFlow Lite Micro."""
-OFFLINE_HEADER = 3
-"""Number of integers before the offsets: version, number of subgraphs, number of offsets."""
+EXTERNAL_BUFFER = 10  # number of the field of a tensor for its data in another file: 0 if it has none
+OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
+OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
 ELEMENTS_PER_BYTE = 4
 """Maximum operands, dimensions and letters of names per byte of the file: converters share equal vectors."""
 LETTERS_PER_WORD = 64
@@ -82,10 +78,8 @@ class Operator:
     instr: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    bodies: tuple[int, ...] = ()
-    """Numbers of the subgraphs that the operator runs."""
-    variable: str = ""
-    """Container and shared name of the variable of a ``VAR_HANDLE``."""
+    bodies: tuple[int, ...] = ()  # numbers of the subgraphs that the operator runs
+    variable: str = ""  # container and shared name of the variable of a ``VAR_HANDLE``
     is_custom: bool = False
 
 
@@ -94,8 +88,7 @@ class Subgraph:
     """One subgraph."""
 
     number: int
-    label: str
-    """Its name, else its number."""
+    label: str  # its name, else its number
     table: Any
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]

@@ -35,24 +35,17 @@ from tmmu_core.plans.model import Plan
 VERSION = 1
 LEFT_TO_RUNTIME = -1
 LARGEST = 2**31 - 1
-NESTED = ("IF", "WHILE", "CALL_ONCE")
-"""Operators whose bodies the runtime enters."""
-BEFORE = -1
-"""First scope of tensors that are read before an operator writes them."""
-HEAD = 8
-"""Bytes at the start of a file: the offset of the root table, and the identifier."""
-FIELDS = 8
-"""Number of fields of the schema's table ``Model``: the version, and references."""
-BUFFERS, METADATA = 4, 6
-"""Numbers of the fields ``buffers`` and ``metadata``."""
-GRID = 64
-"""The number of inserted bytes is a multiple of this, so that the old bytes keep their alignment."""
+NESTED = ("IF", "WHILE", "CALL_ONCE")  # operators whose bodies the runtime enters
+BEFORE = -1  # first scope of tensors that are read before an operator writes them
+HEAD = 8  # bytes at the start of a file: the offset of the root table, and the identifier
+FIELDS = 8  # number of fields of the schema's table ``Model``: the version, and references
+BUFFERS, METADATA = 4, 6  # numbers of the fields ``buffers`` and ``metadata``
+GRID = 64  # the number of inserted bytes is a multiple of this, so that the old bytes keep their alignment
 DATA_ALIGNMENT = 16
 OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9
 """Offsets of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in the vtables of their tables."""
 
-Key = tuple[int, int]
-"""Subgraph and tensor number."""
+Key = tuple[int, int]  # subgraph and tensor number
 
 
 @dataclass(frozen=True)
@@ -185,12 +178,9 @@ class TflmFile:
     """A model file with a plan for the Micro runtime."""
 
     data: bytes
-    offsets: tuple[int, ...]
-    """Per tensor of each subgraph, its offset in bytes, or −1."""
-    left: tuple[str, ...]
-    """Ids of the activations that the runtime places."""
-    extent_bytes: int
-    """End of the last tensor with an offset: a lower bound of the head of the runtime's arena."""
+    offsets: tuple[int, ...]  # per tensor of each subgraph, its offset in bytes, or −1
+    left: tuple[str, ...]  # ids of the activations that the runtime places
+    extent_bytes: int  # end of the last tensor with an offset: a lower bound of the head of the runtime's arena
 
 
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:

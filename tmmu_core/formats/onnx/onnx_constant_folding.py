@@ -17,14 +17,12 @@ from onnx import TensorProto, helper, numpy_helper
 from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, TypedShapes, with_nodes
 from tmmu_core.graph.operators import operator_of
 
-KEPT_ELEMENTS = 1024
-"""Maximum number of elements of a value that is kept and folded."""
+KEPT_ELEMENTS = 1024  # maximum number of elements of a value that is kept and folded
 
 Array = NDArray[Any]
 FixedShapes = Mapping[str, tuple[int, ...]]
 
-OPEN = -(2**63)
-"""Marks an open size in a shape or a vector of sizes."""
+OPEN = -(2**63)  # marks an open size in a shape or a vector of sizes
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
 """Operators that copy elements of vectors of sizes: the fixed sizes in their result do not depend on the open ones."""
 LIMITED_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}

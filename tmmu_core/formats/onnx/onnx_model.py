@@ -19,10 +19,8 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import Misuse, UnreadableInput
 from tmmu_core.graph.model import Graph
 
-TypedShape = tuple[int, list[int | str | None]]
-"""Element type, and dimensions as number, name or ``None`` (unknown)."""
-TypedShapes = dict[str, TypedShape]
-"""Value → type and shape."""
+TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
+TypedShapes = dict[str, TypedShape]  # value → type and shape
 
 ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
 """Operators that are element-wise in their first input; other inputs have a value per channel. Inference only."""
@@ -30,8 +28,7 @@ SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv")
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
 """Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
-MEASURES: frozenset[str] = frozenset({"Shape", "Size"})
-"""Operators whose result depends on the shape of the input only."""
+MEASURES: frozenset[str] = frozenset({"Shape", "Size"})  # operators whose result depends on the shape of the input only
 _OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)|.*\0", re.S)
 
 
@@ -155,10 +152,8 @@ def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-Key = tuple[str, str, str]
-"""(domain, name, overload) of a function."""
-DEFAULT_SET = "ai.onnx"
-"""Second name of ONNX's default operator set, whose first name is empty. Both are valid."""
+Key = tuple[str, str, str]  # (domain, name, overload) of a function
+DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose first name is empty. Both are valid.
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -16,10 +16,8 @@ from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, 
 from tmmu_core.graph.model import Dim
 
 Values = Mapping[str, np.ndarray[Any, Any]]
-AnyShape = tuple[Any, Sequence[int | str | None]]
-"""Element type or dtype, and dimensions."""
-Shapes = Iterator[tuple[str, TypedShape | None]]
-"""Value → shape; ``None`` if it is unknown."""
+AnyShape = tuple[Any, Sequence[int | str | None]]  # element type or dtype, and dimensions
+Shapes = Iterator[tuple[str, TypedShape | None]]  # value → shape; ``None`` if it is unknown
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:

@@ -29,23 +29,18 @@ from onnx import helper
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_model import attribute_of, bodies_of, operator_name, unique_ids, with_nodes
 
-SCOPE = "tmmu.scope"
-"""Operator set of the nodes that open and close scopes. Their attributes describe their operands."""
-UNBOUNDED = 2**31 - 1
-"""Trip counts from this one on mean "until the condition is false"."""
+SCOPE = "tmmu.scope"  # Operator set of the nodes that open and close scopes. Their attributes describe their operands.
+UNBOUNDED = 2**31 - 1  # trip counts from this one on mean "until the condition is false"
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
-_SCAN_FROM = 9
-"""First operator set in which ``Scan`` has no batch axis and no lengths."""
+_SCAN_FROM = 9  # first operator set in which ``Scan`` has no batch axis and no lengths
 
 
 @dataclass(frozen=True)
 class Origin:
     """The position in the model of the node that a flat node comes from."""
 
-    scope: str
-    """``""`` for the model's own graph. A node that opens or closes a scope has that scope."""
-    position: int
-    """Position in its graph."""
+    scope: str  # ``""`` for the model's own graph. A node that opens or closes a scope has that scope.
+    position: int  # position in its graph
     branches: tuple[str, ...] = ()
     """The enclosing branches, outermost first, as named by :func:`branch`."""
 
@@ -289,8 +284,7 @@ class _Closing:
     attributes: dict[str, Any]
     captures: Sequence[str] = ()
     """Further operands: the outer values that the body reads, which stay live to the end of the scope."""
-    overwritten: Sequence[str] = ()
-    """The operand that each output overwrites; none for an If."""
+    overwritten: Sequence[str] = ()  # the operand that each output overwrites; none for an If
 
 
 def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
@@ -313,14 +307,10 @@ def branch_results(node: onnx.NodeProto) -> list[tuple[str, str]]:
 class Carried(NamedTuple):
     """Operands of a ``Loop.close`` or ``Scan.close`` node, by kind."""
 
-    states: Sequence[str]
-    """The state before an iteration."""
-    stacked: Sequence[str]
-    """The buffers of the stacked outputs."""
-    results: Sequence[str]
-    """The state after the iteration, as the body writes it."""
-    slices: Sequence[str]
-    """The row that an iteration adds to each stacked output."""
+    states: Sequence[str]  # the state before an iteration
+    stacked: Sequence[str]  # the buffers of the stacked outputs
+    results: Sequence[str]  # the state after the iteration, as the body writes it
+    slices: Sequence[str]  # the row that an iteration adds to each stacked output
 
 
 def carried_of(node: onnx.NodeProto) -> Carried:

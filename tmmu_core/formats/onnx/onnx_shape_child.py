@@ -15,12 +15,10 @@ from typing import Any
 
 from tmmu_core.base.child_process import limit_process
 
-MOST_WRITTEN = 1 << 28
-"""Maximum bytes of a file, such as a profile."""
+MOST_WRITTEN = 1 << 28  # maximum bytes of a file, such as a profile
 SCALARS = (1, 0, 16_000, 8_000, 64)
 """Values tried for integer inputs with one element: switches, counts, sampling rates."""
-Inputs = list[tuple[str, str, list[int | str]]]
-"""Name, dtype, and dimensions as number or name, of each input."""
+Inputs = list[tuple[str, str, list[int | str]]]  # name, dtype, and dimensions as number or name, of each input
 
 
 def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str, Any]:

@@ -29,20 +29,15 @@ from tmmu_core.graph.model import ShapeFrom
 
 CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
 MOST_MODEL_BYTES = 1 << 30
-RUNTIMES_IR = 10
-"""IR version declared to onnxruntime, which refuses later ones; it changes no shape."""
-WAIT = 10
-"""Wall-clock limit of the subprocess as a multiple of its limit of processor time, for a busy machine."""
+RUNTIMES_IR = 10  # IR version declared to onnxruntime, which refuses later ones; it changes no shape
+WAIT = 10  # wall-clock limit of the subprocess as a multiple of its limit of processor time, for a busy machine
 
 USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
 """Common input sizes, tried if a model does not run at the assumed length."""
-MOST_LENGTHS = 6
-"""Maximum number of dimensions whose size is varied."""
+MOST_LENGTHS = 6  # maximum number of dimensions whose size is varied
 
-Measured = dict[str, tuple[int, list[int]]]
-"""Value → (element type, shape)."""
-ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())
-"""Name → element type."""
+Measured = dict[str, tuple[int, list[int]]]  # value → (element type, shape)
+ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → element type
 
 
 def missing_option() -> str:
@@ -73,14 +68,11 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
 class Run:
     """Result of running a model."""
 
-    point: dict[str, int] = field(default_factory=dict)
-    """The first of the requested points at which the model runs."""
-    known: Measured = field(default_factory=dict)
-    """Shapes that do not differ between the runs."""
+    point: dict[str, int] = field(default_factory=dict)  # the first of the requested points at which the model runs
+    known: Measured = field(default_factory=dict)  # shapes that do not differ between the runs
     taken: dict[str, bool] = field(default_factory=dict)
     """Condition → whether all runs took ``then``; only for an If whose branches both have nodes."""
-    failed: str = ""
-    """The reason why there was no run."""
+    failed: str = ""  # the reason why there was no run
 
 
 def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:

@@ -219,10 +219,8 @@ def _changing(sizes: list[int | str | None], points: list[dict[str, int]]) -> tu
     return tuple(dict.fromkeys(name for point in changed for name in point if point[name] != points[0][name]))
 
 
-ROUNDS = 64
-"""Maximum rounds of inference and folding for computed shapes; a scope adds two."""
-LONG_VECTOR = 1 << 20
-"""Maximum elements of a vector for data propagation, which computes each element."""
+ROUNDS = 64  # maximum rounds of inference and folding for computed shapes; a scope adds two
+LONG_VECTOR = 1 << 20  # maximum elements of a vector for data propagation, which computes each element
 
 
 def decided(model: onnx.ModelProto) -> dict[str, Array]:

@@ -24,10 +24,8 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory, path_in_folder
 from tmmu_core.graph.model import Graph
 
-DEEPEST = 64
-"""Longest chain of folded constants."""
-TAG = "tmmu.bytes:"
-"""Prefix of the documentation string that identifies a tensor through inlining and flattening."""
+DEEPEST = 64  # longest chain of folded constants
+TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tensor through inlining and flattening
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:

@@ -17,10 +17,8 @@ from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import Dim
 
-BROADCASTS = ("Add", "Sub", "Mul", "Div")
-"""Operators whose operands have equal sizes, or a size of 1."""
-MOST_POINTS = 32
-"""Maximum number of combinations of sizes that are tried."""
+BROADCASTS = ("Add", "Sub", "Mul", "Div")  # operators whose operands have equal sizes, or a size of 1
+MOST_POINTS = 32  # maximum number of combinations of sizes that are tried
 
 
 def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:

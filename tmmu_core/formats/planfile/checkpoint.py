@@ -33,8 +33,7 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     step: int
     output: int
     tensor_id: str
-    arena: int
-    """Index into the arenas, sorted by name."""
+    arena: int  # index into the arenas, sorted by name
     logical_slot: int
     generation: int
     offset_in_slot: int
@@ -42,10 +41,8 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     alignment: int
     birth: int
     death: int
-    role: int
-    """Index into ``words``."""
-    dtype: int
-    """Index into ``words``."""
+    role: int  # index into ``words``
+    dtype: int  # index into ``words``
     shape: tuple[int, ...]
     alias_group_id: str | None
     base_tensor_uid: str | None
@@ -53,8 +50,7 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 class _Body(msgspec.Struct):
     head: dict[str, Any]
-    words: tuple[str, ...]
-    """The roles and dtypes, sorted."""
+    words: tuple[str, ...]  # the roles and dtypes, sorted
     rows: tuple[_Row, ...]
     logical_address_table: tuple[tuple[str, int, int], ...]
 

@@ -74,23 +74,16 @@ class Comparison:
 
     left: Plan
     right: Plan
-    incomparable: tuple[Difference, ...]
-    """Reasons why the plans are not comparable."""
-    divergences: tuple[Difference, ...]
-    """Differences in other values than those of the rows, mode and order first."""
-    context: tuple[Difference, ...]
-    """Differences in planner, options, preset and name, which are no divergences."""
+    incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
+    divergences: tuple[Difference, ...]  # differences in other values than those of the rows, mode and order first
+    context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
     certificates: tuple[Difference, ...]
     """Arenas with different certificates; between two runs of one planner they are divergences too."""
-    ids: tuple[str, ...]
-    """Tensors of either plan, by id bytes; parallel to the columns below."""
-    left_row: I64
-    """Row in ``left``, or −1."""
+    ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
+    left_row: I64  # row in ``left``, or −1
     right_row: I64
-    kinds: NDArray[np.uint8]
-    """Bit k is set if the tensor has the change ``KINDS[k]``."""
-    complete: bool = True
-    """Whether both sides contain their tensors; a digest has only their hash."""
+    kinds: NDArray[np.uint8]  # bit k is set if the tensor has the change ``KINDS[k]``
+    complete: bool = True  # whether both sides contain their tensors; a digest has only their hash
 
     @property
     def comparable(self) -> bool:

@@ -68,8 +68,7 @@ class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
     step: int
     source: str
     to: str
-    taken: bool | None = None
-    """Whether ``to`` lies on ``from``'s bytes; absent in files of the first version."""
+    taken: bool | None = None  # whether ``to`` lies on ``from``'s bytes; absent in files of the first version
 
 
 class HeadDocument(msgspec.Struct):
@@ -99,10 +98,8 @@ class HeadDocument(msgspec.Struct):
     notes: dict[str, Any] = {}
     places: str | None = None
     own_arenas: bool | None = None
-    content_hash: str | None = None
-    """``None`` in a file of an older version or another writer."""
-    constraints: Constraints | msgspec.UnsetType = msgspec.UNSET
-    """Absent in plans without constraints."""
+    content_hash: str | None = None  # ``None`` in a file of an older version or another writer
+    constraints: Constraints | msgspec.UnsetType = msgspec.UNSET  # absent in plans without constraints
 
 
 class PlanDocument(HeadDocument):

@@ -43,17 +43,13 @@ Record = dict[str, Any]
 class Trace:
     """A trace that was read: its plan, and the fields that a plan does not have."""
 
-    plan: Plan
-    """The plan; without rows and hand-offs if ``complete`` is false."""
+    plan: Plan  # the plan; without rows and hand-offs if ``complete`` is false
     trace_schema: str = TRACE_SCHEMA
     metric_schema: str = METRIC_SCHEMA
-    complete: bool = True
-    """Whether the trace contains the tensors, or only their hash."""
+    complete: bool = True  # whether the trace contains the tensors, or only their hash
     tensor_count: int = 0
-    replans: tuple[Record, ...] = ()
-    """``replan`` records, in order."""
-    tensors_hash: str = ""
-    """Hash of the rows and hand-offs of a digest, in hex; empty in a digest of an older version."""
+    replans: tuple[Record, ...] = ()  # ``replan`` records, in order
+    tensors_hash: str = ""  # hash of the rows and hand-offs of a digest, in hex; empty in a digest of an older version
 
     def __repr__(self) -> str:
         rows = "complete" if self.complete else "digest"

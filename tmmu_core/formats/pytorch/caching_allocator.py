@@ -21,16 +21,13 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import ArrayLike
 
-GRAIN = 512
-"""The size of a block in bytes is a multiple of this."""
-SMALL_SIZE = 1 << 20
-"""Maximum bytes of a small allocation."""
+GRAIN = 512  # the size of a block in bytes is a multiple of this
+SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
 LARGE_SIZE = 10 << 20
 """From these bytes on, an allocation that fits no block gets a segment of its own size, rounded up."""
 SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
 """Bytes of a new segment for a small allocation, and for one between :data:`SMALL_SIZE` and :data:`LARGE_SIZE`."""
-ROUND_LARGE = 2 << 20
-"""Any other new segment is a multiple of these bytes."""
+ROUND_LARGE = 2 << 20  # any other new segment is a multiple of these bytes
 BASE_ADDRESS = 0x7F00_0000_0000
 
 
@@ -40,8 +37,7 @@ class Block:
 
     addr: int
     size: int
-    pool: Pool
-    """The free blocks of the same lane and kind of allocation (small or large)."""
+    pool: Pool  # the free blocks of the same lane and kind of allocation (small or large)
     before: Block | None = None
     after: Block | None = None
     is_free: bool = False
@@ -54,8 +50,7 @@ class Block:
             following.after.before = self
 
 
-Pool = list[tuple[int, int, Block]]
-"""Free blocks: ``(size, address, block)``, sorted."""
+Pool = list[tuple[int, int, Block]]  # free blocks: ``(size, address, block)``, sorted
 Recorder = Callable[[str, int, int], None]
 """``(action, address, bytes)`` of each segment that is reserved or released, with PyTorch's name of the action."""
 

@@ -16,8 +16,7 @@ class StridedLayout:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
-    itemsize: int
-    """Bytes of one element."""
+    itemsize: int  # bytes of one element
 
     @property
     def dense_bytes(self) -> int:

@@ -42,10 +42,8 @@ _ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", 
 _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
-MOST = 2**62
-"""Upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits."""
-LISTED = 12
-"""Maximum modules that an error lists."""
+MOST = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
+LISTED = 12  # maximum modules that an error lists
 MOST_PROGRAM = 1 << 28
 """Maximum bytes of a program's text that is read: only origins are used, and constants can have any size."""
 
@@ -54,19 +52,15 @@ MOST_PROGRAM = 1 << 28
 class Buffer:
     """One storage of the plan; changed while the buffers of an allocation are merged."""
 
-    names: deque[str]
-    """Names of all values in the buffer; the id of the buffer joins them."""
+    names: deque[str]  # names of all values in the buffer; the id of the buffer joins them
     birth: int
-    death: int
-    """Step after the last one."""
+    death: int  # step after the last one
     size: int
-    offset: int
-    """Bytes from the start of the first allocation."""
+    offset: int  # bytes from the start of the first allocation
     role: str
     takes_over: str = ""
     """The input buffer that this buffer reuses in place: the instruction that reads it last writes this buffer."""
-    gaps: tuple[tuple[int, int], ...] = ()
-    """Steps ``[first, end)`` in which the bytes hold other values."""
+    gaps: tuple[tuple[int, int], ...] = ()  # steps ``[first, end)`` in which the bytes hold other values
 
     @property
     def id(self) -> str:
@@ -94,8 +88,7 @@ class _Allocation:
     number: int
     size: int
     traits: str
-    values: list[tuple[str, int, int]] = field(default_factory=list)
-    """(name, size, offset in the allocation)."""
+    values: list[tuple[str, int, int]] = field(default_factory=list)  # (name, size, offset in the allocation)
     phis: set[str] = field(default_factory=set)
     """Values that represent several values: loop-carried values and results of branches."""
 
@@ -361,12 +354,10 @@ def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 class Module:
     """A module of a dump that can be opened."""
 
-    name: str
-    """XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``."""
+    name: str  # XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``
     files: tuple[str, ...]
     """Files of the module: buffer assignment, live ranges, and the program's text unless missing or too large."""
-    size: int
-    """Bytes of its buffer assignment file, to sort modules."""
+    size: int  # bytes of its buffer assignment file, to sort modules
 
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:

@@ -21,8 +21,7 @@ from tmmu_core.graph.origin import LONGEST, line_of
 
 HEADING = "HloModule "
 PROGRAM_ENDING = ".txt"
-DEEPEST = 64
-"""Maximum number of parts of a module's path, of nested transformations, and of nested fusions."""
+DEEPEST = 64  # maximum number of parts of a module's path, of nested transformations, and of nested fusions
 
 _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([^\s=]{1,1000}) = ", re.A)
 _COMPUTATION = re.compile(r"(?:ENTRY )?%?([^\s(]{1,1000}) \(", re.A)

@@ -25,16 +25,11 @@ Kind = Literal["node", "level", "inputs", "tensor"]
 class ViewRequest:
     """The levels that the user opened and closed, and the neighbourhood to show, if any."""
 
-    opened: Collection[Path] = frozenset()
-    """Levels that the user opened, in addition to those that are open initially."""
-    closed: Collection[Path] = frozenset()
-    """Levels that the user closed. They hide the levels below."""
-    tensor: int = -1
-    """Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex."""
-    node: int = -1
-    """Node in the middle of the neighbourhood, or −1; ignored if there is a tensor."""
-    radius: int | None = None
-    """Radius of the neighbourhood in edges; ``None`` for the whole graph."""
+    opened: Collection[Path] = frozenset()  # levels that the user opened, in addition to those that are open initially
+    closed: Collection[Path] = frozenset()  # Levels that the user closed. They hide the levels below.
+    tensor: int = -1  # Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex.
+    node: int = -1  # node in the middle of the neighbourhood, or −1; ignored if there is a tensor
+    radius: int | None = None  # radius of the neighbourhood in edges; ``None`` for the whole graph
 
 
 @dataclass(frozen=True)
@@ -42,16 +37,11 @@ class Vertex:
     """One box of the drawing."""
 
     kind: Kind
-    item: int
-    """Number of the node, level or tensor; −1 for the inputs."""
-    level: int
-    """Number of the innermost open level that contains the vertex; 0, the root, for inputs and tensors."""
-    members: int
-    """Number of nodes that the vertex represents; 0 for inputs and tensors."""
-    inside: int
-    """Number of tensors that nodes of the vertex write and only nodes of the vertex read."""
-    hidden: int
-    """Number of neighbours outside of the radius."""
+    item: int  # number of the node, level or tensor; −1 for the inputs
+    level: int  # number of the innermost open level that contains the vertex; 0, the root, for inputs and tensors
+    members: int  # number of nodes that the vertex represents; 0 for inputs and tensors
+    inside: int  # number of tensors that nodes of the vertex write and only nodes of the vertex read
+    hidden: int  # number of neighbours outside of the radius
 
 
 @dataclass(frozen=True)
@@ -60,28 +50,20 @@ class Edge:
 
     source: int
     target: int
-    tensors: tuple[int, ...]
-    """Tensor numbers, ascending."""
-    nbytes: int
-    """Sum of the sizes of these tensors, views included."""
-    largest: int
-    """Tensor number of the largest of these tensors; the lowest number among equals."""
+    tensors: tuple[int, ...]  # tensor numbers, ascending
+    nbytes: int  # sum of the sizes of these tensors, views included
+    largest: int  # tensor number of the largest of these tensors; the lowest number among equals
 
 
 @dataclass(frozen=True, eq=False)
 class Collapsed:
     """Vertices, edges and the open levels that contain them."""
 
-    vertices: tuple[Vertex, ...]
-    """Vertices, sorted by the lowest number of their nodes; inputs and tensors first."""
-    edges: tuple[Edge, ...]
-    """Edges, sorted by source, then target."""
-    levels: tuple[int, ...]
-    """Numbers of the open levels that contain a vertex, without the root; parents first."""
-    of_node: I64
-    """Shape (nodes,): position of each node's vertex in ``vertices``; −1 outside of the radius."""
-    middle: int
-    """Position of the middle of the neighbourhood in ``vertices``, or −1."""
+    vertices: tuple[Vertex, ...]  # vertices, sorted by the lowest number of their nodes; inputs and tensors first
+    edges: tuple[Edge, ...]  # edges, sorted by source, then target
+    levels: tuple[int, ...]  # numbers of the open levels that contain a vertex, without the root; parents first
+    of_node: I64  # shape (nodes,): position of each node's vertex in ``vertices``; −1 outside of the radius
+    middle: int  # position of the middle of the neighbourhood in ``vertices``, or −1
 
     def total(self, per_node: I64 | U64) -> tuple[int, ...]:
         """Return, per vertex, the sum of ``per_node`` (integers, shape (nodes,)) over its nodes."""
@@ -186,12 +168,10 @@ def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]])
     return tuple(edges)
 
 
-MOST_AT_FIRST = 60
-"""Maximum number of vertices up to which levels are open initially."""
+MOST_AT_FIRST = 60  # maximum number of vertices up to which levels are open initially
 MOST_NEAR = 80
 """Maximum number of vertices of a neighbourhood with all levels open; above, only levels around the middle are open."""
-MOST_DRAWN = 3_000
-"""Maximum number of vertices that are drawn at once."""
+MOST_DRAWN = 3_000  # maximum number of vertices that are drawn at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +179,8 @@ class GraphView:
     """The visible part of a graph, and the parts omitted because of its size."""
 
     collapsed: Collapsed
-    opened: frozenset[Path]
-    """The open levels."""
-    by_level: bool
-    """Whether levels without the middle are closed, because the neighbourhood has too many nodes."""
+    opened: frozenset[Path]  # the open levels
+    by_level: bool  # whether levels without the middle are closed, because the neighbourhood has too many nodes
     radius: int | None
     """The radius shown: as requested, or the largest below it that can be drawn; ``None`` for the whole graph."""
     too_many: int

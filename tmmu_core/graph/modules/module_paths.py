@@ -29,10 +29,8 @@ from tmmu_core.graph.origin import path_of
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
-DEEPEST = 64
-"""Maximum length of a path; a longer one is cut, because each of its prefixes is a module."""
-MOST_LAYERS = 24
-"""Maximum number of layer names if no block repeats."""
+DEEPEST = 64  # maximum length of a path; a longer one is cut, because each of its prefixes is a module
+MOST_LAYERS = 24  # maximum number of layer names if no block repeats
 
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
@@ -45,16 +43,13 @@ _LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
 class Modules:
     """The modules of a graph, and the module of each node and tensor."""
 
-    paths: tuple[Path, ...]
-    """Distinct paths, sorted; the root first."""
-    of_node: I64
-    """Shape (nodes,): index into ``paths``."""
+    paths: tuple[Path, ...]  # distinct paths, sorted; the root first
+    of_node: I64  # shape (nodes,): index into ``paths``
     of_tensor: I64
     """Shape (tensors,): index into ``paths`` of the producer's module; for a persistent tensor without producer, of the
     module in its name; else of the root.
     """
-    known_by: KnownBy
-    """Source of the modules; ``""`` if no module is known."""
+    known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property
     def _blocks(self) -> tuple[Path, ...]:
@@ -82,8 +77,7 @@ class Modules:
         return tuple(sorted(Counter(".".join([*block[:-1], starred(block[-1])]) for block in blocks).items()))
 
 
-Families = frozenset[tuple[Path, str]]
-"""Families of repeated blocks: (parent, name with a star for its number)."""
+Families = frozenset[tuple[Path, str]]  # families of repeated blocks: (parent, name with a star for its number)
 
 
 def families_of(paths: Iterable[Path]) -> Families:

@@ -24,30 +24,21 @@ import numpy as np
 from tmmu_core.graph.index import I64, GraphIndex
 from tmmu_core.graph.modules.module_paths import Families, Modules, Path, block_of, families_of, starred
 
-REPEATED = "×"
-"""Prefix of the level of a family, ``×block*``; names of modules do not begin with it."""
-RANGE = "…"
-"""Prefix of the level of a range of nodes, ``…nodes 33–64``."""
-MOST_BESIDE = 40
-"""Maximum number of nodes directly in one level before they are grouped into ranges."""
-RANGE_SIZE = 32
-"""Maximum number of nodes or inner ranges in one range."""
+REPEATED = "×"  # prefix of the level of a family, ``×block*``; names of modules do not begin with it
+RANGE = "…"  # prefix of the level of a range of nodes, ``…nodes 33–64``
+MOST_BESIDE = 40  # maximum number of nodes directly in one level before they are grouped into ranges
+RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
     """The levels of a graph, the root first, parents before children."""
 
-    paths: tuple[Path, ...]
-    """Path of each level, with the levels of families and ranges."""
-    parent: I64
-    """Shape (levels,): number of the level above; 0 for the root."""
-    members: I64
-    """Shape (levels,): number of nodes in the level and below."""
-    blocks: I64
-    """Shape (levels,): number of the level's children that are repeated blocks."""
-    of_node: I64
-    """Shape (nodes,): number of the innermost level that contains the node."""
+    paths: tuple[Path, ...]  # path of each level, with the levels of families and ranges
+    parent: I64  # shape (levels,): number of the level above; 0 for the root
+    members: I64  # shape (levels,): number of nodes in the level and below
+    blocks: I64  # shape (levels,): number of the level's children that are repeated blocks
+    of_node: I64  # shape (nodes,): number of the innermost level that contains the node
 
     def to_root(self, level: int) -> Iterator[int]:
         """Yield ``level`` and the levels above it, without the root."""

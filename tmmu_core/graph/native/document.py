@@ -29,8 +29,7 @@ T = TypeVar("T")
 CBOR_SELF_DESCRIBED = b"\xd9\xd9\xf7"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-DEEPEST = 200
-"""Maximum nesting depth of lists and maps."""
+DEEPEST = 200  # maximum nesting depth of lists and maps
 
 
 @contextmanager
@@ -66,8 +65,7 @@ def refusal_reason(data: bytes) -> str:
     return "it begins neither like a JSON object nor like a CBOR map"
 
 
-_CONTAINERS = bytes(range(0x80, 0xC0))
-"""Bytes that can begin a list or a map in CBOR."""
+_CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map in CBOR
 
 
 def refuse_many_values(data: bytes, packed: int = 0) -> None:

@@ -24,11 +24,9 @@ WRITTEN_ORDER = (
     *("shapes_from", "origins"),
 )
 """Fields of the file, in the order in which they are written."""
-UNWRITTEN = ("notes", "ranges")
-"""Fields of a graph that readers set and no native file contains."""
+UNWRITTEN = ("notes", "ranges")  # fields of a graph that readers set and no native file contains
 NOT_HASHED = ("sidecar", "shapes_from", "origins")
-IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")
-"""A document with one of these fields is a graph."""
+IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")  # a document with one of these fields is a graph
 _DEFAULT_DTYPE = Tensor("").dtype
 DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
 """List of rows → (text field, default) of the fields whose default is not empty."""

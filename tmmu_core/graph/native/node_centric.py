@@ -48,8 +48,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inputs: tuple[Port, ...] = ()
     shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None
     """One shape, or a list of shapes; absent for a node without outputs."""
-    dtype: str | tuple[str, ...] | None = None
-    """Required for a node with outputs."""
+    dtype: str | tuple[str, ...] | None = None  # required for a node with outputs
     role: Role | tuple[Role, ...] = "activation"
     phase: Phase = "forward"
     inplace: Inplace | None = None
@@ -58,8 +57,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grad_edges: tuple[tuple[int, int], ...] = ()
     alias_group_id: str | tuple[str | None, ...] | None = None
     view: View | tuple[View | None, ...] | None = None
-    view_descriptor: View | tuple[View | None, ...] | None = None
-    """The name of ``view`` in the TMMU v2 specification."""
+    view_descriptor: View | tuple[View | None, ...] | None = None  # the name of ``view`` in the TMMU v2 specification
     saved_for_backward: bool | tuple[bool, ...] = False
     remat: bool | tuple[bool, ...] = False
     must_not_alias: tuple[str, ...] = ()

@@ -15,12 +15,9 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 
 GZIP_MAGIC = b"\x1f\x8b"
-CHUNK = 1 << 20
-"""Number of bytes that are read or decompressed at once."""
-TEXT_HEAD = 1024
-"""A file with a NUL in its first bytes, this many, is binary."""
-LONGEST_STREAM = 1 << 29
-"""Default limit of the bytes of a pipe or a device: /dev/zero has no end."""
+CHUNK = 1 << 20  # number of bytes that are read or decompressed at once
+TEXT_HEAD = 1024  # a file with a NUL in its first bytes, this many, is binary
+LONGEST_STREAM = 1 << 29  # default limit of the bytes of a pipe or a device: /dev/zero has no end
 
 
 def read_whole(path: Path) -> bytes:

@@ -18,12 +18,9 @@ class Sharding:
 
     graph: Graph
     spec: ShardSpec
-    shapes: tuple[tuple[int, ...], ...]
-    """Global shapes, named dimensions resolved."""
-    splits: tuple[Split, ...]
-    """Split of each tensor; empty for a view that follows its base."""
-    follows: tuple[bool, ...]
-    """Whether a tensor is a view whose split follows from its base, on each rank."""
+    shapes: tuple[tuple[int, ...], ...]  # global shapes, named dimensions resolved
+    splits: tuple[Split, ...]  # split of each tensor; empty for a view that follows its base
+    follows: tuple[bool, ...]  # whether a tensor is a view whose split follows from its base, on each rank
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:

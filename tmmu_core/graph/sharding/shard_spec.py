@@ -36,8 +36,7 @@ from typing import Any
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 
-Split = tuple[tuple[int, str], ...]
-"""(tensor axis, mesh axis) pairs; empty if every rank has the whole tensor."""
+Split = tuple[tuple[int, str], ...]  # (tensor axis, mesh axis) pairs; empty if every rank has the whole tensor
 
 FIELDS = ("mesh", "tensors", "rules", "contracts")
 FOLLOW = "follow"
@@ -48,15 +47,11 @@ KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_s
 class ShardSpec:
     """A parsed shard spec."""
 
-    mesh: tuple[tuple[str, int], ...]
-    """Mesh axes and their sizes, from the slowest to the fastest."""
+    mesh: tuple[tuple[str, int], ...]  # mesh axes and their sizes, from the slowest to the fastest
     tensors: Mapping[str, Split]
-    rules: tuple[tuple[str, Split], ...]
-    """Patterns of tensor ids, with their splits."""
-    contracts: Mapping[str, Split]
-    """Kind → split."""
-    following: frozenset[str] = frozenset()
-    """Kinds with the contract ``"follow"``."""
+    rules: tuple[tuple[str, Split], ...]  # patterns of tensor ids, with their splits
+    contracts: Mapping[str, Split]  # kind → split
+    following: frozenset[str] = frozenset()  # kinds with the contract ``"follow"``
 
     @cached_property
     def sizes(self) -> dict[str, int]:

@@ -30,8 +30,7 @@ class Read(NamedTuple):
     """An operand: its shape and its split."""
 
     shape: tuple[int, ...]
-    axis: int
-    """The split axis; −1 if the operand is whole."""
+    axis: int  # the split axis; −1 if the operand is whole
     mesh: str = ""
     ahead: int = 1
     """Product of the sizes that a view merged in front of the split axis: 8 for ``[8, 12] → [96]``, split along 12."""

@@ -22,8 +22,7 @@ from tmmu_core.judge.reference.storages import (
     refuse_misplaced,
 )
 
-Handoff = tuple[int, str, str]
-"""(step, from, to)."""
+Handoff = tuple[int, str, str]  # (step, from, to)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,20 +30,14 @@ class Lives:
     """Live ranges and storages by tensor id, planned tensors only."""
 
     run: Run
-    ranges: Ranges
-    """Live ranges before in-place writes and in-place reuse."""
+    ranges: Ranges  # live ranges before in-place writes and in-place reuse
     death_without_reuse: Mapping[str, int]
     """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
-    members: Mapping[str, list[str]]
-    """Storage → its tensors."""
-    storage_of: Mapping[str, str]
-    """Tensor → storage."""
-    offset: Mapping[str, int]
-    """Tensor → bytes from the storage's start."""
-    arena: Mapping[str, str]
-    """Storage → arena."""
-    must_not_alias: frozenset[tuple[str, str]]
-    """Pairs of storages that must not alias, in both orders."""
+    members: Mapping[str, list[str]]  # storage → its tensors
+    storage_of: Mapping[str, str]  # tensor → storage
+    offset: Mapping[str, int]  # tensor → bytes from the storage's start
+    arena: Mapping[str, str]  # storage → arena
+    must_not_alias: frozenset[tuple[str, str]]  # pairs of storages that must not alias, in both orders
 
     @property
     def birth(self) -> Mapping[str, int]:

@@ -22,24 +22,16 @@ from tmmu_core.judge.reference.backward import with_backward, with_remat
 class Run:
     """A graph under a mode and a preset, resolved to steps ``0 … T − 1``."""
 
-    graph: Graph
-    """The graph as executed."""
+    graph: Graph  # the graph as executed
     mode: Mode
-    retain: bool
-    """Whether ``saved_for_backward`` has an effect: neither mode nor preset is ``inference``."""
-    index: GraphIndex
-    """The index of this graph, with shapes and sizes."""
-    nodes: tuple[Node, ...]
-    """The nodes in execution order, without ``@inputs``."""
+    retain: bool  # whether ``saved_for_backward`` has an effect: neither mode nor preset is ``inference``
+    index: GraphIndex  # the index of this graph, with shapes and sizes
+    nodes: tuple[Node, ...]  # the nodes in execution order, without ``@inputs``
     tensors: dict[str, Tensor]
-    root: dict[str, str]
-    """Tensor → the tensor that owns its bytes."""
-    root_offset: dict[str, int]
-    """Tensor → bytes from the root's start."""
-    written_at: dict[str, int]
-    """Tensor → the step that writes it."""
-    reads: dict[str, list[int]]
-    """Tensor → the steps that read it, in order."""
+    root: dict[str, str]  # tensor → the tensor that owns its bytes
+    root_offset: dict[str, int]  # tensor → bytes from the root's start
+    written_at: dict[str, int]  # tensor → the step that writes it
+    reads: dict[str, list[int]]  # tensor → the steps that read it, in order
 
     @cached_property
     def shape(self) -> dict[str, tuple[int, ...]]:

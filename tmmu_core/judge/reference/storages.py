@@ -13,11 +13,9 @@ class Ranges(NamedTuple):
     """Birth, death and step of the last read by tensor id, and the tensors saved for the backward pass."""
 
     birth: Mapping[str, int]
-    death: Mapping[str, int]
-    """Half-open ends, before in-place writes and in-place reuse."""
+    death: Mapping[str, int]  # half-open ends, before in-place writes and in-place reuse
     saved: frozenset[str]
-    last_read: Mapping[str, int]
-    """Contains only tensors that a node reads."""
+    last_read: Mapping[str, int]  # contains only tensors that a node reads
 
 
 def ranges_of(run: Run) -> Ranges:
@@ -73,10 +71,8 @@ class Storage:
     arena: str
     birth: int
     death: int
-    size: int
-    """Bytes: the greatest extent over the members."""
-    alignment: int
-    """Bytes: the greatest alignment of a member, without the alignment of the arena."""
+    size: int  # bytes: the greatest extent over the members
+    alignment: int  # bytes: the greatest alignment of a member, without the alignment of the arena
 
 
 class Groups:

@@ -31,8 +31,7 @@ class Blocks:
     alignment: U64
     arena: NDArray[np.int32]
     names: tuple[str, ...]
-    parts: dict[str, list[int]]
-    """Name in a witness → its storages: one, or one per live part."""
+    parts: dict[str, list[int]]  # name in a witness → its storages: one, or one per live part
     must_not_alias: frozenset[tuple[str, str]] = frozenset()
     sharing_arenas: frozenset[int] = frozenset()
     """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""

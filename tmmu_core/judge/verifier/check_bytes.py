@@ -14,8 +14,7 @@ from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import Plan
 
-Box = tuple[int, int, int, int]
-"""(first step, step after the last, first byte, byte after the last), half-open."""
+Box = tuple[int, int, int, int]  # (first step, step after the last, first byte, byte after the last), half-open
 
 
 def check_rows(facts: PlanFacts) -> Iterator[Finding]:

@@ -102,14 +102,10 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
     )
 
 
-MOST_OFFSETS = 300
-"""Maximum number of offsets, over all tensors of a group, for a search."""
-MOST_NODES = 40_000
-"""Maximum number of nodes of a search."""
-MOST_CELLS = 10**6
-"""Maximum number of cells in which reserved bytes are counted."""
-HARD = inf
-"""Cost of a pair that must not share a byte."""
+MOST_OFFSETS = 300  # maximum number of offsets, over all tensors of a group, for a search
+MOST_NODES = 40_000  # maximum number of nodes of a search
+MOST_CELLS = 10**6  # maximum number of cells in which reserved bytes are counted
+HARD = inf  # cost of a pair that must not share a byte
 
 Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
 """Two units → ``(bytes of the first, bytes of the second, cost)`` of each pair of their tensors with a cost."""
@@ -122,10 +118,8 @@ class Unit:
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     alignment: int
-    pin: int
-    """Fixed offset, or −1."""
-    offset: int
-    """Its offset in the plan."""
+    pin: int  # fixed offset, or −1
+    offset: int  # its offset in the plan
 
     @property
     def size(self) -> int:

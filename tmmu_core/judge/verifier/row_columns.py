@@ -21,10 +21,8 @@ class Slots:
 
     arena: I64
     number: I64
-    start: U64
-    """The lowest start of a storage in the slot."""
-    backing: U64
-    """Bytes of the largest storage in the slot, at least 1 unless the plan places bytes."""
+    start: U64  # the lowest start of a storage in the slot
+    backing: U64  # bytes of the largest storage in the slot, at least 1 unless the plan places bytes
 
 
 class PlanFacts:

@@ -46,14 +46,12 @@ PROGRESS_NOTE = "course"
 """Note with the rows of :class:`.driver.ProgressLog`."""
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
-MAX_PEAK_FRACTION = 0.5
-"""Maximum fraction of the storages that are in the peak."""
+MAX_PEAK_FRACTION = 0.5  # maximum fraction of the storages that are in the peak
 LEVELS = (12, 14, 13, 15, 11)
 """Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
-NODES = (64, 4)
-"""Nodes of an attempt: a constant, plus this many per storage of the peak."""
+NODES = (64, 4)  # nodes of an attempt: a constant, plus this many per storage of the peak
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

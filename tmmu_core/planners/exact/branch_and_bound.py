@@ -29,12 +29,9 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.native.native import LARGEST
 from tmmu_core.planners.problem import I64
 
-Watch = Callable[[int], bool]
-"""``watch(nodes)``: return whether the search may go on."""
-POLL_SECONDS = 0.1
-"""Seconds between two calls of ``watch``."""
-MOST_EVENTS = 1 << 23
-"""An event table with more rows (48 bytes each) does not grow: the search ends as BUDGET_SPENT."""
+Watch = Callable[[int], bool]  # ``watch(nodes)``: return whether the search may go on
+POLL_SECONDS = 0.1  # seconds between two calls of ``watch``
+MOST_EVENTS = 1 << 23  # an event table with more rows (48 bytes each) does not grow: the search ends as BUDGET_SPENT
 FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
 """Results of a search. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the tables of the native library need more rows."""
 
@@ -45,11 +42,9 @@ class _Level:
 
     unit: int
     offset: int
-    marks: tuple[int, int, int]
-    """Numbers of events, placements and filled holes before the decision."""
+    marks: tuple[int, int, int]  # numbers of events, placements and filled holes before the decision
     is_second_branch: bool = False
-    nogood: set[int] = field(default_factory=set)
-    """Levels that the conflict of the first branch depends on."""
+    nogood: set[int] = field(default_factory=set)  # levels that the conflict of the first branch depends on
 
 
 class PlainSearch(Propagation):

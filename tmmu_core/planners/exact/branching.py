@@ -24,8 +24,7 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, Searcher, Watch
 from tmmu_core.planners.exact.search_model import Model, log2_fixed
 from tmmu_core.planners.problem import I64
 
-Weights = tuple[int, int, int, int]
-"""A weight for each row of ``Model.log_traits``."""
+Weights = tuple[int, int, int, int]  # a weight for each row of ``Model.log_traits``
 OPENING_WEIGHTS: tuple[Weights, ...] = (
     (256, 17, 44, 30),
     (25, 26, 29, 3),
@@ -35,21 +34,15 @@ OPENING_WEIGHTS: tuple[Weights, ...] = (
     (0, 128, 64, 32),
 )
 """Weights of the first attempts, fitted to MiniMalloc's instances A to F."""
-OPENING_NODES = 2_000
-"""Nodes of an opening attempt."""
+OPENING_NODES = 2_000  # nodes of an opening attempt
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
-DIRECTIONS = (1, -1)
-"""Ties are broken by unit number: ascending, or descending as if time were reversed."""
-RESTART_NODES = 1_000
-"""Nodes of the shortest learned attempt; the others are multiples by the Luby sequence."""
+DIRECTIONS = (1, -1)  # ties are broken by unit number: ascending, or descending as if time were reversed
+RESTART_NODES = 1_000  # nodes of the shortest learned attempt; the others are multiples by the Luby sequence
 STATIC_EVERY = 8
-STATIC_NODES = 4_000
-"""Nodes of a static attempt in the first round."""
-WEIGHT_DECAY = 5
-"""Counts are divided by this at each attempt of their order."""
-PHILOX_KEY = 4
-"""Key of the random stream."""
+STATIC_NODES = 4_000  # nodes of a static attempt in the first round
+WEIGHT_DECAY = 5  # counts are divided by this at each attempt of their order
+PHILOX_KEY = 4  # key of the random stream
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,13 @@ from tmmu_core.planners.meter import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
 """Number of entries up to which a component has its whole budget; with twice as many, a quarter of the budget."""
-MAX_TABLE_ENTRIES = 20_000_000
-"""``Model.work`` beyond which a component is not searched."""
+MAX_TABLE_ENTRIES = 20_000_000  # ``Model.work`` beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 """Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
 TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths: two steps down after success, one up after failure."""
-MAX_ENUMERATED_HANDOFFS = 5
-"""In-place reuses up to which every choice of them is searched."""
-LNS_TURNS = 8
-"""Without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search."""
+MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
+LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
 """Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
 
@@ -65,10 +62,8 @@ class ProgressLog:
 class SearchRequest:
     """Limits of a search, and where it reports."""
 
-    goal: int
-    """Extent that is low enough; 0: as low as possible."""
-    budget: int
-    """Nodes."""
+    goal: int  # extent that is low enough; 0: as low as possible
+    budget: int  # nodes
     meter: Meter
     notes: dict[str, Any]
     log: ProgressLog = field(repr=False)
@@ -119,16 +114,13 @@ class ComponentSearch:
 
     cols: Columns
     bound: int
-    floor: int
-    """Extent of another component: a lower extent or bound of this one changes nothing."""
+    floor: int  # extent of another component: a lower extent or bound of this one changes nothing
     extent: int
     offset: list[int]
-    variants: list[_Variant]
-    """Empty if the model is too large to search."""
+    variants: list[_Variant]  # empty if the model is too large to search
     relaxed: _Variant | None
     turn: int = 0
-    is_open: bool = True
-    """Whether more nodes may still lower the extent or raise the bound."""
+    is_open: bool = True  # whether more nodes may still lower the extent or raise the bound
 
     def __post_init__(self) -> None:
         self.relaxed_extent = self.extent
@@ -246,10 +238,8 @@ class _LnsRuns:
 
     component: ComponentSearch
     request: SearchRequest
-    normal: int
-    """Iterations of a normal run."""
-    turns: int
-    """Runs between parts of branch and bound."""
+    normal: int  # iterations of a normal run
+    turns: int  # runs between parts of branch and bound
 
     def __post_init__(self) -> None:
         component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain

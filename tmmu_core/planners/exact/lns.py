@@ -24,56 +24,41 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
-CLOSE_OMITTED = 1
-"""A normal run that omits at most this many units is repeated with twice the iterations."""
-MAX_FAILURES = 2
-"""Number of failed capacities after which the schedule tries the lower bound."""
-LONG_RUN_FACTOR = 12
-"""Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
+CLOSE_OMITTED = 1  # a normal run that omits at most this many units is repeated with twice the iterations
+MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
+LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
 """Bisection begins after this many long runs at the low end, or after one that omits more units than the second."""
-MAX_LONG_RUNS = 4
-"""Upper limit of long runs."""
-HOPELESS_OMITTED = 4
-"""No long run follows a run that omitted more units."""
+MAX_LONG_RUNS = 4  # upper limit of long runs
+HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
 """Iterations of the last run at the low end, as a ratio to those of a long run. It runs if a long run there omitted at
 most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Numbers of units. The search needs at least the first; beyond the second, it makes fewer iterations; beyond the last,
 its conflict matrix is too large."""
-NEAR_FRACTION = 8
-"""An extent is near the bound if it exceeds the bound by at most one part in this many."""
-MEAN_DESTROYED = 4
-"""Half the maximum number of units that an iteration removes."""
+NEAR_FRACTION = 8  # an extent is near the bound if it exceeds the bound by at most one part in this many
+MEAN_DESTROYED = 4  # half the maximum number of units that an iteration removes
 START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
-MEAN_WEIGHT = 1024
-"""Mean initial weight of a unit."""
-MAX_TRAIT = 1 << 20
-"""Largest value of a trait that orders the reinsertion."""
-SEED = 747_796_405
-"""Random state of run 1; run k starts at k times this."""
+MEAN_WEIGHT = 1024  # mean initial weight of a unit
+MAX_TRAIT = 1 << 20  # largest value of a trait that orders the reinsertion
+SEED = 747_796_405  # random state of run 1; run k starts at k times this
 
 
 @dataclass
 class LnsRun:
     """A run on a model. At the start only units with a fixed offset are placed."""
 
-    state: moves.LnsState
-    """State of the search over the units that are not stacked at the bottom."""
+    state: moves.LnsState  # state of the search over the units that are not stacked at the bottom
     units: list[int]
     """Unit of ``state`` → its number in the model (:func:`canonical_direction`)."""
     bottom: dict[int, int]
     """Unit → offset of the units that conflict with all others (:func:`stack_universal_units`)."""
-    base: int
-    """End of the bottom stack."""
-    step: int
-    """Offsets above ``base`` are counted in multiples of this many bytes."""
-    fixed_ends: I64
-    """Ends of the units with a fixed offset."""
-    stop: I64
-    """Set ``stop[0]`` from any thread to end the run."""
+    base: int  # end of the bottom stack
+    step: int  # offsets above ``base`` are counted in multiples of this many bytes
+    fixed_ends: I64  # ends of the units with a fixed offset
+    stop: I64  # set ``stop[0]`` from any thread to end the run
 
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
         """Return the offset of each unit if all fit below the capacity within ``iterations``, else ``None``.
@@ -237,8 +222,7 @@ def planned_iterations(normal: int) -> int:
     return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * normal
 
 
-Run = tuple[int, int, int]
-"""Capacity, iterations (0: no run), and the number, which gives the random state."""
+Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state
 
 
 def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:

@@ -29,29 +29,22 @@ from tmmu_core.planners.problem import I64
 
 OFFSET, OMITTED, WEIGHT, PLACED_ORDER = range(4)
 """Rows of ``LnsState.work``: result (−1: omitted), omitted units, weight of each unit, placed units from the bottom."""
-RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)
-"""Cells of ``LnsState.progress``."""
+RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)  # cells of ``LnsState.progress``
 
-SCALE = 1024
-"""The whole time, or the whole capacity, in units of distance."""
-STAGES = 1024
-"""Number of temperatures of the annealing."""
+SCALE = 1024  # the whole time, or the whole capacity, in units of distance
+STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
 """Number of first columns of ``noise`` that an iteration can draw; it uses one column per unit from there."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
-LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)
-"""Rules that choose among the gaps that a unit fits."""
-SKIP_ONE_IN = 128
-"""One of this many gaps is skipped at random, which diversifies each rule."""
-SHORTFALL_SHARE = 384
-"""Fraction of the cost, in 1/1024, that depends on the bytes that the widest gap lacks."""
+LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits
+SKIP_ONE_IN = 128  # one of this many gaps is skipped at random, which diversifies each rule
+SHORTFALL_SHARE = 384  # fraction of the cost, in 1/1024, that depends on the bytes that the widest gap lacks
 REWEIGHTINGS, REWEIGHT_DIVISOR = 1000, 64
 """About ``REWEIGHTINGS`` times in a run, the weights of omitted units grow by 1 / ``REWEIGHT_DIVISOR``."""
-MAX_STEPS = 2**30
-"""Upper limit of a capacity in units of ``LnsRun.step``, so that it fits into 32-bit columns."""
+MAX_STEPS = 2**30  # upper limit of a capacity in units of ``LnsRun.step``, so that it fits into 32-bit columns
 
 
 class LnsState(NamedTuple):
@@ -60,22 +53,15 @@ class LnsState(NamedTuple):
     unit: I64
     """(n, 10): five sort keys of the reinsertion up to 2^20, greatest first (area, bytes, life, SCALE − begin, end);
     begin and end of the lifetime in units of ``SCALE``; size, alignment, and fixed offset or −1."""
-    conflicts: NDArray[np.uint8]
-    """(n, n): 1 if two units must not share bytes; also on the diagonal."""
-    first_run: I64
-    """(n + 1,): first row of each unit in ``run``."""
-    run: I64
-    """(r, 2): consecutive sections of a lifetime: the first, and the one after the last."""
-    temperature: I64
-    """(STAGES + 1,): in units of ``WEIGHT``, times 2^10."""
-    log_table: I64
-    """(1024,): −ln of (k + ½) / 1024, in 1/1024."""
+    conflicts: NDArray[np.uint8]  # (n, n): 1 if two units must not share bytes; also on the diagonal
+    first_run: I64  # (n + 1,): first row of each unit in ``run``
+    run: I64  # (r, 2): consecutive sections of a lifetime: the first, and the one after the last
+    temperature: I64  # (STAGES + 1,): in units of ``WEIGHT``, times 2^10
+    log_table: I64  # (1024,): −ln of (k + ½) / 1024, in 1/1024
     noise: NDArray[np.int32]
     """(2, NOISE_PERIOD + n at least): factors 11 to 20 of a distance; 0 to 1,023 of a lifetime's length."""
-    work: I64
-    """(15, n + 1): ``OFFSET … PLACED_ORDER``; the other rows are working memory of the native library."""
-    progress: I64
-    """(6,): ``RANDOM_STATE … ITERATION``."""
+    work: I64  # (15, n + 1): ``OFFSET … PLACED_ORDER``; the other rows are working memory of the native library
+    progress: I64  # (6,): ``RANDOM_STATE … ITERATION``
 
 
 def draw(rng: int) -> tuple[int, int]:

@@ -29,8 +29,7 @@ from typing import NamedTuple
 
 from tmmu_core.planners.exact.search_tables import AT_START, LOW, State, Tables, lowest_allowed_offset
 
-FAR = 2**62
-"""An offset above all others."""
+FAR = 2**62  # an offset above all others
 BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN = range(4)
 OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE = range(5)
 
@@ -40,8 +39,7 @@ class Event(NamedTuple):
 
     unit: int
     old_low: int
-    requested: int
-    """Lower bound before it is raised further by alignment and fixed units."""
+    requested: int  # lower bound before it is raised further by alignment and fixed units
     reason: tuple[int, int, int]
     """``BY_UNIT``, the placed unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its
     level; ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""

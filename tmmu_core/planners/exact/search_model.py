@@ -21,23 +21,15 @@ from tmmu_core.planners.problem import I64
 class Model:
     """n units and their sections. An *entry* is a unit in one of its sections."""
 
-    members: tuple[tuple[int, ...], ...]
-    """Storages of each unit."""
-    entry_of: I64
-    """Shape (n + 1,): the entries of unit u are rows ``entry_of[u]:entry_of[u + 1]``."""
-    section: I64
-    """Section of each entry, ascending in a unit."""
-    height: I64
-    """Bytes of the unit at each entry."""
-    sections: int
-    """Number of sections."""
+    members: tuple[tuple[int, ...], ...]  # storages of each unit
+    entry_of: I64  # shape (n + 1,): the entries of unit u are rows ``entry_of[u]:entry_of[u + 1]``
+    section: I64  # section of each entry, ascending in a unit
+    height: I64  # bytes of the unit at each entry
+    sections: int  # number of sections
     align: I64
-    fixed: I64
-    """Offset of each unit, or −1."""
-    grain: int
-    """The least extent is a multiple of this number of bytes; so is every capacity that is tried."""
-    length: I64
-    """Lifetime of each unit in steps."""
+    fixed: I64  # offset of each unit, or −1
+    grain: int  # the least extent is a multiple of this number of bytes; so is every capacity that is tried
+    length: I64  # lifetime of each unit in steps
 
     def __len__(self) -> int:
         return len(self.members)
@@ -120,8 +112,7 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
 @dataclass(frozen=True, eq=False)
 class _Unit:
     storages: list[int]
-    parts: I64
-    """Rows of its live parts in the columns."""
+    parts: I64  # rows of its live parts in the columns
     align: int
     fixed: int
 
@@ -226,8 +217,7 @@ def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]
     return step
 
 
-Section = tuple[tuple[int, int, int], tuple[int, ...]]
-"""Sort key (compressed step, kind, number), and the storages."""
+Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed step, kind, number), and the storages
 
 
 def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:

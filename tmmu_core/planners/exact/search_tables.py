@@ -33,10 +33,8 @@ class Tables(NamedTuple):
     entry: I64
     """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Offsets in a section are multiples of its least
     alignment, so heights are rounded up to it."""
-    first: I64
-    """(m + 1,): first row of each section in ``State.order``."""
-    neighbour: I64
-    """(k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section."""
+    first: I64  # (m + 1,): first row of each section in ``State.order``
+    neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
     """Mates by unit. Mates have the same sections and a single height each: two of them that touch can be swapped."""
     wall: I64
@@ -46,13 +44,11 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """Tables that the native search changes. The plain search copies them, and returns offsets and failures in them."""
 
-    unit: I64
-    """(n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found."""
+    unit: I64  # (n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, number of conflicts, and ``CEILING``: the
     highest padded end of a unit within the capacity."""
-    order: I64
-    """(r, 2): entries by section, unplaced ones first; and the position of each entry in that column."""
+    order: I64  # (r, 2): entries by section, unplaced ones first; and the position of each entry in that column
 
 
 def build_tables(model: Model) -> Tables:

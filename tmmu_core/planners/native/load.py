@@ -14,10 +14,8 @@ FOLDER = Path(__file__).resolve().parent
 MANIFEST = FOLDER / "manifest.json"
 MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 """Result of ``platform.machine`` → machine in the name of the prebuilt library."""
-SWITCH = "TMMU_NATIVE"
-"""Environment variable: ``0`` disables the library."""
-POINTER_BYTES = 8
-"""Bytes of a pointer and of each field of an argument structure."""
+SWITCH = "TMMU_NATIVE"  # environment variable: ``0`` disables the library
+POINTER_BYTES = 8  # bytes of a pointer and of each field of an argument structure
 
 
 def file_name(machine: str) -> str:

@@ -17,10 +17,8 @@ from tmmu_core.planners.native.load import FOLDER
 I64 = NDArray[np.int64]
 
 ELEMENTS = frozenset(map(np.dtype, (np.int64, np.int32, np.uint8, np.uint64, np.bool_)))
-LARGEST = 2**62
-"""Largest magnitude of an integer argument."""
-NEIGHBOUR_ROWS = 64
-"""Initial rows per unit in the table of neighbours."""
+LARGEST = 2**62  # largest magnitude of an integer argument
+NEIGHBOUR_ROWS = 64  # initial rows per unit in the table of neighbours
 _HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "native.h").read_text(encoding="utf-8"), flags=re.S)
 
 

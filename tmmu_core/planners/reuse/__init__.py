@@ -24,12 +24,9 @@ from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible,
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
-EXTENT_ROUNDS = 1_000
-"""Rounds of each local search for a smaller extent."""
-PROOF_NODES = 50_000
-"""Maximum nodes of the search for a proof that no placement fits."""
-RESTARTS = 3
-"""Number of runs of the local search, each with its own random numbers."""
+EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
+PROOF_NODES = 50_000  # maximum nodes of the search for a proof that no placement fits
+RESTARTS = 3  # number of runs of the local search, each with its own random numbers
 RESTART_UNITS = 100
 """Maximum number of units (colocated buffers) for restarts. With more units, the local search runs once per initial
 placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""

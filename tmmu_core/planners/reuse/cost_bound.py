@@ -28,18 +28,13 @@ from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.local_search import Placement
 from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
-MOST_UNITS = 1_000
-"""Maximum number of units with penalties for which cliques are searched."""
+MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
 """Minimum number of units from which cliques grow; more if they visit fewer pairs than the second number."""
-SHIFT = 128
-"""Fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61."""
-MAX_CANDIDATES = 1_000
-"""Maximum number of offsets, over all units, for an exhaustive search."""
-MOST_PLACEMENT_NODES = 10_000
-"""Maximum number of nodes to find a placement of a proven least cost, in plain Python."""
-FORBIDDEN = 2**40
-"""Cost of two offsets that must not be together; above every sum of penalties that is searched."""
+SHIFT = 128  # fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61
+MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
+MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
+FORBIDDEN = 2**40  # cost of two offsets that must not be together; above every sum of penalties that is searched
 Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
 """Two units → ``(bytes of the first, bytes of the second, cost)`` of every edge between them."""
 Parts = tuple[tuple[int, list[int]], ...]

@@ -16,10 +16,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
-MOST_IN_MATRIX = 2_000
-"""Maximum number of units for the weight matrix."""
-MOST_OUT = 12
-"""Maximum number of units that a round selects; it also removes all units without a place."""
+MOST_IN_MATRIX = 2_000  # maximum number of units for the weight matrix
+MOST_OUT = 12  # maximum number of units that a round selects; it also removes all units without a place
 
 
 class Placement:

@@ -15,39 +15,28 @@ from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.planners.problem import I64, Problem, ReuseTerms, live_parts
 
 Pair = tuple[int, int]
-HARD = -1
-"""Weight of an edge that must not be active."""
-LARGEST = 2**61
-"""Upper limit of the capacity and of sums of sizes and costs; the capacity of an unlimited arena."""
+HARD = -1  # weight of an edge that must not be active
+LARGEST = 2**61  # upper limit of the capacity and of sums of sizes and costs; the capacity of an unlimited arena
 
 
 @dataclass(frozen=True, eq=False)
 class ReuseModel:
     """Units and edges as columns; both units of an edge list it."""
 
-    unit_of: I64
-    """Unit of each storage of the problem."""
+    unit_of: I64  # unit of each storage of the problem
     capacity: int
-    size: I64
-    """Bytes of the largest member."""
+    size: I64  # bytes of the largest member
     align: I64
-    pin: I64
-    """Fixed offset, or −1; −1 for a unit without bytes."""
-    first: I64
-    """Shape (n + 1,): first edge of each unit in the columns ``other`` to ``weight``."""
+    pin: I64  # fixed offset, or −1; −1 for a unit without bytes
+    first: I64  # shape (n + 1,): first edge of each unit in the columns ``other`` to ``weight``
     other: I64
     own_size: I64
     other_size: I64
-    weight: I64
-    """Cost, or ``HARD``."""
-    empty_at: I64
-    """Final offset of a unit without bytes (its fixed offset, else 0), which may exceed the capacity."""
-    reserved: I64
-    """Shape (r, 2): byte ranges without storages."""
-    unavoidable: int
-    """Cost of penalties between colocated storages."""
-    contradiction: str = ""
-    """The constraints that contradict each other, so that no placement exists; else empty."""
+    weight: I64  # cost, or ``HARD``
+    empty_at: I64  # final offset of a unit without bytes (its fixed offset, else 0), which may exceed the capacity
+    reserved: I64  # shape (r, 2): byte ranges without storages
+    unavoidable: int  # cost of penalties between colocated storages
+    contradiction: str = ""  # the constraints that contradict each other, so that no placement exists; else empty
 
     def __len__(self) -> int:
         return len(self.size)

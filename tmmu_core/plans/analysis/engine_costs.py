@@ -21,8 +21,7 @@ from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
-MOST_STORAGES = 2_000
-"""Maximum number of storages of an arena: the work is quadratic in it."""
+MOST_STORAGES = 2_000  # maximum number of storages of an arena: the work is quadratic in it
 
 Penalty = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -32,12 +31,9 @@ class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     engines: dict[str, list[str]]
     """Engine → patterns of operators or node ids (``*``, ``?``, ``[…]``); a node runs on the first match."""
-    default: str
-    """Engine of all other nodes."""
-    cost: Penalty = 1
-    """Penalty of a wait between two engines that are not in ``costs``."""
-    costs: dict[str, Penalty] = {}
-    """``first>second`` → penalty of a wait of the second engine for the first."""
+    default: str  # engine of all other nodes
+    cost: Penalty = 1  # penalty of a wait between two engines that are not in ``costs``
+    costs: dict[str, Penalty] = {}  # ``first>second`` → penalty of a wait of the second engine for the first
 
 
 def read_engines(data: bytes, source: str) -> Engines:

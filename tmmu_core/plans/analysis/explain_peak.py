@@ -20,8 +20,7 @@ from tmmu_core.plans.model import GIVEN_OFFSETS, ArenaSummary, Plan
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
 CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
 """Known causes; of causes with equal losses, the first one is reported."""
-LONGEST_NAME = 32
-"""Maximum number of characters of a name in a sentence."""
+LONGEST_NAME = 32  # maximum number of characters of a name in a sentence
 
 
 @dataclass(frozen=True)
@@ -29,12 +28,9 @@ class Gap:
     """Why an arena may be larger than needed."""
 
     arena: str
-    bytes: int
-    """Maximum number of bytes that another plan can save in this arena."""
-    step: int
-    """The deciding step."""
-    cause: Cause
-    """The largest loss at that step."""
+    bytes: int  # maximum number of bytes that another plan can save in this arena
+    step: int  # the deciding step
+    cause: Cause  # the largest loss at that step
     cause_bytes: int
     reuse: tuple[str, str] | None = None
     """The largest in-place reuse that is not taken at that step, as ``(from, to)``; for the cause ``reuse``."""
@@ -44,12 +40,9 @@ class Gap:
 class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
-    headline: str
-    """The bytes that the plan needs, and its limit."""
-    reason: str
-    """The reason why the plan exceeds its lower bound, or the step of the peak of a plan that does not."""
-    gap: Gap | None = None
-    """The largest gap; ``None`` if no smaller plan exists."""
+    headline: str  # the bytes that the plan needs, and its limit
+    reason: str  # the reason why the plan exceeds its lower bound, or the step of the peak of a plan that does not
+    gap: Gap | None = None  # the largest gap; ``None`` if no smaller plan exists
 
     def __str__(self) -> str:
         return f"{self.headline} {self.reason}".rstrip()

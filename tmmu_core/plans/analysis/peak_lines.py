@@ -8,8 +8,7 @@ import numpy as np
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
-Key = tuple[str, str]
-"""``(line, category)``."""
+Key = tuple[str, str]  # ``(line, category)``
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,8 @@ class Residence:
     """The memory of a storage, chosen by ``helia``, and the reason for it."""
 
     memory: str
-    decided_by: str
-    """``rule 2``, ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory that has room)."""
-    spilled: str = ""
-    """Reason why the storage is not in its preferred memory; empty if it is."""
+    decided_by: str  # ``rule 2``, ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory that has room)
+    spilled: str = ""  # reason why the storage is not in its preferred memory; empty if it is
 
 
 def residences(plan: Plan) -> list[Residence | None]:

@@ -8,16 +8,14 @@ from tmmu_core.planners.reuse import plan_reuse
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_POINTS = 24
-EFFORT = {"rounds": 4_000, "work": 300_000_000}
-"""Limits of the planner ``reuse`` for each search of a curve."""
+EFFORT = {"rounds": 4_000, "work": 300_000_000}  # limits of the planner ``reuse`` for each search of a curve
 
 
 @dataclass(frozen=True)
 class CostlyReuse:
     """A reuse penalty that the plan pays: two rows share the bytes ``[low, high)`` of their arena."""
 
-    first: int
-    """The row that is written first."""
+    first: int  # the row that is written first
     second: int
     cost: int
     low: int
@@ -53,8 +51,7 @@ class CostPoint:
 
     extent: int
     cost: int
-    bound: int
-    """Lower bound of the cost for these capacities."""
+    bound: int  # lower bound of the cost for these capacities
 
 
 def cost_curve(problem: Problem) -> list[CostPoint]:

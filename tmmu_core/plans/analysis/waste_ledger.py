@@ -34,8 +34,7 @@ from tmmu_core.plans.figures.live_bytes import (
 from tmmu_core.plans.figures.metrics import ratio
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
-ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")
-"""The accounts in display order."""
+ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")  # the accounts in display order
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +48,7 @@ class WasteLedger:
     slot_rounding: U64
     holes: U64
     tail: U64
-    steps: I64
-    """The first step of each row."""
+    steps: I64  # the first step of each row
 
     def at(self, step: int) -> dict[str, int]:
         """Return the accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
@@ -138,14 +136,10 @@ class SlotReport:
     slot: int
     offset_bytes: int
     backing_bytes: int
-    tenants: int
-    """Number of its tenants."""
-    largest: str
-    """Name of the largest tenant."""
-    busy_steps: int
-    """Number of steps with a live tenant."""
-    unused_byte_steps: int
-    """Σ over its tenants of (backing − size) × live steps."""
+    tenants: int  # number of its tenants
+    largest: str  # name of the largest tenant
+    busy_steps: int  # number of steps with a live tenant
+    unused_byte_steps: int  # σ over its tenants of (backing − size) × live steps
 
 
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:

@@ -23,12 +23,9 @@ BOTTOM_UP = "offset"
 class Placed:
     """The storages of an arena in placement order."""
 
-    storages: tuple[int, ...]
-    """Storage numbers of the plan; the live parts of a buffer with gaps follow each other."""
-    by: str
-    """Sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
-    fit: str
-    """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known."""
+    storages: tuple[int, ...]  # storage numbers of the plan; the live parts of a buffer with gaps follow each other
+    by: str  # sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known
+    fit: str  # placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known
 
     @property
     def is_known(self) -> bool:
@@ -71,8 +68,7 @@ class Blocker:
     row: int
     start: int
     end: int
-    step: int
-    """The first step at which both are live."""
+    step: int  # the first step at which both are live
 
 
 @dataclass(frozen=True)
@@ -81,8 +77,7 @@ class SlotOfStorage:
 
     slot: int
     backing: int
-    largest: int
-    """Row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born."""
+    largest: int  # row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born
     occupied_below: tuple[tuple[int, int], ...]
     """``(slot, row of its tenant)`` of the lower slots that are occupied at the storage's birth, by slot."""
 
@@ -94,18 +89,13 @@ class WhyHere:
     row: int
     offset: int
     size: int
-    position: int | None
-    """Its position in the placement order of its arena, from 0; ``None`` if the order is unknown."""
-    storages: int
-    """Number of storages in the arena."""
+    position: int | None  # its position in the placement order of its arena, from 0; ``None`` if the order is unknown
+    storages: int  # number of storages in the arena
     blockers: tuple[Blocker, ...]
     """Storages that block bytes below it, by start; only those placed earlier if the order is known."""
-    free_ranges: tuple[tuple[int, int], ...]
-    """Byte ranges ``[start, end)`` below it without a blocker, by start."""
-    lowest: int
-    """The lowest free aligned offset, if all other storages keep their offsets."""
-    slot: SlotOfStorage | None
-    """``None`` in a plan without slots."""
+    free_ranges: tuple[tuple[int, int], ...]  # byte ranges ``[start, end)`` below it without a blocker, by start
+    lowest: int  # the lowest free aligned offset, if all other storages keep their offsets
+    slot: SlotOfStorage | None  # ``None`` in a plan without slots
 
 
 def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
@@ -178,14 +168,10 @@ class Ghost:
     offset: int
     birth: int
     death: int
-    conflicts: tuple[int, ...]
-    """Rows of the storages that the moved storage would overlap, by start."""
-    aligned: bool
-    """Whether the offset has the alignment of the storage and of its arena."""
-    extent: int
-    """Extent that the arena would have, in bytes."""
-    planned_extent: int
-    """Extent of the arena in the plan, in bytes."""
+    conflicts: tuple[int, ...]  # rows of the storages that the moved storage would overlap, by start
+    aligned: bool  # whether the offset has the alignment of the storage and of its arena
+    extent: int  # extent that the arena would have, in bytes
+    planned_extent: int  # extent of the arena in the plan, in bytes
 
     @property
     def legal(self) -> bool:
@@ -233,12 +219,9 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
 class PlacementDifference:
     """The first different placement of two plans of one problem; ``None`` for a plan without further placements."""
 
-    equal_count: int
-    """Number of equal placements before the first different one."""
-    by: str
-    """Order in which placements are compared: a planner's (``size`` …), or ``birth`` for the normative order."""
-    left: str | None
-    """Id of the storage in the baseline."""
+    equal_count: int  # number of equal placements before the first different one
+    by: str  # order in which placements are compared: a planner's (``size`` …), or ``birth`` for the normative order
+    left: str | None  # id of the storage in the baseline
     right: str | None
     left_offset: int | None
     right_offset: int | None

@@ -82,10 +82,8 @@ class CurvePoints:
     """
 
     steps: I64
-    birth: I64
-    """Per range, the index of the point at its birth."""
-    death: I64
-    """Per range, the index of the point at its death; the number of points if it is live to the end."""
+    birth: I64  # per range, the index of the point at its birth
+    death: I64  # per range, the index of the point at its death; the number of points if it is live to the end
 
     @classmethod
     def of(cls, birth: I64, death: I64, steps: int) -> Self:
@@ -123,22 +121,18 @@ def change_points(curve: U64 | I64, steps: I64 | None = None) -> tuple[I64, U64 
 class PlanStorages:
     """A plan's storages as columns, by storage number."""
 
-    head: I64
-    """The row that names the storage: the earliest birth, a base before its views, then by id bytes."""
+    head: I64  # the row that names the storage: the earliest birth, a base before its views, then by id bytes
     arena: NDArray[np.int32]
     slot: I64
-    offset: U64
-    """Start of the storage in its arena, in bytes: the lowest offset of its rows."""
-    size: U64
-    """Bytes up to the highest end of its rows."""
+    offset: U64  # start of the storage in its arena, in bytes: the lowest offset of its rows
+    size: U64  # bytes up to the highest end of its rows
     alignment: U64
     birth: I64
     death: I64
     """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
     backing: U64
     """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
-    slot_alignment: U64
-    """Greatest alignment of the slot's storages, in bytes."""
+    slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
 
     def __len__(self) -> int:
         return len(self.head)

@@ -40,18 +40,13 @@ def ratio(part: int, whole: int) -> float:
 class Totals:
     """The figures of a plan over all arenas (contract §11)."""
 
-    peak_live_bytes: int
-    """Most bytes in use at one step."""
-    peak_step: int
-    """The first step with this peak."""
-    extent_bytes: int
-    """Sum of the extents: the bytes to reserve."""
-    lower_bound_bytes: int
-    """Sum of the lower bounds of the arenas: no plan has a smaller sum of extents."""
+    peak_live_bytes: int  # most bytes in use at one step
+    peak_step: int  # the first step with this peak
+    extent_bytes: int  # sum of the extents: the bytes to reserve
+    lower_bound_bytes: int  # sum of the lower bounds of the arenas: no plan has a smaller sum of extents
     reserved_peak_bytes: int | None = None
     """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
-    reuse_cost: int | None = None
-    """Sum of the active reuse penalties; ``None`` for plans without penalties."""
+    reuse_cost: int | None = None  # sum of the active reuse penalties; ``None`` for plans without penalties
 
     def written(self) -> dict[str, int]:
         """Return the figures that are not ``None``, by name."""

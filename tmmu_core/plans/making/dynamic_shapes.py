@@ -17,8 +17,7 @@ from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import U64
 
-CURVE_POINTS = 33
-"""Maximum number of points of a curve: both ends of the envelope and evenly spaced values between."""
+CURVE_POINTS = 33  # maximum number of points of a curve: both ends of the envelope and evenly spaced values between
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +25,11 @@ class DimCurve:
     """Figures of one plan per size of a dimension; those in bytes are arrays of shape (values, arenas)."""
 
     dim: str
-    values: U64
-    """The planned sizes, ascending."""
+    values: U64  # the planned sizes, ascending
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
     extent_bytes: U64
-    refused: tuple[tuple[int, ContractError], ...] = ()
-    """The sizes that cannot be planned, each with its error."""
+    refused: tuple[tuple[int, ContractError], ...] = ()  # the sizes that cannot be planned, each with its error
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
@@ -75,8 +72,7 @@ class Iteration(NamedTuple):
     """The plan of one iteration."""
 
     solution: Solution
-    key: tuple[bytes, str, bytes]
-    """The replan key of TMMU v2 §10: ``(shape_envelope_hash, mode, arena_config_hash)``."""
+    key: tuple[bytes, str, bytes]  # the replan key of TMMU v2 §10: ``(shape_envelope_hash, mode, arena_config_hash)``
     replan: dict[str, Any] | None = None
     """The trace record if the graph was planned again for this iteration; else ``None``."""
 

@@ -33,8 +33,7 @@ from tmmu_core.plans.making.plan_rows import arena_problems, assemble, packed_ar
 from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
-NAMED_PARTS = 8
-"""Maximum number of unplanned parts that are listed by name; further parts are counted."""
+NAMED_PARTS = 8  # maximum number of unplanned parts that are listed by name; further parts are counted
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,7 @@ from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, refu
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
 
-BETTER = "auto"
-"""Planner that is tried against the planner of the request."""
+BETTER = "auto"  # planner that is tried against the planner of the request
 MOST_STORAGES = 10_000
 """Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
 NODES, NODES_UP_TO = 500, 1_000
@@ -43,12 +42,9 @@ class Better:
     """The planner :data:`BETTER` needs less memory than the planner of a plan."""
 
     planner: str
-    extent_bytes: int
-    """Sum of the arena sizes after a short search; a full run may need less memory."""
-    is_least: bool
-    """Whether the sum equals the lower bound, so that no planner needs less."""
-    saved_percent: int
-    """Saved bytes in percent of the arena sizes of the plan, rounded down; at least 1."""
+    extent_bytes: int  # sum of the arena sizes after a short search; a full run may need less memory
+    is_least: bool  # whether the sum equals the lower bound, so that no planner needs less
+    saved_percent: int  # saved bytes in percent of the arena sizes of the plan, rounded down; at least 1
 
 
 def better_than(plan: Plan, source: Solution | PlanningResult) -> Better | None:
@@ -79,10 +75,8 @@ class PlanningResult:
     request: PlanRequest
     """The request with its defaults (:meth:`.PlanRequest.with_defaults`)."""
     plan: Plan
-    solution: Solution | None = None
-    """``None`` for an instance, which has no graph."""
-    cut_from: bytes | None = None
-    """The ir_hash of the whole graph if only one rank is planned; else ``None``."""
+    solution: Solution | None = None  # ``None`` for an instance, which has no graph
+    cut_from: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
     warnings: tuple[str, ...] = ()
     """A sentence for each part of a request for a graph that has no effect, such as a rule without a match."""
     problems: tuple[Problem, ...] = ()

@@ -71,16 +71,11 @@ class PackedArena:
 
     problem: Problem
     packing: Packing
-    slot: I64
-    """Per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)."""
-    extent: int
-    """End of the highest storage with bytes."""
-    held_until: I64
-    """Per storage, its death, or one step more for the input of an in-place reuse that is not taken."""
-    handoffs: I64
-    """Shape (h, 2): the storages of each in-place reuse, from and to."""
-    taken: NDArray[np.bool_]
-    """Per in-place reuse, whether its two storages share an offset."""
+    slot: I64  # per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)
+    extent: int  # end of the highest storage with bytes
+    held_until: I64  # per storage, its death, or one step more for the input of an in-place reuse that is not taken
+    handoffs: I64  # shape (h, 2): the storages of each in-place reuse, from and to
+    taken: NDArray[np.bool_]  # per in-place reuse, whether its two storages share an offset
 
     @property
     def live_parts(self) -> tuple[I64, I64, U64]:

@@ -28,21 +28,17 @@ class RankClass:
     """Ranks with equal shares."""
 
     ranks: tuple[int, ...]
-    solution: Solution
-    """The solution of the first rank."""
+    solution: Solution  # the solution of the first rank
 
 
 @dataclass(frozen=True, eq=False)
 class RankPlans:
     """The plans of all ranks."""
 
-    graph: Graph
-    """The global graph, as given."""
+    graph: Graph  # the global graph, as given
     spec: ShardSpec
-    classes: tuple[RankClass, ...]
-    """Rank classes, sorted by their first rank."""
-    class_of: I64
-    """Shape (world_size,): each rank's index into ``classes``."""
+    classes: tuple[RankClass, ...]  # rank classes, sorted by their first rank
+    class_of: I64  # shape (world_size,): each rank's index into ``classes``
 
     @property
     def world_size(self) -> int:

@@ -21,22 +21,17 @@ from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 class OptionSpec:
     """The text forms of a field."""
 
-    option: str
-    """Name of the command-line option, such as ``--dims``."""
+    option: str  # name of the command-line option, such as ``--dims``
     metavar: str
-    about: str
-    """Help text, with the default in brackets."""
+    about: str  # help text, with the default in brackets
     read: Callable[[str], Any] = lambda text: text
     """Text → value. Raises ``ValueError`` with a sentence, or ``UnreadableInput`` for the text of a file."""
     write: Callable[[Any], str] = str
-    link: str = ""
-    """Key in a link; empty: the name of the field."""
+    link: str = ""  # key in a link; empty: the name of the field
     many: bool = False
     """Whether the option is repeatable, with one value each time; :attr:`read` parses a text with all values."""
-    file: str = ""
-    """What the file contains, for an option whose value is a file name."""
-    flag: bool = False
-    """Whether the option has no value."""
+    file: str = ""  # what the file contains, for an option whose value is a file name
+    flag: bool = False  # whether the option has no value
 
 
 def _switch(text: str) -> bool:
@@ -254,8 +249,7 @@ class Contradiction(NamedTuple):
 
     message: str
     hint: str
-    field: str
-    """The field that a link leaves out to resolve the contradiction."""
+    field: str  # the field that a link leaves out to resolve the contradiction
 
 
 def contradiction(request: PlanRequest) -> Contradiction | None:

@@ -36,12 +36,9 @@ PLANNER = "auto"
 class Figures:
     """Bytes of the activations of a planned graph."""
 
-    ours: int
-    """Arena size in the plan."""
-    bound: int
-    """Lower bound of the arena size."""
-    inputs: int
-    """Bytes of the inputs, which the caller owns."""
+    ours: int  # arena size in the plan
+    bound: int  # lower bound of the arena size
+    inputs: int  # bytes of the inputs, which the caller owns
 
 
 @dataclass(frozen=True)
@@ -51,17 +48,14 @@ class Measured:
     model: str
     runtime: str
     """A key of :data:`REST`."""
-    theirs: int
-    """Bytes that the runtime uses; for onnxruntime its arena and its memory pattern block."""
+    theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
     figures: dict[str, int]
-    given: Figures
-    """Figures of a plan of the graph in the file."""
+    given: Figures  # figures of a plan of the graph in the file
     run: Figures | None
     """Figures of a plan of the graph as onnxruntime rewrote it; ``None`` for other runtimes, with ``in_order``, and if
     the rewritten graph cannot be read."""
     sizes: dict[str, int]
-    steps: tuple[int, ...] = ()
-    """Tensor bytes after each operator, if the runtime reports them."""
+    steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
     outputs_equal: bool | None = None
     """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without it."""

@@ -20,19 +20,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-RUNS = 3
-"""Number of runs of a model in onnxruntime and in TensorFlow Lite Micro."""
+RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
-LITERT_ALIGNMENT = 64
-"""Bytes: LiteRT places each tensor at a multiple of this."""
+LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
 LARGEST = 1 << 30
 """Bytes: if a model fails in an arena of TensorFlow Lite Micro of at least this size, no larger one is tried."""
-GRID = 16
-"""Bytes: the smallest arena of TensorFlow Lite Micro is found as a multiple of this."""
+GRID = 16  # bytes: the smallest arena of TensorFlow Lite Micro is found as a multiple of this
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
-Place = tuple[int, int]
-"""First byte, and the byte after the last."""
+Place = tuple[int, int]  # first byte, and the byte after the last
 
 
 def serve(measurement: Callable[..., Any]) -> None:

@@ -47,17 +47,12 @@ ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_
 class Incoming:
     """An input tensor of the graph: a parameter, a buffer, a constant or an argument."""
 
-    name: str
-    """Its name in the graph."""
-    target: str
-    """Its name in the signature."""
+    name: str  # its name in the graph
+    target: str  # its name in the signature
     role: Role
-    label: str
-    """Name of an argument; a tensor in a list or mapping is named by its path: ``x.0``."""
-    member: str = ""
-    """Member of the archive with its bytes; empty if unknown."""
-    is_raw: bool = False
-    """Whether the member has the plain bytes, not a pickle."""
+    label: str  # name of an argument; a tensor in a list or mapping is named by its path: ``x.0``
+    member: str = ""  # member of the archive with its bytes; empty if unknown
+    is_raw: bool = False  # whether the member has the plain bytes, not a pickle
 
 
 @dataclass(frozen=True)
@@ -65,18 +60,13 @@ class Program:
     """Contents of an archive."""
 
     graph: schema.Body
-    inputs: tuple[Incoming, ...]
-    """The input tensors of the graph, in order."""
-    outputs: tuple[tuple[str, schema.End], ...]
-    """Kind and value of each output, in order."""
+    inputs: tuple[Incoming, ...]  # the input tensors of the graph, in order
+    outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
     symbols: Mapping[str, int]
     """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
-    ranges: Mapping[str, tuple[int, int]]
-    """Open size → its lower and upper bound in the exported program."""
-    by_data: tuple[str, ...]
-    """Symbols of data-dependent sizes; the example has no value for them."""
-    ignore_recorded: bool = False
-    """Whether an open size has a value that differs from the example."""
+    ranges: Mapping[str, tuple[int, int]]  # open size → its lower and upper bound in the exported program
+    by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
+    ignore_recorded: bool = False  # whether an open size has a value that differs from the example
 
     def at(self, point: Mapping[str, int]) -> Program:
         """Return the program with the open sizes in ``point``: symbol → number."""

@@ -47,8 +47,7 @@ class Size(msgspec.Struct, frozen=True):
     as_expr: Formula | None = None
 
 
-Value = dict[str, Any]
-"""A serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value."""
+Value = dict[str, Any]  # a serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value
 
 
 class Argument(msgspec.Struct, frozen=True):
@@ -56,8 +55,7 @@ class Argument(msgspec.Struct, frozen=True):
 
     arg: Value
     name: str = ""
-    kind: int | None = None
-    """1 by position, 2 by name."""
+    kind: int | None = None  # 1 by position, 2 by name
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -67,8 +65,7 @@ class Operation(msgspec.Struct, frozen=True):
     inputs: tuple[Argument, ...] = ()
     outputs: tuple[Value, ...] = ()
     name: str | None = None
-    metadata: Any = None
-    """Metadata of the node's origin; only texts in it are read."""
+    metadata: Any = None  # metadata of the node's origin; only texts in it are read
 
 
 class Meta(msgspec.Struct, frozen=True):

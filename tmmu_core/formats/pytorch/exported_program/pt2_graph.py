@@ -42,8 +42,7 @@ DTYPES: dict[int, str] = {
 """The serialised numbers of PyTorch's dtypes."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
-STRIDED = 7
-"""The serialised number of the dense layout."""
+STRIDED = 7  # the serialised number of the dense layout
 
 
 def as_saved(program: Program, name: str) -> Graph:
@@ -86,12 +85,9 @@ class _Value:
     id: str
     layout: StridedLayout
     dtype: str
-    storage: str
-    """The tensor that names the storage."""
-    whole: int
-    """Bytes of the storage."""
-    starts: int = 0
-    """Bytes of the storage before the named tensor: an input may be a slice of a larger tensor."""
+    storage: str  # the tensor that names the storage
+    whole: int  # bytes of the storage
+    starts: int = 0  # bytes of the storage before the named tensor: an input may be a slice of a larger tensor
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return the layout of another tensor of the storage, with an offset from the named tensor."""

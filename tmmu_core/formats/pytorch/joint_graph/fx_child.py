@@ -14,8 +14,7 @@ from tmmu_core.base.child_process import limit_process, run_module
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 
-MARK = b"graph\n"
-"""Begins the output of a child that has traced the program; a graph in CBOR follows."""
+MARK = b"graph\n"  # begins the output of a child that has traced the program; a graph in CBOR follows
 
 
 def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:

@@ -104,8 +104,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 mean, so a kernel that returns the mean is traced."""
 _IN_TRAINING = frozenset({"dropout"})
 """Operators that also keep it in a training step on an accelerator, where it is one kernel with a mask of bytes."""
-_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
-"""Attributes of ``nn.Module``."""
+_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None
 

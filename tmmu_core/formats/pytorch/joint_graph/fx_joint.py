@@ -33,8 +33,7 @@ from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
-TANGENT = "tangent"
-"""Pseudo operator at the start of backward that produces an output's gradient."""
+TANGENT = "tangent"  # pseudo operator at the start of backward that produces an output's gradient
 _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
 """Attributes that the readers of a graph and of its bodies share."""
 
@@ -83,8 +82,7 @@ class Draft:
 class Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
-    folds = True
-    """Whether operators that eager mode runs as one operator become one node."""
+    folds = True  # whether operators that eager mode runs as one operator become one node
 
     def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
         super().__init__(joint, garbage_collect_values=False)

@@ -19,8 +19,7 @@ from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.origin import line_of, path_of
 
-WRAPPER = "module."
-"""Prefix that the importer's wrapper adds to parameter names."""
+WRAPPER = "module."  # prefix that the importer's wrapper adds to parameter names
 KEY = "tmmu_origin"
 """Key of the :class:`Origin` in a traced node's ``meta``."""
 _TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])

@@ -33,14 +33,11 @@ class Ends:
 
     outputs: tuple[tuple[Any, Any], ...]
     """(node, descriptor of the parameter or input whose gradient it is, else ``None``)."""
-    plain: dict[int, Any]
-    """Number of a plain output → its node."""
+    plain: dict[int, Any]  # number of a plain output → its node
     mutations: dict[tuple[str, int | None], Any]
     """(name of a node, number of its result or ``None``) → the placeholder into which the result is copied."""
-    node_of: dict[str, Any]
-    """Name → node."""
-    placeholder_of: dict[Any, Any]
-    """Descriptor → placeholder."""
+    node_of: dict[str, Any]  # name → node
+    placeholder_of: dict[Any, Any]  # descriptor → placeholder
 
 
 def ends_of(joint: Any) -> Ends:
@@ -68,8 +65,7 @@ class Part:
 
     whole: Any
     value: Any
-    is_itself: bool
-    """Whether the value is the part itself, so that nothing changes."""
+    is_itself: bool  # whether the value is the part itself, so that nothing changes
 
 
 def written_part(node: Any) -> Part | None:

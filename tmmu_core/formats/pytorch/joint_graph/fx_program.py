@@ -21,10 +21,8 @@ from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
-SPACES = ("aten", "prims")
-"""Namespaces of operators that are part of PyTorch and compute only on tensors."""
-REJECTED = frozenset({"from_file"})
-"""Operators in these namespaces that are rejected because they open a file."""
+SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch and compute only on tensors
+REJECTED = frozenset({"from_file"})  # operators in these namespaces that are rejected because they open a file
 BODIES = frozenset({"cond", "wrap_with_set_grad_enabled"})
 """Supported operators that have bodies: a conditional, and a region of ``torch.no_grad``."""
 MEMORY_FORMATS = {

@@ -10,8 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 
-FIRST_SEED = 0x7E57_5EED
-"""First seed of a trace. A forward pass is unlikely to set it."""
+FIRST_SEED = 0x7E57_5EED  # First seed of a trace. A forward pass is unlikely to set it.
 
 
 def default_generators() -> tuple[torch.Generator, ...]:

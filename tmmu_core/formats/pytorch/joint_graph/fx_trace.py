@@ -32,8 +32,7 @@ class Observed:
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a plain attribute → its values before and after the pass (``state_restored``)."""
-    result_bytes: tuple[int, ...] = ()
-    """Bytes of the gradient of each result, 0 if it needs none."""
+    result_bytes: tuple[int, ...] = ()  # bytes of the gradient of each result, 0 if it needs none
 
 
 class Call(NamedTuple):
@@ -41,8 +40,7 @@ class Call(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    input_names: Sequence[str]
-    """Names of the flattened arguments."""
+    input_names: Sequence[str]  # names of the flattened arguments
 
     @classmethod
     def of(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":

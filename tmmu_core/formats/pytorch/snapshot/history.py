@@ -35,10 +35,8 @@ class History(Recorded, Device):
 
     ids: tuple[str, ...]
     phase: I64
-    lines: Sequence[str]
-    """Source line of each stack."""
-    paths: Sequence[tuple[str, ...]]
-    """The user's functions in each stack, from the outermost inwards."""
+    lines: Sequence[str]  # source line of each stack
+    paths: Sequence[tuple[str, ...]]  # the user's functions in each stack, from the outermost inwards
     reserved: Reserved
 
     def live_at(self, step: int) -> I64:

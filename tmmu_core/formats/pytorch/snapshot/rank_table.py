@@ -15,12 +15,9 @@ from tmmu_core.formats import signatures
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 
-MEMORY_BYTES = 3 << 30
-"""Maximum memory of all processes together."""
-PARALLEL_FROM = 1 << 26
-"""Minimum bytes of all files together for which several processes are started."""
-SIGNATURE_BYTES = 1 << 12
-"""Bytes of a file that are read to detect a snapshot."""
+MEMORY_BYTES = 3 << 30  # maximum memory of all processes together
+PARALLEL_FROM = 1 << 26  # minimum bytes of all files together for which several processes are started
+SIGNATURE_BYTES = 1 << 12  # bytes of a file that are read to detect a snapshot
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
 
 
@@ -31,12 +28,9 @@ class RankSummary:
     rank: int
     file: str
     peak: int = 0
-    reserved: int = 0
-    """Peak of the bytes that the allocator reserved."""
-    lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """``(line, category)`` → live bytes at the peak."""
-    error: str = ""
-    """Why the file could not be read; ``""`` if it was read."""
+    reserved: int = 0  # peak of the bytes that the allocator reserved
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict)  # ``(line, category)`` → live bytes at the peak
+    error: str = ""  # why the file could not be read; ``""`` if it was read
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:

@@ -32,17 +32,14 @@ _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys((
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
 """Usual memory of a pickle's values, in bytes per byte of the file, and the least limit of this memory in bytes."""
-_LEAST_BYTES = 8
-"""Minimum bytes of a pickled event, segment or block: a dict with two memoised values."""
+_LEAST_BYTES = 8  # minimum bytes of a pickled event, segment or block: a dict with two memoised values
 
 I64 = NDArray[np.int64]
 Pool = tuple[int, int]
 Lane = tuple[int, Pool]
 """``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
-Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-"""An address, or a number of bytes."""
-Frames = TypeVar("Frames")
-"""Type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON."""
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]  # an address, or a number of bytes
+Frames = TypeVar("Frames")  # type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON
 
 
 class Event(msgspec.Struct, Generic[Frames], gc=False):
@@ -132,8 +129,7 @@ class Snapshot(msgspec.Struct, gc=False):
     """The parts of a snapshot that a plan needs."""
 
     segments: list[Segment[Any]]
-    traces: list[Events]
-    """One per device."""
+    traces: list[Events]  # one per device
     stacks: Stacks
 
 
@@ -212,14 +208,10 @@ class Device:
     death: I64
     address: I64
     size: I64
-    stack: I64
-    """Row of the allocating stack; 0: not recorded."""
-    lane: I64
-    """Row of ``events.lanes``."""
-    free_stack: I64
-    """Row of the freeing stack; 0: not recorded or not freed."""
-    is_before: NDArray[np.bool_]
-    """Whether the allocation began before the trace."""
+    stack: I64  # row of the allocating stack; 0: not recorded
+    lane: I64  # row of ``events.lanes``
+    free_stack: I64  # row of the freeing stack; 0: not recorded or not freed
+    is_before: NDArray[np.bool_]  # whether the allocation began before the trace
     events: Events
     segments: Sequence[Segment]
     steps: int

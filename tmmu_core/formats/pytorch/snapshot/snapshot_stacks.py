@@ -22,8 +22,7 @@ step; creation of optimizer state; creation, load or move of parameters; an ``__
 buffers of libraries and communication."""
 
 UNKNOWN = "unknown line"
-DEEPEST = 24
-"""Maximum number of user frames in a path."""
+DEEPEST = 24  # maximum number of user frames in a path
 
 
 class Frame(msgspec.Struct, gc=False, frozen=True):
