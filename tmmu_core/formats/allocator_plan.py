@@ -70,11 +70,7 @@ def instance_of(
     name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
     """Return the instance of live ranges, with a packing if they are ``placed``. Raises ``UnreadableInput``."""
-
-    def normative(life: LiveRange) -> tuple[bytes, int, int, bytes]:
-        return life.arena.encode(), life.birth, -life.size, life.id.encode("utf-8", "surrogatepass")
-
-    rows = sorted(lives, key=normative)
+    rows = sorted(lives, key=lambda life: (life.arena, life.birth, -life.size, life.id))  # texts sort as UTF-8 bytes
     refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
     arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
     first, *others = [Problem(arena, **columns_of(own), roles=tuple([r.role for r in own])) for arena, own in arenas]
@@ -91,15 +87,8 @@ def columns_of(rows: Sequence[Any]) -> dict[str, Any]:
 
 def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
     """Return the row numbers of an instance, sorted by birth, −bytes and id bytes."""
-    order = np.lexsort((U64_MAX - size.astype(np.uint64), birth))
-    begins = np.flatnonzero(
-        (np.diff(birth[order], prepend=-1) != 0) | (np.diff(size[order], prepend=size[order][:1]) != 0)
-    )
-    ends = np.concatenate((begins[1:], [len(order)]))
-    for at, end in zip(begins[ends - begins > 1].tolist(), ends[ends - begins > 1].tolist(), strict=True):
-        ties = order[at:end].tolist()  # equal births and sizes are sorted by id bytes
-        order[at:end] = sorted(ties, key=lambda row: ids[row].encode("utf-8", "surrogatepass"))
-    return order
+    by_id = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)  # texts sort as their UTF-8 bytes
+    return by_id[np.lexsort((U64_MAX - size[by_id].astype(np.uint64), birth[by_id]))]
 
 
 def refuse_beyond_last_byte(*byte_counts: int) -> None:

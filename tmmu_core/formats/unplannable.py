@@ -18,8 +18,7 @@ WEIGHTS_ONLY = "which contains weights but no graph"
 COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
 
-HEAD = 1 << 16
-"""Number of bytes to read from a file to identify its format by :func:`by_magic`."""
+HEAD = 1 << 16  # number of bytes to read from a file to identify its format by :func:`by_magic`
 ZIP = b"PK\x03\x04"
 
 

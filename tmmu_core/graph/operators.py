@@ -170,5 +170,4 @@ def _table() -> dict[str, Entry]:
     return found
 
 
-TABLE: dict[str, Entry] = _table()
-"""Operator in the spelling of :func:`plain` → its properties."""
+TABLE: dict[str, Entry] = _table()  # operator in the spelling of :func:`plain` → its properties

@@ -22,9 +22,8 @@ The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*%
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +31,7 @@ import jinja2
 import msgspec
 
 from tmmu_core.base.atomic_files import replace_file_by_parts
-from tmmu_core.formats.c_project.c_names import RegionNames
+from tmmu_core.formats.c_project.c_names import RegionNames, identifier
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
 from tmmu_core.graph.constants import Piece, in_memory
 
@@ -42,6 +41,7 @@ MAX_IMAGE_BYTES = 1 << 28
 """Maximum bytes of all writable arenas together in the program's image; above it the image contains none of them."""
 MAX_INLINE_BYTES = 1 << 20
 """Maximum bytes of all blobs together that ``auto`` writes inline: large C arrays compile slowly."""
+_LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
 
 def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piece]:
@@ -141,25 +141,9 @@ def linker_fragment(render: RenderMemoryPlan) -> str:
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
-    linker_names = dict(zip(memories, _linker_names(memories), strict=True))
-    return _from_template("memory.ld", render, memories=linker_names, origins=origins)
-
-
-def _linker_names(memories: Iterable[str]) -> list[str]:
-    """Return the unique names of memories in a linker script.
-
-    Identifiers of at most 64 ASCII characters that do not begin with ``_`` are unchanged.
-    """
-    valid = {m for m in memories if m.isascii() and m.isidentifier() and m[0] != "_" and len(m) <= 64}
-    taken = set(valid)
-    names = []
-    for number, memory in enumerate(memories):
-        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in memory)[:64]
-        name = name if name[:1].isalpha() else f"M{name}"
-        candidates = chain((name,), (f"{name}_{k}" for k in count(number)))
-        names.append(memory if memory in valid else next(each for each in candidates if each not in taken))
-        taken.add(names[-1])
-    return names
+    # A memory that is no identifier of the linker gets a number: valid names never begin with an underscore.
+    names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
+    return _from_template("memory.ld", render, memories=names, origins=origins)
 
 
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:

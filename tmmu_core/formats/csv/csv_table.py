@@ -30,6 +30,7 @@ _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"
 """Keys of graphs, plans and traces, which are not tables."""
 RANGE = ("lower", "upper")
 BYTES = ("size", "offset", "alignment")
+# In the name of a column: ``Size (KiB)``, ``size_mb``.
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
 _LIKELY: dict[str, tuple[str, ...]] = {
     "id": ("id", "name", "buffer", "tensor", "buf", "label"),
@@ -98,7 +99,8 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
         near = strict.closest_hint(missing, present) if missing in columns.values() else ""
         what = f'the table has no column "{missing}": it has {", ".join(present)[:400]}.'
         raise UnreadableInput(what, hint=f"{near} {HINT}".strip())
-    units = {field: _unit_of(column) for field, column in assigned.items() if field in BYTES}
+    found_units = {field: _UNIT.search(column.strip()) for field, column in assigned.items() if field in BYTES}
+    units = {field: unit[1][0].lower() if unit else "" for field, unit in found_units.items()}  # k, m or g
     count = len(numbered)
     cells = {"id": [f"row {k}" for k in range(1, count + 1)], "lower": ["0"] * count, "upper": ["1"] * count}
     for field, column in assigned.items():
@@ -138,12 +140,6 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise UnreadableInput("the JSON contains no list of objects.", hint=hint)
     return found
-
-
-def _unit_of(column: str) -> str:
-    """Return the unit in a column name (``Size (KiB)``, ``size_mb``) as ``k``, ``m`` or ``g``; ``""`` without one."""
-    found = _UNIT.search(column.strip())
-    return found[1][0].lower() if found else ""
 
 
 def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:

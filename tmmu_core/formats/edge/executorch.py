@@ -161,13 +161,11 @@ class _Method:
         self.unplaced = self.delegate_calls = self.list_elements = 0
         self.lists: dict[int, tuple[int, ...]] = {}
         self.values: dict[int, _Value] = {}
-        self.latest: dict[tuple[int, int], _Value] = {}
-        """``(memory, offset)`` → the value that was used there last."""
+        self.latest: dict[tuple[int, int], _Value] = {}  # ``(memory, offset)`` → the value that was used there last
         for number, evalue in enumerate(table.tables(2)):
             self._add_value(number, evalue.number(0, "B"), evalue.table(1))
         self.operators = [".".join(filter(None, (each.text(0), each.text(1)))) for each in table.tables(6)]
-        self.loops: list[tuple[int, int]] = []
-        """``(first step, last step)`` of each loop."""
+        self.loops: list[tuple[int, int]] = []  # ``(first step, last step)`` of each loop
         self.steps = 1
         for number in table.vector(3):
             self._write(number, 0, f"input {number}", "input")

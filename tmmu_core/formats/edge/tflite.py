@@ -60,8 +60,7 @@ BODIES = {
 """Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16  # maximum levels of nested bodies that are planned
-MOST_REPEATED = 1 << 17
-"""Maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each."""
+MOST_REPEATED = 1 << 17  # maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
 """Operator on a variable (operand 0 is its handle) → the operand or result with the value."""
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
@@ -130,23 +129,17 @@ class Reading:
         self.file, self.name = file, name
         self.nodes: list[Node] = []
         self.tensors: dict[str, Tensor] = {}
-        self.constants: dict[str, Any] = {}
-        """Id of a constant → its table in the file."""
-        self.variables: dict[str, Tensor] = {}
-        """Name → variable of the handles with that name."""
+        self.constants: dict[str, Any] = {}  # id of a constant → its table in the file
+        self.variables: dict[str, Tensor] = {}  # name → variable of the handles with that name
         self.main = Use(file.subgraph(0))
         self.open_inputs = [i for i in self.main.subgraph.inputs if i in self.main.subgraph.open_tensors]
         self.uses = [self.main]
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
-        self.persistent: dict[tuple[int, int], str] = {}
-        """Subgraph and tensor number → id of a constant or variable."""
-        self.planned = {0}
-        """Numbers of the subgraphs that are in the graph."""
-        self.unsized: set[int] = set()
-        """Numbers of the subgraphs with a tensor that has no size."""
-        self.repeated = 0
-        """Words of all uses beyond the first use of each subgraph."""
+        self.persistent: dict[tuple[int, int], str] = {}  # subgraph and tensor number → id of a constant or variable
+        self.planned = {0}  # numbers of the subgraphs that are in the graph
+        self.unsized: set[int] = set()  # numbers of the subgraphs with a tensor that has no size
+        self.repeated = 0  # words of all uses beyond the first use of each subgraph
 
     def graph(self) -> Graph:
         """Return the graph of the model."""

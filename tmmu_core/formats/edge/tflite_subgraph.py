@@ -53,8 +53,7 @@ OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan fo
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
 ELEMENTS_PER_BYTE = 4
 """Maximum operands, dimensions and letters of names per byte of the file: converters share equal vectors."""
-LETTERS_PER_WORD = 64
-"""Letters of names that count as one word (:attr:`Subgraph.words`)."""
+LETTERS_PER_WORD = 64  # letters of names that count as one word (:attr:`Subgraph.words`)
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
     "CALL": ("CallOptions", ("Subgraph",)),
@@ -113,8 +112,7 @@ class ModelFile:
         named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
         self.dtypes = LATER_TYPES | named
         self.found: dict[int, Subgraph] = {}
-        self.counted = 0
-        """Number of operands, dimensions and letters that were read so far."""
+        self.counted = 0  # number of operands, dimensions and letters that were read so far
 
     def label(self, number: int) -> str:
         """Return the name of a subgraph. Raises ``UnreadableInput`` for an unknown number."""

@@ -70,8 +70,7 @@ class MicroModel:
             self.graph, reading = tflite.built(data, name)
             self.file = reading.file
             subgraphs = range(self.file.model.SubgraphsLength())
-            self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]
-            """Tensors of each subgraph."""
+            self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]  # tensors of each subgraph
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
         """Per use of a subgraph: the subgraph's number, and the ids of its tensors by number."""
         self.name = name or "the model"
@@ -83,8 +82,7 @@ class MicroModel:
         if parts:
             hint = "Export a model with fixed sizes, in which the main subgraph runs all others without recursion."
             raise Misuse(f"{self.name} has a part that is not planned: {parts[0]}.", hint)
-        self.lives: dict[Key, tuple[int, int]] = {}
-        """Tensor → its first and last scope, if it is used."""
+        self.lives: dict[Key, tuple[int, int]] = {}  # tensor → its first and last scope, if it is used
         self.scopes = [Scope("enter")]
         self._enter(0)
 

@@ -37,7 +37,7 @@ def with_values(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.Model
     }
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     values = written_values(model)
-    open_values: set[str] = set()  # vectors that contain OPEN
+    open_values: set[str] = set()  # vectors that contain OPEN; only ``Shape`` and ``SELECTIONS`` write and read them
     nodes: list[onnx.NodeProto] = []
     folded: dict[str, Array] = {}
     opsets = list(model.opset_import)
@@ -74,10 +74,7 @@ def written_values(model: onnx.ModelProto) -> dict[str, Array]:
 def _evaluated(
     node: onnx.NodeProto, values: Mapping[str, Array], open_values: set[str], shapes: FixedShapes, opsets: list[Any]
 ) -> dict[str, Array] | None:
-    """Return the small results of a node by name; ``None`` if it cannot be evaluated.
-
-    ``open_values`` are the values that contain ``OPEN``: only ``Shape`` and :data:`SELECTIONS` write and read them.
-    """
+    """Return the small results of a node by name; ``None`` if it cannot be evaluated."""
     operator = node.op_type
     if node.domain or (operator_of(operator).is_random and operator not in VIEWS):  # Dropout is a view in inference
         return None

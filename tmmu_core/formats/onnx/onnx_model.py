@@ -93,10 +93,7 @@ def first_line(error: Exception) -> str:
 
 
 def write_defaults(model: onnx.ModelProto) -> None:
-    """Write the default of ``onesided`` into each ``STFT`` node of ``model``.
-
-    The specification and onnxruntime compute one side by default; shape inference returns all bins, twice the bytes.
-    """
+    """Write the default of ``onesided`` into each ``STFT`` node of ``model``: shape inference ignores it."""
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))
@@ -157,10 +154,9 @@ DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose fir
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with its functions inlined, and ``""`` as the name of the default operator set.
+    """Return ``model``, changed: functions are inlined, and the default operator set has the name ``""``.
 
-    Changes ``model``. Raises ``UnreadableInput`` for functions that call themselves, inline to too many nodes, or
-    cannot be inlined.
+    Raises ``UnreadableInput`` for functions that cannot be inlined.
     """
     for part in (model, *model.functions):
         has_default = any(not entry.domain for entry in part.opset_import)
@@ -188,7 +184,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    """Raise ``UnreadableInput`` if functions are recursive, or the model has too many nodes after inlining."""
+    """Refuse functions that call themselves or inline to too many nodes."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)

@@ -183,7 +183,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
 
 
 def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
-    """Yield every name in a graph; a name that is not UTF-8 is bytes."""
+    """Yield every name in a graph: text, or bytes if it is not UTF-8."""
     yield graph.name
     for node in graph.node:
         yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
@@ -193,7 +193,6 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
 
 
 def _refuse_unsupported(model: onnx.ModelProto) -> None:
-    """Raise ``UnreadableInput`` for unsupported elements of the model."""
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for place, graph in onnx_model.graphs(model.graph):
         if graph.sparse_initializer:
@@ -212,12 +211,18 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
         raise UnreadableInput("the ONNX graph has no outputs.", hint="Export the model again.")
 
 
+def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
+    """Return the ONNX schema of a node's operator; ``None`` if it is not a standard one."""
+    version = versions.get(node.domain)
+    known = version is not None and defs.has(node.op_type, version, node.domain)
+    return defs.get_schema(node.op_type, version, node.domain) if known else None
+
+
 def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
     """Return whether a standard operator has fewer inputs than it requires, or an empty name for a required one."""
-    version = versions.get(node.domain)
-    if version is None or not defs.has(node.op_type, version, node.domain):
+    schema = _schema(node, versions)
+    if schema is None:
         return False
-    schema = defs.get_schema(node.op_type, version, node.domain)
     required = (formal.option == defs.OpSchema.FormalParameterOption.Single for formal in schema.inputs)
     given = zip(required, node.input, strict=False)
     return len(node.input) < schema.min_input or any(is_required and not name for is_required, name in given)
@@ -237,8 +242,7 @@ class Builder:
         self.readers: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
-        self.bytes_at_bounds: dict[str, list[int]] = {}
-        """Bytes of each tensor at the lower and the upper bounds."""
+        self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
         self.results = {name for node in closings for name in node.input}
         """Values that are copied into carried buffers at the end of an iteration."""
@@ -311,7 +315,7 @@ class Builder:
             if name not in self.tensors:
                 self._add_constant(name, node_id)
         view = self._view_of(node)
-        written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
+        written = [name for i, name in enumerate(node.output) if name and not self._is_droppable(node, i)]
         for name in written:
             role: Role = "output" if name in outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
@@ -329,15 +333,11 @@ class Builder:
             scope=self.flat.origins[k].scope,
         )
 
-    def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
+    def _is_droppable(self, node: onnx.NodeProto, i: int) -> bool:
         """Return whether output ``i`` is optional and unread."""
-        if self.readers[node.output[i]]:
-            return False
-        version = self.versions.get(node.domain)
-        if version is None or not defs.has(node.op_type, version, node.domain):
-            return False
-        formal = defs.get_schema(node.op_type, version, node.domain).outputs
-        return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
+        schema = None if self.readers[node.output[i]] else _schema(node, self.versions)
+        formal = schema.outputs if schema is not None else ()
+        return i < len(formal) and bool(formal[i].option == defs.OpSchema.FormalParameterOption.Optional)
 
     def _view_of(self, node: onnx.NodeProto) -> str:
         """Return the tensor of which the first output is a view; ``""`` if it is no view."""

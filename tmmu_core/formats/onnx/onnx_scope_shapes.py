@@ -55,7 +55,7 @@ def elements_of(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
 
 
 def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """Yield the shapes of the results: those of the branch that a constant condition selects, else those of both."""
+    """Yield the shapes of the branch that a constant condition selects, else those that both branches have."""
     condition = values.get(node.input[0])
     for output, (then, otherwise) in zip(node.output, branch_results(node), strict=True):
         if condition is not None:
@@ -102,25 +102,21 @@ def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim
     return used
 
 
-def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """Yield the shapes of the outputs; the trip count is constant, given by the user, or unknown."""
-    count = values.get(node.input[0]) if node.input[0] else None
-    trips = _number(node, AT_MOST) or UNBOUNDED
-    if count is not None:
-        trips = int(count.item()) if count.size == 1 else UNBOUNDED
-    yield from _close(node, find, max(0, trips) if trips < UNBOUNDED else None, repeat(0))
-
-
-def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    """Yield the shapes of the outputs; the trip count is the length of the first scanned input."""
-    scanned = find(attribute_of(node, "measured").decode())
-    axis = None if scanned is None else _axis(_number(node, "axis"), len(scanned[1]))
-    yield from _close(node, find, None if axis is None else scanned[1][axis], attribute_of(node, "axes") or [])
-
-
-def _close(node: onnx.NodeProto, find: Any, trips: int | str | None, axes: Iterable[int]) -> Shapes:
-    """Yield the shapes of the final states, and of the stacked outputs and their buffers: ``trips`` rows each."""
-    carried = carried_of(node)
+def _close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+    """Yield the shapes of the final states, and of the stacked outputs and their buffers: a row per iteration each."""
+    carried, trips = carried_of(node), None
+    axes: Iterable[int] = repeat(0)
+    if is_scope(node, "Loop.close"):  # the trip count is constant, given by the user, or unknown
+        count = values.get(node.input[0]) if node.input[0] else None
+        limit = _number(node, AT_MOST) or UNBOUNDED
+        if count is not None:
+            limit = int(count.item()) if count.size == 1 else UNBOUNDED
+        trips = max(0, limit) if limit < UNBOUNDED else None
+    else:  # the trip count is the length of the first scanned input
+        axes = attribute_of(node, "axes") or []
+        scanned = find(attribute_of(node, "measured").decode())
+        axis = None if scanned is None else _axis(_number(node, "axis"), len(scanned[1]))
+        trips = None if axis is None else scanned[1][axis]
     for state, output in zip(carried.states, node.output, strict=False):
         yield output, find(state)
     outputs = node.output[len(carried.states) :]
@@ -135,10 +131,10 @@ def _close(node: onnx.NodeProto, find: Any, trips: int | str | None, axes: Itera
 _RULES: dict[str, Any] = {
     "If.close": _if_close,
     "Loop.open": _open,
-    "Loop.close": _loop_close,
+    "Loop.close": _close,
     "Scan.open": _open,
     "Scan.next": _next,
-    "Scan.close": _scan_close,
+    "Scan.close": _close,
 }
 
 
@@ -173,10 +169,10 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
 
 
 def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int]) -> bool:
-    """Raise ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or branches have different sizes.
+    """Return whether the values that share a buffer in a scope have equal sizes at every size of the dimensions.
 
-    Results of two branches may have different shapes if they have the same number of elements at ``point``. Unknown
-    shapes are skipped: the graph builder refuses them. Returns whether the sizes agree at every point.
+    Raises ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape, or the results of two branches
+    differ in size at ``point``. Unknown shapes are skipped: the graph builder refuses them.
     """
     everywhere = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):

@@ -41,8 +41,7 @@ class Origin:
 
     scope: str  # ``""`` for the model's own graph. A node that opens or closes a scope has that scope.
     position: int  # position in its graph
-    branches: tuple[str, ...] = ()
-    """The enclosing branches, outermost first, as named by :func:`branch`."""
+    branches: tuple[str, ...] = ()  # the enclosing branches, outermost first, as named by :func:`branch`
 
 
 def branch(number: int, condition: bool) -> str:
@@ -84,6 +83,8 @@ def flatten(model: onnx.ModelProto) -> Flat:
 
 Names = ChainMap[str, str]
 """Name in a body → flat name, innermost body first. Other names are those of the model's own graph."""
+_Closing = tuple[list[str], dict[str, Any], list[str]]
+"""A closing node: its operands, its attributes, and the operand that each output overwrites (none for an If)."""
 
 
 class _Flattening:
@@ -117,13 +118,12 @@ class _Flattening:
                 self._emit(flat, scope, k)
                 continue
             self._check(node, bodies, f"{place}.node[{k}]")
-            closing = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node, reads, names, origin)
+            emit = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type]
+            operands, attributes, overwritten = emit(node, reads, names, origin)
             # Defined after the body, which may read an outer value of the same name.
             outputs = [self.define(name, scope, names) for name in node.output]
-            overwrites = enumerate(zip(closing.overwritten, outputs, strict=False))
-            in_place = {f"in_place_{i}": operand for i, (operand, output) in overwrites if operand and output}
-            operands = [*closing.operands, *closing.captures]
-            attributes = {"captures": len(closing.captures), **closing.attributes, **in_place}
+            overwrites = enumerate(zip(overwritten, outputs, strict=False))
+            attributes |= {f"in_place_{i}": operand for i, (operand, output) in overwrites if operand and output}
             self._emit_scope(f"{node.op_type}.close", origin, operands, outputs, **attributes)
 
     # --- the three operators: each emits all nodes of the scope except the closing node -------------------------
@@ -137,7 +137,7 @@ class _Flattening:
             self._body(body, f"{at.scope}/{word}", inner)
             results += [inner.get(value.name, value.name) for value in body.output]
         self.enclosing = outer_branches
-        return _Closing([reads[0], *results], {"number": number})
+        return [reads[0], *results], {"number": number}, []
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = attribute_of(node, "body")
@@ -153,15 +153,14 @@ class _Flattening:
         self._declare(_inputs(body)[:2], inner)
         self._body(body, at.scope, inner)
         results = self._copied(body, inner, [*carried[1:], *stacked], carried, at)
-        operands = [trip_count, *carried, *stacked, *results]
-        counts = {"states": states, "stacked": len(stacked)}
-        return _Closing(operands, counts, self._captures(start, carried), carried[2:] + stacked)
+        captures = self._captures(start, carried)
+        attributes = {"states": states, "stacked": len(stacked), "captures": len(captures)}
+        return [trip_count, *carried, *stacked, *results, *captures], attributes, carried[2:] + stacked
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = attribute_of(node, "body")
         if not self.supports_scan:
-            hint = "Convert the model to operator set 9 or later."
-            _refuse(node, at.scope, "is of operator set 8", hint)
+            _refuse(node, at.scope, "is of operator set 8", "Convert the model to operator set 9 or later.")
         scan_inputs = int(attribute_of(node, "num_scan_inputs") or 0)
         states = len(reads) - scan_inputs
         scan_outputs = len(node.output) - states
@@ -183,14 +182,14 @@ class _Flattening:
         self._body(body, at.scope, inner)
         results = self._copied(body, inner, [*carried, *stacked], carried, at)
         attributes = {"states": states, "stacked": scan_outputs, "measured": reads[states], "axis": axes[0]}
+        captures = self._captures(start, carried)
         attributes |= {"axes": axes_out, "directions": attribute_of(node, "scan_output_directions")}
-        operands = [*carried, *stacked, *results]
-        return _Closing(operands, attributes, self._captures(start, carried), carried + stacked)
+        attributes["captures"] = len(captures)
+        return [*carried, *stacked, *results, *captures], attributes, carried + stacked
 
     # --- common parts -------------------------------------------------------------------------------------------
 
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
-        """Emit the weights, nodes and declarations of a body."""
         for weight in body.initializer:
             flat = deepcopy(weight)
             flat.name = self.define(weight.name, scope, inner)
@@ -227,7 +226,7 @@ class _Flattening:
         return results
 
     def _captures(self, start: int, carried: list[str]) -> list[str]:
-        """Return the outer values that the nodes from ``start`` read, in order."""
+        """Return the outer values that the nodes from ``start`` read, in order: they stay live to the scope's end."""
         inside = {*carried, *(name for node in self.nodes[start:] for name in node.output)}
         read = dict.fromkeys(name for node in self.nodes[start:] for name in node.input if name)
         return [name for name in read if name not in inside]
@@ -274,17 +273,6 @@ class _Flattening:
     def _miscounted(self, node: onnx.NodeProto, place: str) -> NoReturn:
         what = "and its body differ in their numbers of inputs or outputs"
         _refuse(node, place, what, "Check the model with onnx.checker.check_model(model).")
-
-
-@dataclass(frozen=True)
-class _Closing:
-    """The closing node of a scope without its outputs."""
-
-    operands: list[str]
-    attributes: dict[str, Any]
-    captures: Sequence[str] = ()
-    """Further operands: the outer values that the body reads, which stay live to the end of the scope."""
-    overwritten: Sequence[str] = ()  # the operand that each output overwrites; none for an If
 
 
 def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:

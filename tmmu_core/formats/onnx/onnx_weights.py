@@ -53,8 +53,7 @@ class _Reading:
     def __init__(
         self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
     ) -> None:
-        self.stored = stored
-        """The model's tensors with their values, by the number in their tag."""
+        self.stored = stored  # the model's tensors with their values, by the number in their tag
         self.where, self.name = where, name
         self.opsets = list(flat.opset_import)
         self.weights = {weight.name: weight for weight in flat.graph.initializer}
@@ -63,7 +62,6 @@ class _Reading:
         self.fixed = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
 
     def piece(self, name: str) -> Piece:
-        """Return the bytes of a constant."""
         proto = self._proto(name)
         return self._bytes(proto) if proto is not None else lambda: in_memory(_packed(self._array(name, {})))
 

@@ -81,10 +81,7 @@ def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """Return the checkpoint of a plan that was made from ``liveness``.
-
-    Raises the errors of :func:`refuse_invalid`, such as ``AddressCollision`` for two live tensors on one byte.
-    """
+    """Return the checkpoint of a plan that was made from ``liveness``. Raises as :func:`refuse_invalid`."""
     refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
@@ -114,10 +111,9 @@ def refuses(data: bytes) -> str:
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
-    """Return the plan of a checkpoint; with ``token``, only if it has this replay token.
+    """Return the plan of a checkpoint.
 
-    Raises ``UnreadableInput`` if the file is not a checkpoint, has another token, or was edited: the hashes in the file
-    must equal those of its content.
+    Raises ``UnreadableInput`` if the file is not a checkpoint, was edited, or has another replay token than ``token``.
     """
     with source_of_errors(source):
         plan = _verified_plan(unpacking.unpack(data))
@@ -129,7 +125,6 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
 
 
 def _verified_plan(data: bytes) -> Plan:
-    """Return the plan of a checkpoint, whose hashes must be those of its content."""
     whole = document.fields(data) if document.kind(data) == "cbor" else {}
     document.refuse_later(whole)
     if whole.get("schema") != CHECKPOINT_SCHEMA:

@@ -17,8 +17,7 @@ from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
-GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")
-"""Colours of the lowest, a middle and the highest value."""
+GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, a middle and the highest value
 
 
 def to_perfetto(plan: Plan) -> bytes:

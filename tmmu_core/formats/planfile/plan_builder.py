@@ -93,11 +93,7 @@ register_types(_Metrics, _Arena, _Addressing)
 
 
 def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
-    """Return a plan from the head and the rows of a document; rows in any order.
-
-    Raises ``UnreadableInput`` for an unknown schema, an invalid digest, an undeclared arena, a duplicate tensor, an
-    invalid number, metric or note.
-    """
+    """Return the plan of a head and rows in any order. Raises ``UnreadableInput`` for a wrong value, with its place."""
     document.check_version(head.schema or "none", model.PLAN_SCHEMA)
     names = sorted(head.arenas)
     if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
@@ -148,7 +144,7 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
 
 
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
-    """Raise ``UnreadableInput`` for a tensor with two rows, an invalid shape, or an arena that is not in the plan."""
+    """Refuse a tensor with two rows, an invalid shape, or an arena that is not in the plan."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
             what = f'the tensor "{rows[i].tensor_id}" has two rows.'

@@ -55,11 +55,10 @@ def to_cbor(plan: Plan) -> bytes:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    """Return the document of a plan file, with the rows after the arenas."""
     whole: dict[str, Any] = {}
     for key, value in msgspec.to_builtins(head_document(plan)).items():
         whole[key] = value
-        if key == "arenas":
+        if key == "arenas":  # the rows follow the arenas
             whole["tensors"] = row_documents(plan)
     return whole
 
@@ -83,10 +82,10 @@ def to_csv(plan: Plan) -> bytes:
 
 
 def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
-    """Return the name of the arena, and its storages, shape (n,), in the order of the rows of an instance.
+    """Return the name of the arena [the only one], and its storages, shape (n,), in the order of an instance's rows.
 
-    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with the plan's arenas otherwise, and
-    for an arena that an instance cannot describe: with temporal exclusions, or with an id that a reader would change.
+    Raises ``UnreadableInput`` for an unknown arena, and for one that an instance cannot describe: with temporal
+    exclusions, or with an id that a reader would change.
     """
     names = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(names) != 1:

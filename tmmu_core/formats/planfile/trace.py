@@ -15,7 +15,7 @@ A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff rec
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,26 +106,29 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
 
 
 def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
-    """Return all records of a trace except those of tensors and hand-offs, as one document."""
+    """Return the records that the content hash covers beside ``tensors_hash``, as one document."""
     return {**header, "summary": summary, "replans": list(replans)}
 
 
 def _arena(arena: ArenaSummary) -> Record:
-    """Return an arena's configuration and figures, without the witness of its extent: it may have thousands of ids."""
     record: Record = msgspec.to_builtins(plan_document.arena_document(arena))
-    del record["witness"], record["witness_step"]
+    del record["witness"], record["witness_step"]  # the witness of an extent may have thousands of ids
     return record
 
 
+def _slot_bytes(plan: Plan) -> list[int]:
+    """Return the bytes of each row's slot."""
+    return storages_of(plan).backing[plan.storage].tolist()
+
+
 def _tensor_records(plan: Plan) -> Iterator[Record]:
-    backing = storages_of(plan).backing[plan.storage].tolist()
-    for row, storage_bytes in zip(plan_document.row_documents(plan), backing, strict=True):
+    for row, slot_bytes in zip(plan_document.row_documents(plan), _slot_bytes(plan), strict=True):
         record: Record = {
             "record": "tensor",
             **{name: row[name] for name in ("tensor_id", "arena", "logical_slot")},
             "logical_address": [row["arena"], row["offset_bytes"]],
             "size": row["size_bytes"],
-            "bytes": storage_bytes,
+            "bytes": slot_bytes,
             "live_range": [row["birth"], row["death"]],
             **{name: row[name] for name in ("generation", "alignment", "role", "dtype", "shape")},
         }
@@ -133,15 +136,14 @@ def _tensor_records(plan: Plan) -> Iterator[Record]:
         yield record | {name: row[name] for name in optional if row.get(name) is not None}
 
 
-def to_json_lines(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
-    """Return the trace as JSON lines in UTF-8."""
-    encode = msgspec.json.Encoder().encode
-    return b"".join([encode(record) + b"\n" for record in records(plan, digest=digest, replans=replans)])
+def to_json_lines(plan: Plan, **options: Any) -> bytes:
+    """Return the trace as JSON lines in UTF-8; ``options`` are those of :func:`records`."""
+    return b"".join([msgspec.json.encode(record) + b"\n" for record in records(plan, **options)])
 
 
-def to_cbor_sequence(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> bytes:
-    """Return the trace as a CBOR sequence (RFC 8742)."""
-    return b"".join([cbor2.dumps(record) for record in records(plan, digest=digest, replans=replans)])
+def to_cbor_sequence(plan: Plan, **options: Any) -> bytes:
+    """Return the trace as a CBOR sequence (RFC 8742); ``options`` are those of :func:`records`."""
+    return b"".join([cbor2.dumps(record) for record in records(plan, **options)])
 
 
 class _Header(HeadDocument, kw_only=True, tag_field="record", tag="allocation_header"):
@@ -247,9 +249,11 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     rows_hash = plan_document.tensors_hash(plan) if complete else header.tensors_hash
     computed = plan_document.content_hash(_head(hashed[0], hashed[-1], replans), rows_hash)
     plan = with_hash_checked(plan, header.content_hash, computed)
-    wrong = _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors})
-    if wrong and not plan.remark(CHANGED):
-        plan = with_note(plan, CHANGED, wrong)
+    stated = {tensor.tensor_id: tensor.bytes for tensor in tensors}
+    for tensor_id, size in zip(plan.tensor_ids, _slot_bytes(plan), strict=True):
+        if stated[tensor_id] not in (None, size) and not plan.remark(CHANGED):
+            what = f'the slot of "{tensor_id}" has {stated[tensor_id]} bytes, but its rows give {size}'
+            plan = with_note(plan, CHANGED, what)
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
 
@@ -267,15 +271,6 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
     if isinstance(read, _Header) and before:
         raise UnreadableInput("a second header follows.")
     return read
-
-
-def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
-    """Return the difference if the ``bytes`` of a tensor record are not those of its slot in ``plan``, else ``""``."""
-    backing = storages_of(plan).backing[plan.storage].tolist()
-    for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
-        if sizes[tensor] not in (None, counted):
-            return f'the slot of "{tensor}" has {sizes[tensor]} bytes, but its rows give {counted}'
-    return ""
 
 
 def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:

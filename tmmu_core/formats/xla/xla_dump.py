@@ -73,14 +73,8 @@ class Buffer:
         return self.offset + self.size
 
 
-@dataclass(frozen=True)
-class Dump:
-    """The plan of a module; buffers are sorted by (birth, −size, id bytes)."""
-
-    buffers: tuple[Buffer, ...]
-    notes: tuple[str, ...]
-    origins: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """Buffer id → origin, if the program's text contains it."""
+Dump = tuple[list[Buffer], list[str], dict[str, StorageOrigin]]
+"""The buffers by (birth, −size, id bytes), notes, and the origins of buffers by id, if the program is given."""
 
 
 @dataclass
@@ -112,9 +106,9 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the finished plan of a dump as an instance with its packing. Raises ``UnreadableInput``."""
-    dump = read_dump(data)
-    row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
-    columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in dump.buffers]
+    buffers, notes, origins = read_dump(data)
+    row_of = {buffer.id: i for i, buffer in enumerate(buffers)}
+    columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in buffers]
     birth, death, size, offset, taken_over = np.array(columns, np.int64).T
     problem = Problem(
         arena="arena",
@@ -124,11 +118,11 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         size=size.astype(np.uint64),
         alignment=np.ones(len(row_of), np.uint64),
         handoff_from=taken_over,
-        roles=tuple([buffer.role for buffer in dump.buffers]),
-        gaps=tuple([buffer.gaps for buffer in dump.buffers]) if any(buffer.gaps for buffer in dump.buffers) else None,
+        roles=tuple([buffer.role for buffer in buffers]),
+        gaps=tuple([buffer.gaps for buffer in buffers]) if any(buffer.gaps for buffer in buffers) else None,
     )
     packing = Packing(offset=offset.astype(np.uint64))
-    return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.origins)
+    return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, tuple(notes), origins)
 
 
 def read_dump(data: bytes) -> Dump:
@@ -171,7 +165,7 @@ def read_dump(data: bytes) -> Dump:
             origin_of[row.id] = origins[stem]
     if program:
         notes.append(f"the program contains the origin of {len(origin_of)} of {len(ordered)} buffers")
-    return Dump(tuple(ordered), tuple(notes), origin_of)
+    return ordered, notes, origin_of
 
 
 def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
@@ -201,7 +195,7 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
                 found = _matched(_VALUE, line)
                 size, offset = _numbers(found[3], found[4])
                 if not allocations:
-                    raise _invalid(line)
+                    raise ValueError("a value precedes the first allocation.")
                 own = allocations[-1]
                 if size + offset > own.size:
                     raise ValueError(f"{found[1]!r} ends at byte {size + offset} of an allocation of {own.size} bytes.")
@@ -214,7 +208,7 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
                 if row and begin <= end:
                     ranges[row[1].removesuffix("{}")] = begin, end
                 elif line.startswith("    "):
-                    raise _invalid(line, "live range")
+                    raise ValueError(f"invalid line of a live range: {line.strip()[:60]!r}.")
                 else:
                     section = ""  # peak and stack traces follow
     except ValueError as error:
@@ -225,17 +219,13 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
 def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
     found = pattern.match(line)
     if found is None:
-        raise _invalid(line)
+        raise ValueError(f"invalid line of a buffer assignment: {line.strip()[:60]!r}.")
     return found
 
 
 def _numbers(*digits: str) -> tuple[int, int]:
     first, second = (strict.whole_number(each, MOST) for each in digits)
     return first, second
-
-
-def _invalid(line: str, what: str = "buffer assignment") -> ValueError:
-    return ValueError(f"invalid line of a {what}: {line.strip()[:60]!r}.")
 
 
 def _buffers_of(

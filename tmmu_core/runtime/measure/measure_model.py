@@ -46,8 +46,7 @@ class Measured:
     """Memory of a model in its runtime and in plans, in bytes."""
 
     model: str
-    runtime: str
-    """A key of :data:`REST`."""
+    runtime: str  # a key of :data:`REST`
     theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
     figures: dict[str, int]
     given: Figures  # figures of a plan of the graph in the file

@@ -99,9 +99,7 @@ def refuses(data: bytes) -> str:
         return ""  # its reader reports the damage
     if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
         return ""
-    return (
-        "the zip archive contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
-    )
+    return "it contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
 
 
 def read_program(data: bytes | Path) -> Program:
@@ -138,7 +136,10 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
 
 def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.Weight]]) -> Program:
     module = document.graph_module
-    ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
+    ranges: dict[str, tuple[int, int]] = {}
+    for symbol, bounds in document.range_constraints.items():
+        low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
+        ranges[symbol] = low if isinstance(low, int) else 0, high if isinstance(high, int) else schema.LARGEST
     tensors = module.graph.tensor_values.values()
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
     symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
@@ -156,7 +157,6 @@ def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.
 
 
 def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[Incoming]:
-    """Yield the input tensors of the graph."""
     specs = module.signature.input_specs
     paths = _argument_names(module)
     users = [k for k, spec in enumerate(specs) if not spec.keys().isdisjoint(ARGUMENTS)]
@@ -205,12 +205,6 @@ def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
         keys = [str(key) for key in context] if isinstance(context, list) and len(context) == len(keys) else keys
     for key, child in zip(keys, children, strict=True):
         yield from _leaves(child, f"{path}.{key}" if path else key, depth + 1)
-
-
-def _range(bounds: Any) -> tuple[int, int]:
-    """Return the lower and upper bound of a size; 0 and ``LARGEST`` if the file has none."""
-    low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
-    return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else schema.LARGEST)
 
 
 def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:

@@ -123,10 +123,8 @@ class _Reading:
         self.origins: dict[str, Origin] = {}
         self.inputs: dict[str, None] = {}
         self.outputs: list[str] = []
-        self.values: dict[str, _Value] = {}
-        """The values of the body that is read, by their names in it."""
-        self.value_of: dict[str, _Value] = {}
-        """All values by the ids of their tensors."""
+        self.values: dict[str, _Value] = {}  # the values of the body that is read, by their names in it
+        self.value_of: dict[str, _Value] = {}  # all values by the ids of their tensors
         self.scope = self.prefix = ""
         """The nested scope of the body, and the prefix of the ids of its nodes and tensors."""
         self.tensor_names, self.node_names = _Names(), _Names()

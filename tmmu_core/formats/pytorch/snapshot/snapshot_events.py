@@ -62,8 +62,7 @@ class Block(msgspec.Struct, Generic[Frames], gc=False):
     address: Number | None = None
     requested_size: Number | None = None
     frames: Frames = None  # type: ignore[assignment]
-    stack: int = 0
-    """Row of :attr:`Stacks.lines`; set after reading."""
+    stack: int = 0  # row of :attr:`Stacks.lines`; set after reading
 
 
 class Segment(msgspec.Struct, Generic[Frames], gc=False):
@@ -101,13 +100,10 @@ class Events:
     def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
         """For :data:`OOM`, the address column has the number of free bytes of the device."""
-        self.lane = array("i")
-        """Row of :attr:`lanes`."""
+        self.lane = array("i")  # row of :attr:`lanes`
         self.lanes: dict[Lane, int] = {}
-        self.repeated_frees = 0
-        """Number of frees of a block that an earlier event has freed. Set by :func:`device_of`."""
-        self.is_recorded = False
-        """Whether the trace has events of any kind."""
+        self.repeated_frees = 0  # Number of frees of a block that an earlier event has freed. Set by :func:`device_of`.
+        self.is_recorded = False  # whether the trace has events of any kind
         stacks = stacks or Stacks()
         for event in events:
             self.is_recorded = True

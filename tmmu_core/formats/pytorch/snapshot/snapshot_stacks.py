@@ -40,8 +40,7 @@ class Stacks:
     """Label, path and phase of each distinct stack, one row each; row 0 is for events without frames."""
 
     def __init__(self) -> None:
-        self.lines = [UNKNOWN]
-        """``model.py:12 Block.forward``: see :func:`label`."""
+        self.lines = [UNKNOWN]  # ``model.py:12 Block.forward``: see :func:`label`
         self.paths: list[tuple[str, ...]] = [()]
         """User frames from the outermost inwards, without line numbers: ``("train/main", "model/Block/forward")``."""
         self.phases = [NO_STACK]
