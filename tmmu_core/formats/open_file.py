@@ -103,10 +103,9 @@ GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
 def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
-    """Return the content of a file's bytes, gzipped or not; ``name`` is the name of the file.
+    """Return the content of a file's bytes, gzipped or not.
 
-    Raises ``UnreadableInput`` with each reader and its reason to reject the bytes, and the errors of the reader that
-    accepts the bytes (``InvalidIrShapes`` and others).
+    Raises ``UnreadableInput`` with each reader and its reason to reject the bytes, and the errors of the reader itself.
     """
     with source_of_errors(name):
         plain = unpacking.unpack(data)
@@ -176,8 +175,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
 
-    Readers with ``takes_dims`` infer the shapes with these bounds. Raises the errors of :func:`read_graph`, and
-    ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
+    Raises the errors of :func:`read_graph`, and ``InvalidIrShapes`` (``unknown_dim``) for a name without a dimension.
     """
     with source_of_errors(name):
         plain = unpacking.unpack(data)

@@ -110,10 +110,7 @@ def repeat(
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a clone if it is a state other than ``place``.
-
-    The closing node writes the states one after the other: without the clone, it could overwrite ``result`` first.
-    """
+    """Return ``result``, or a clone of it if the closing node could overwrite it as another state first."""
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")

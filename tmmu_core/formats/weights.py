@@ -16,10 +16,7 @@ HEAD = 64  # number of first bytes that distinguish a document from a model
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
-    """Return the constants of ``graph`` in the file at ``path``; none if the format has none.
-
-    Raises ``UnreadableInput`` for a file that is missing or damaged, or that refers to files outside of its folder.
-    """
+    """Return the constants of ``graph`` in the file at ``path``, if its format has any. Raises ``UnreadableInput``."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD)

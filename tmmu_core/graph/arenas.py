@@ -12,12 +12,7 @@ from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Are
 
 
 def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
-    """Return arena name → :class:`Arena`.
-
-    Raises ``AlignmentViolation`` for an alignment that is not a power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for an unknown field or a number that is not a uint64, ``UnreadableInput`` for more arenas than
-    the limit.
-    """
+    """Return the checked arenas by name. Raises ``AlignmentViolation``, ``InvalidIrShapes`` and ``UnreadableInput``."""
     refuse_many(config or {})
     arenas: ArenaConfig = {}
     for name, given in (config or {}).items():
@@ -62,10 +57,7 @@ def refuse_many(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the configuration with each arena as a mapping of the given fields, or of an ``Arena``'s changed ones.
-
-    Raises the errors of :func:`read_arenas`.
-    """
+    """Return the arenas as mappings of the given fields, for the hash. Raises the errors of :func:`read_arenas`."""
     read_arenas(config)
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)

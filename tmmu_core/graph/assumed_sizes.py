@@ -45,10 +45,7 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
 
 
 def _used(graph: Graph) -> set[str]:
-    """Return the dimensions whose size may have an effect: those in shapes, and those that the reader can set.
-
-    In a graph with nested scopes it returns all dimensions, because one may bound the iterations of a loop.
-    """
+    """Return the dimensions whose size may have an effect; all of them in a graph with scopes: one may bound a loop."""
     if any(node.scope for node in graph.nodes):
         return {*graph.dims}
     return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
@@ -60,10 +57,7 @@ def dims_text(sizes: Mapping[str, int]) -> str:
 
 
 def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
-    """Return the assumed sizes that ``dims`` does not set, and the ``--dims`` option to change them; ``""`` for none.
-
-    The option omits dimensions whose size has no effect.
-    """
+    """Return the assumed sizes that ``dims`` does not set, and the ``--dims`` option to change those with an effect."""
     sizes = assumed_at(graph, dims)
     listed = ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
     used = _used(graph)

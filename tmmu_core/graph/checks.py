@@ -133,10 +133,9 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Check the view of the i-th tensor against its declared base and return the base's index.
+    """Return the number of the base of the i-th tensor, a view, after checks against it.
 
     Raises ``InvalidIrShapes`` (``unknown_tensor``, ``view_out_of_bounds``, ``view_size``) and ``AlignmentViolation``.
-    The size of a view is that of its shape, unless a stride of 0 repeats bytes.
     """
     tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
     view, name, dtype = tensor.view, tensor.id, tensor.dtype

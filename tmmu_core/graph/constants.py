@@ -82,10 +82,9 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of the file ``location`` in the model's ``folder``, ``None`` for a model that is not a file.
+    """Return the path of the file ``location`` in the model's ``folder`` (``None``: the model is not a file).
 
-    Raises ``UnreadableInput`` without a folder, and for a path outside of it, also by a link. ``what`` begins the
-    message.
+    Raises ``UnreadableInput``, whose message begins with ``what``, for a path outside of it, also by a link.
     """
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'

@@ -55,11 +55,7 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
 
 
 def graph_flops(index: GraphIndex) -> list[int | None]:
-    """Return the operations of one run of every node at the sizes of the index, ``None`` where unknown.
-
-    The opening and closing nodes of scopes are unknown. A loop's body counts once: a graph has no trip counts.
-    O(nodes + operands).
-    """
+    """Return the operations of each node, ``None`` where unknown. A loop's body counts once."""
     known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], int | None] = {}
     found: list[int | None] = []
     shapes = index.shapes
@@ -149,9 +145,7 @@ def _transposed_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs are the gradient, x and the weights. The gradients of x and of the weights cost a forward pass each, the
-    gradient of the bias a sum.
-    """
+    """Inputs: the gradient, x, the weights. The gradients of x and of the weights cost a forward pass each."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0
@@ -167,8 +161,7 @@ def _quantised_convolution(call: Call) -> int | None:
 def _attention(first: int, of_keys: int, of_values: int, elementwise: int, axis: int = -2) -> Formula:
     """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E], which begin at input ``first``.
 
-    ``axis``: the axis of S and L, −3 for [B, S, H, D], [B, L, G, D] and [B, L, G, E]. Each score costs ``of_keys``
-    products along D, ``of_values`` products along E and ``elementwise`` operations.
+    ``axis``: that of S and L. Each score costs ``of_keys`` products along D, ``of_values`` along E, ``elementwise``.
     """
 
     def formula(call: Call) -> int | None:

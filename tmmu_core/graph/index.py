@@ -98,8 +98,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
 
     ``dims`` sets named dimensions within their envelopes; other dimensions have their assumed size, else their ``max``.
     Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``,
-    ``AlignmentViolation``, ``LivenessCycle`` for a cycle of views, and ``UnreadableInput`` for too many
-    ``must_not_alias`` pairs. The timeline checks orders and cycles of nodes.
+    ``AlignmentViolation``, ``LivenessCycle``, ``UnreadableInput``. The timeline checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     tensor_ids, node_ids = tuple([tensor.id for tensor in tensors]), tuple([node.node_id for node in nodes])
@@ -181,10 +180,7 @@ _NO_MARKS = _marks(Tensor(""))
 
 
 def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Return the shape and the bytes of each tensor; ``point`` is the size of each named dimension.
-
-    Each distinct pair of shape and dtype is computed once, because graphs have few of them.
-    """
+    """Return the shape and the bytes of each tensor at ``point``; each pair of shape and dtype is computed once."""
     known: dict[tuple[tuple[int | str, ...], str], tuple[tuple[int, ...], int]] = {}
     for i, tensor in enumerate(graph.tensors):
         if (tensor.shape, tensor.dtype) not in known:

@@ -22,10 +22,9 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
 def parse_bytes(text: str) -> int | None:
-    """Parse a number of bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
+    """Parse bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``), units being binary; ``None`` for an empty text.
 
-    Units are binary, with or without the ``i``; a comma separates thousands. Raises ``ValueError`` for other texts and
-    for more than 2^64 − 1 bytes.
+    A comma separates thousands. Raises ``ValueError`` for other texts and for more than 2^64 − 1 bytes.
     """
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
@@ -45,10 +44,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def short_bytes(n: int | None) -> str:
-    """Return a size in its largest binary unit, with three or four digits from 1 KiB on: ``1.50 MiB``, ``97 B``.
-
-    ``None`` gives ``unknown``.
-    """
+    """Return a size in its largest binary unit, with three or four digits: ``1.50 MiB``; ``None`` is ``unknown``."""
     if n is None:
         return "unknown"
     sign, n = "−" if n < 0 else "", abs(int(n))
@@ -68,10 +64,7 @@ def short_bytes(n: int | None) -> str:
 
 
 def parse_percent(text: str) -> Fraction:
-    """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio.
-
-    Raises ``ValueError`` for other texts, negative values, and more than 2^64 − 1 percent.
-    """
+    """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio. Raises ``ValueError`` for other texts."""
     word = text.strip().removesuffix("%").strip()
     try:
         value = Fraction(word) if _PERCENT.fullmatch(word) else None

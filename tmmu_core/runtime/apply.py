@@ -109,9 +109,8 @@ class Applied:
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: write a Philox pattern to the tensor's bytes, to find reads before writes.
 
-        A plan with hashed addresses gets the draft's pattern, seeded by the replay token (BLAKE3). Raises
-        ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``, and
-        (reason ``pattern_seed``) for a seed that is not a uint64.
+        A plan with hashed addresses gets the draft's pattern (BLAKE3). Raises ``InvalidIrShapes``: security forbids it
+        (``debug_fill_forbidden``), or the seed is not a uint64 (``pattern_seed``).
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
@@ -177,10 +176,8 @@ def apply_plan(
     """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``.
 
     ``handles``: memory of the caller, by arena name; all other arenas are mapped. ``verified``: whether the caller has
-    verified the plan; else ``refuse_invalid`` is called before memory is mapped. An error leaves the memory of the
-    caller unchanged. Raises ``ArenaTooSmall`` for a handle smaller than its arena, ``AlignmentViolation`` for a
-    misaligned base pointer or tensor, ``AllocationFailure`` if mapping fails, ``InvalidIrShapes`` for an unknown
-    security level or arena, and the errors of ``refuse_invalid``.
+    verified the plan. An error leaves the memory of the caller unchanged. Raises ``ArenaTooSmall``,
+    ``AlignmentViolation``, ``AllocationFailure``, ``InvalidIrShapes``, and the errors of ``refuse_invalid``.
     """
     if security not in SECURITY:
         message, hint = f"unknown security level {security!r}.", strict.closest_hint(security, SECURITY)
@@ -239,9 +236,8 @@ def prepare_memory(
 ) -> Applied:
     """``PrepareMemory_v2``: plan, apply, commit. The result has the tensor map, the plan and the state.
 
-    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, including ``budget`` (the quota,
-    in bytes). Raises ``AllocationFailure`` if the quota is exceeded (before memory is mapped) or mapping fails; its
-    diagnostics contain ``allocation_failures``, one more than the argument.
+    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`. Raises ``AllocationFailure`` if
+    the quota is exceeded or mapping fails, with ``allocation_failures`` + 1 in its diagnostics.
     """
     try:
         plan = plan_graph(graph, **fields).plan

@@ -27,10 +27,7 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 @dataclass(frozen=True, eq=False)
 class ArenaHandle:
-    """An arena in memory: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
-
-    The memory stays mapped as long as a handle, or an array or view of it, exists.
-    """
+    """An arena in memory, which stays mapped as long as a handle, or an array or view of it, exists."""
 
     arena_id: str
     base_ptr: int
@@ -43,8 +40,7 @@ class ArenaHandle:
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
     """Map ``size_bytes`` (rounded up to pages) of zeroed memory, aligned to ``alignment_bytes``.
 
-    For an alignment above the page size, more memory is mapped, and the arena starts at the first aligned byte. Raises
-    ``AllocationFailure`` if mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
+    Raises ``AllocationFailure`` if mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
     """
     check_alignment(alignment_bytes, arena=arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))

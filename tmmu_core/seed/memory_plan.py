@@ -38,10 +38,7 @@ class MemoryPlannerType(StrEnum):
 
 @dataclass(frozen=True)
 class TensorBinding:
-    """Place of a tensor: arena (role and memory), offset in it, and the memory from which a constant is loaded.
-
-    ``source_memory`` equals ``memory``, except for a staged constant.
-    """
+    """Place of a tensor, and ``source_memory``, from which a staged constant is loaded [``memory``]."""
 
     role: ArenaRole
     memory: MemoryType

@@ -53,10 +53,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs in the series of the latest run, and the latest run of each commit that has none in it.
-
-    ``runs``: oldest first.
-    """
+    """Return the runs of the latest run's series, and the latest run of each commit without one in it; oldest first."""
     series_commits = {run.commit for run in runs if run.series == runs[-1].series}
     latest = {run.commit: run for run in runs if run.commit not in series_commits}
     return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))
@@ -76,10 +73,7 @@ def culprit(values: Sequence[int]) -> int | None:
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
-    """Return the runs from commit ``good`` [the first] to commit ``bad`` [the last], both included.
-
-    Raises ``StoreFault`` for a commit that has no run or is ambiguous, and if ``good`` is later than ``bad``.
-    """
+    """Return the runs from commit ``good`` [the first] to commit ``bad`` [the last]. Raises ``StoreFault``."""
     start = 0 if good is None else _latest_index(runs, good)
     end = len(runs) if bad is None else _latest_index(runs, bad) + 1
     if good is not None and start >= end:

@@ -126,10 +126,7 @@ _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 
 def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
-    """Open the store at ``url`` and return ``(engine, URL without password)``. Raises ``StoreFault``.
-
-    ``create``: whether a missing store is created.
-    """
+    """Open the store at ``url``, or ``create`` it; return ``(engine, URL without password)``. Raises ``StoreFault``."""
     parsed, name = _parsed(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not create and not os.path.isfile(str(parsed.database)):

@@ -74,10 +74,7 @@ class Store:
 
     @classmethod
     def at(cls, url: str, *, create: bool = False) -> Store:
-        """Open ``url`` (``sqlite:///file.db``, ``postgresql://…``); with ``create``, create a missing store.
-
-        Raises ``StoreFault``.
-        """
+        """Open ``url`` (``sqlite:///file.db``, ``postgresql://…``), or ``create`` it. Raises ``StoreFault``."""
         return cls(*open_engine(url, create=create))
 
     def close(self) -> None:
@@ -114,10 +111,7 @@ class Store:
             return list(connection.execute(statement).all())
 
     def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
-        """Return the runs of a model, oldest first; ``where`` filters columns (``branch="main"``).
-
-        ``last`` limits the result to the latest runs.
-        """
+        """Return the ``last`` runs [all] of a model, oldest first; ``where`` filters columns (``branch="main"``)."""
         chosen = select(*_READ).where(RUNS.c.model == model, *(RUNS.c[name] == value for name, value in where.items()))
         return self._read(chosen, last)
 
@@ -141,10 +135,9 @@ class Store:
             return tuple(sorted(msgspec.convert(found, tuple[Line, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
-        """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``.
+        """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``. Raises ``StoreFault``.
 
-        A reference without a model means the model of the graph of the plan ``of``. A run with the planner, mode and
-        preset of ``of`` is preferred. Raises ``StoreFault``.
+        The model is by default that of the graph of ``of``, whose planner, mode and preset are preferred.
         """
         named, point = split_reference(reference)
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @

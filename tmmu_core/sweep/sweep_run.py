@@ -145,10 +145,7 @@ def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Res
 
 @contextmanager
 def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
-    """Open a Dask client for a running scheduler, or for ``workers`` local processes with one thread each.
-
-    Raises ``OSError`` if the scheduler cannot be reached, has no workers, or cannot import this package.
-    """
+    """Open a Dask client for a running scheduler, or for ``workers`` local processes. Raises ``OSError``."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -175,10 +172,7 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
 
 
 def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
-    """Run the points on a cluster; yield the results of each batch when it ends.
-
-    Raises ``ConnectionError`` if the connection to the scheduler is lost.
-    """
+    """Run the points on a cluster; yield each batch's results. Raises ``ConnectionError`` if the scheduler is lost."""
     from distributed import as_completed
 
     sweep = uuid4().hex  # unique among the sweeps on one scheduler

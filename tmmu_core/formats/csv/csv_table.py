@@ -71,10 +71,7 @@ def likely(columns: Iterable[str]) -> dict[str, str]:
 
 
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
-    """Return the instance in a table. ``columns``: field → column name [the name of the field].
-
-    Raises ``UnreadableInput``, also if only one of ``lower`` and ``upper`` has a column.
-    """
+    """Return the instance in a table. ``columns``: field → column [the field's name]. Raises ``UnreadableInput``."""
     with source_of_errors(name):
         instance = _instance(unpacking.unpack(data), columns)
     return replace(instance, name=stem_of(name) or "table")
@@ -143,10 +140,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
-    """Return the first row of each alias, and all rows without one, after changing their ``cells``.
-
-    The first row of an alias gets the hull of the live ranges and the largest size.
-    """
+    """Return the rows that stay; the first row of each alias gets the hull of its live ranges and the largest size."""
     first_of: dict[str, int] = {}
     kept = []
     for row, alias in enumerate(aliases):

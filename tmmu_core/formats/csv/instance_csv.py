@@ -74,10 +74,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def read_csv(data: str | bytes) -> PlainInstance:
-    """Read one instance. A gap with a window of bytes is ignored, which ``notes`` reports.
-
-    Raises ``UnreadableInput`` with the line and the column of an error.
-    """
+    """Read one instance. Raises ``UnreadableInput`` with the line and the column of an error."""
     rows = rows_of(data)
     line, header = next(rows, (1, None))
     if header is None:
@@ -94,10 +91,7 @@ def read_csv(data: str | bytes) -> PlainInstance:
 
 
 def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclusive: bool = False) -> PlainInstance:
-    """Return the instance of :func:`read_csv` in the cells of each column; ``lines`` are the line numbers of the rows.
-
-    ``inclusive``: ``upper`` and the ends of gaps are the last steps.
-    """
+    """Return the instance in the cells of each column. ``inclusive``: ``upper`` and the ends of gaps are last steps."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
         found: list[int] = []
@@ -171,9 +165,7 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
     """Return a problem, or with ``offset`` a finished plan, as CSV that :func:`read_csv` reads back.
 
-    The alignment column is omitted if all are 1, gaps if empty. Without ``offset`` the fixed offsets are written.
-    Hand-offs, must-not-alias pairs and reuse terms are omitted. Raises ``UnreadableInput`` for an id that the
-    reader would change or refuse.
+    Hand-offs, must-not-alias pairs and reuse terms are omitted. Raises ``UnreadableInput`` for an id with blanks.
     """
     refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
@@ -259,10 +251,7 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether gaps with windows were ignored.
-
-    Gaps must be inside of the live range ``[lower, upper)``. ``inclusive``: ``stop`` is part of a gap.
-    """
+    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether some with a window were ignored."""
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():

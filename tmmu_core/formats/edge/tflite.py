@@ -75,8 +75,7 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> Graph:
     """Return the graph of a model's first subgraph and of the subgraphs that it runs.
 
-    Raises ``UnreadableInput`` if the file is damaged, ``InvalidIrShapes`` for a tensor of the first subgraph
-    without a size: a string, a variant, or a negative dimension.
+    Raises ``UnreadableInput`` for a damaged file, ``InvalidIrShapes`` for a tensor without a size in the main subgraph.
     """
     return built(data, name)[0]
 

@@ -61,11 +61,7 @@ class MicroModel:
     """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Read a model from a file's bytes.
-
-        Raises ``Misuse`` for a model that Vela compiled or with a part that is not planned, and the errors of
-        :func:`.tflite.read`.
-        """
+        """Read a model. Raises ``Misuse`` if Vela compiled it or a part is not planned, and as :func:`.tflite.read`."""
         with source_of_errors(name):
             self.graph, reading = tflite.built(data, name)
             self.file = reading.file
@@ -238,10 +234,7 @@ def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
 
 
 def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> bytes:
-    """Return the model in ``data`` with the metadata ``name`` set to ``value``.
-
-    Raises ``Misuse`` for a model of a newer schema, whose root table has fields that are not known here.
-    """
+    """Return the model with the metadata ``name`` set to ``value``. Raises ``Misuse`` for a model of a newer schema."""
     import tflite
 
     model = tflite.Model.GetRootAs(data, 0)

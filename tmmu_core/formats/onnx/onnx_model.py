@@ -70,10 +70,7 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onn
 
 
 def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
-    """Return an id for each (position, name, operator): its name if it is unique, else ``<operator>_<position>``.
-
-    ``_`` is appended to an id that another node has.
-    """
+    """Return an id for each (position, name, operator): its name if it is unique, else ``<operator>_<position>``."""
     counts = Counter(name for _, name, _ in nodes)
     unique = {name for name, count in counts.items() if name and count == 1}
     used = set(unique)

@@ -144,7 +144,7 @@ def _build_with_runtime_shapes(
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Return the model without data of large weights, functions, subgraphs and dead branches. Changes ``model``.
+    """Return ``model``, changed: without data of large weights, functions, bodies and dead branches.
 
     Raises ``UnreadableInput`` for unsupported parts.
     """

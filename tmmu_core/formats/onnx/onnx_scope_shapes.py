@@ -21,10 +21,7 @@ Shapes = Iterator[tuple[str, TypedShape | None]]  # value → shape; ``None`` if
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
-    """Return the shapes of outputs of scope nodes that have fewer unknown dimensions than in ``known``.
-
-    ``values`` are the constant values of the model.
-    """
+    """Return the shapes of outputs of scope nodes that have fewer unknown dimensions than in ``known``."""
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)

@@ -66,10 +66,7 @@ class Flat:
 
 
 def flatten(model: onnx.ModelProto) -> Flat:
-    """Return the model with its bodies flattened; a model without bodies is not copied.
-
-    Raises ``UnreadableInput`` with the node whose body cannot be flattened.
-    """
+    """Return the model with its bodies flattened. Raises ``UnreadableInput`` with the node that cannot be flattened."""
     if not any(bodies_of(node) or operator_name(node) in _BODIES for node in model.graph.node):
         return Flat(model, tuple(Origin("", k) for k in range(len(model.graph.node))))
     flattening = _Flattening(model)
@@ -211,7 +208,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results, which ``Loop.close`` or ``Scan.close`` writes to ``places`` one after the other.
+        """Return a body's results, which the closing node writes to ``places`` one after the other.
 
         A result that is the carried value of another place is copied, because that place may be written first.
         """

@@ -24,9 +24,8 @@ Inputs = list[tuple[str, str, list[int | str]]]  # name, dtype, and dimensions a
 def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str, Any]:
     """Run the model twice, with different values, at the first of ``points`` at which it runs.
 
-    Returns ``point`` (its index) and ``runs``: for each run, ``[node name, [[dtype, shape], …]]`` per execution of a
-    node. The second run is missing if the model rejects its values. Raises the first error of the model if it runs at
-    no point.
+    Returns ``point`` (its index) and ``runs``: ``[node name, [[dtype, shape], …]]`` per execution of a node. The second
+    run is missing if the model rejects its values. Raises the model's first error if it runs at no point.
     """
     session = _session(model, profiled=False)
     errors: list[Exception] = []

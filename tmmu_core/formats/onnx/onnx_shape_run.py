@@ -54,10 +54,7 @@ def for_the_runtime(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes of onnxruntime's symbolic inference at ``point``.
-
-    Empty without sympy, on failure, and for a model with scopes, whose nodes onnxruntime does not know.
-    """
+    """Return the shapes of onnxruntime's symbolic inference at ``point``: none on failure or with scopes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())

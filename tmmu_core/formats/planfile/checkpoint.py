@@ -111,10 +111,7 @@ def refuses(data: bytes) -> str:
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
-    """Return the plan of a checkpoint.
-
-    Raises ``UnreadableInput`` if the file is not a checkpoint, was edited, or has another replay token than ``token``.
-    """
+    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited or has not the ``token`` given."""
     with source_of_errors(source):
         plan = _verified_plan(unpacking.unpack(data))
         if token is not None and token != plan.replay_token:

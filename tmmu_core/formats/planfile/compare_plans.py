@@ -161,11 +161,7 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Kind → (number of tensors, bytes).
-
-        The bytes are those of the candidate, for ``removed`` those of the baseline, and for ``resized`` the sum of the
-        differences (candidate − baseline).
-        """
+        """Kind → (tensors, bytes in the candidate); ``removed``: in the baseline; ``resized``: their difference."""
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)

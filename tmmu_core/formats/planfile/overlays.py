@@ -69,10 +69,7 @@ def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
 
 
 def to_model_explorer(plan: Plan) -> bytes:
-    """Return the live bytes of all arenas at the step of each node, under its id and the ids of its outputs.
-
-    Model Explorer finds a node by its id or by the name of one of its outputs.
-    """
+    """Return the live bytes at the step of each node, under its id and its outputs' ids: the viewer knows either."""
     points = curve_points_of(plan)
     curves = [live_bytes(plan, arena.name).astype(object) for arena in plan.arenas]
     live = np.array(curves, object).reshape(-1, len(points)).sum(axis=0)

@@ -181,10 +181,7 @@ def _head_fields(head: HeadDocument) -> dict[str, Any]:
 
 
 def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
-    """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
-
-    The hash is computed from the plan that was read, because a file may omit values that follow from other values.
-    """
+    """Return :func:`build`'s plan, with a note unless its content hash is that of the plan that was read."""
     plan = build(head, rows)
     return with_hash_checked(plan, head.content_hash, head_document(plan).content_hash)
 

@@ -112,10 +112,7 @@ register_types(Constraints, ArenaDocument, TensorRow, HandoffDocument, HeadDocum
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why a document does not have this ``schema``; ``""`` if it has it, in any version.
-
-    A damaged document has this schema if the bytes ``identifying`` contain its name.
-    """
+    """Return why a document lacks this ``schema``, or ``""``; ``identifying``: where a damaged one has its name."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
     if kind.encode() not in data:
         return refusal

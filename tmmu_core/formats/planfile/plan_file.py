@@ -64,10 +64,9 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def to_csv(plan: Plan) -> bytes:
-    """Return the rows as CSV in UTF-8, columns named as in the plan file; a shape is written ``1x64x56``.
+    """Return the rows as CSV in UTF-8 for spreadsheets: control characters and formulas in names are escaped.
 
-    A plan over memories has two more columns: the memory, and the rule that chose it. The table is for spreadsheets and
-    terminals, so control characters and formulas in names are escaped. Other formats do not change names.
+    Columns are named as in the plan file. A plan over memories also has the memory, and the rule that chose it.
     """
     memories = residences(plan)
     fields = [name for name in COLUMN_OF if name != "category" or plan.categories]

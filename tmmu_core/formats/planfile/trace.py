@@ -212,10 +212,7 @@ def refuses(data: bytes) -> str:
 
 
 def read_trace(data: bytes, source: str = "") -> Trace:
-    """Read a trace, JSON lines or CBOR sequence, plain or gzipped.
-
-    Raises ``UnreadableInput`` with the place of the wrong record, also for a trace without a summary.
-    """
+    """Read a trace, JSON lines or CBOR sequence. Raises ``UnreadableInput`` with the place of the wrong record."""
     records: list[_Record] = []
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""

@@ -72,10 +72,7 @@ class CachingAllocator:
         self._next_address = BASE_ADDRESS
 
     def alloc(self, size: int, lane: Hashable = 0) -> Block:
-        """Return a block of at least ``size`` bytes; blocks of two lanes (stream and pool) share no segment.
-
-        Raises :class:`OutOfMemory`.
-        """
+        """Return a block; blocks of two lanes (stream, pool) share no segment. Raises :class:`OutOfMemory`."""
         size = max(GRAIN, -(-size // GRAIN) * GRAIN)
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])

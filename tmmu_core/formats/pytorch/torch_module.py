@@ -74,11 +74,9 @@ def import_torch(
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Context manager in which new tensors are fake (without memory), of ``dtype`` by default.
 
-    ``module.to(dtype)`` works only in the context: fake parameters reject it elsewhere. The context excludes other
-    threads that create fake tensors or trace a module.
+    ``module.to(dtype)`` works only in it. It excludes other threads that create fake tensors or trace a module.
 
-    Raises ``UnreadableInput`` if a model reads a value of a tensor while it is built, and ``MissingExtra`` without
-    PyTorch.
+    Raises ``UnreadableInput`` if a model reads a value of a tensor while it is built; ``MissingExtra`` without PyTorch.
     """
     torch = need("torch", "a model of fake tensors")
     from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode, while_built

@@ -245,10 +245,9 @@ def _buffers_of(
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows after merging each phi with its values.
+    """Return the rows after merging each phi with its values, which the dump does not list.
 
-    The dump does not list the values of a phi. Assume that they are the preceding rows with the same offset and size,
-    up to a row after which another row uses these bytes.
+    They are assumed to be the preceding rows of this offset and size, up to one after which another row uses the bytes.
     """
     if not phis:
         return rows
@@ -391,8 +390,7 @@ def only(found: Sequence[Module], folder: str) -> Module:
 def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return uploaded files with the files of each module of an XLA dump joined.
 
-    Other files of such a module (earlier and later programs, objects, reports) are dropped: their names begin with the
-    first part of its name, ``module_0008.``. All other files are unchanged.
+    Other files of such a module (their names begin with the first part of its name, ``module_0008.``) are dropped.
     """
     data = dict(files)
     found = modules({name: len(content) for name, content in files})

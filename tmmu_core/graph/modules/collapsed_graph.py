@@ -83,7 +83,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
     The middle is the vertex that writes the requested tensor, or represents a tensor without producer; else the vertex
-    of the requested node. Without a middle, the whole graph is returned. O(operands × log operands).
+    of the requested node. O(operands × log operands).
 
     Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """
@@ -131,10 +131,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
 
 
 def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
-    """Return three columns, the distinct (source code, target code, tensor) of all reads.
-
-    Tensors without producer are left out, except graph inputs and the tensor ``wanted``.
-    """
+    """Return columns, the distinct (source code, target code, tensor) of reads of written tensors and ``wanted``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
@@ -190,10 +187,7 @@ class GraphView:
 
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """Return the whole graph or the requested neighbourhood.
-
-    Above :data:`MOST_DRAWN` vertices, the whole graph has its initial levels, and the neighbourhood a smaller radius.
-    """
+    """Return the whole graph or the neighbourhood; above ``MOST_DRAWN``, with fewer levels or a smaller radius."""
     if view.radius is None:
         first = tree.opened(MOST_AT_FIRST)
         opened = (first | frozenset(view.opened)) - frozenset(view.closed)

@@ -81,10 +81,7 @@ class Tree:
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
-    """Return the tree of a graph by its modules and the phases of its nodes. O(nodes × depth).
-
-    ``order`` are the nodes as they run (−1 for other steps).
-    """
+    """Return the tree of a graph by modules and phases; ``order`` are the nodes as they run (−1 for other steps)."""
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several_phases = len(set(phases)) > 1
@@ -147,10 +144,7 @@ def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Pat
 
 
 def _levels(path: Path, families: Families, family_parents: set[Path]) -> Path:
-    """Return a module's path with a level for the family of its outermost block.
-
-    If the block's parent contains only this family, the parent represents it and no level is added.
-    """
+    """Return a module's path with a level for the family of its outermost block, unless the parent has no other."""
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path

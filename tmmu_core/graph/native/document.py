@@ -34,10 +34,7 @@ DEEPEST = 200  # maximum nesting depth of lists and maps
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Pause the garbage collector while many values without reference cycles are created.
-
-    Otherwise it scans a million rows dozens of times.
-    """
+    """Pause the garbage collector, which would scan a million new rows without cycles dozens of times."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -48,10 +45,7 @@ def paused_gc() -> Iterator[None]:
 
 
 def kind(data: bytes) -> str:
-    """Return ``"json"`` if the bytes begin like a JSON object, ``"cbor"`` for a CBOR map, else ``""``.
-
-    UTF-16 counts as JSON, so that the JSON reader reports the encoding.
-    """
+    """Return ``"json"`` if bytes begin like a JSON object (also in UTF-16), ``"cbor"`` for a CBOR map, else ``""``."""
     if data.lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
     first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)
@@ -71,10 +65,8 @@ _CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map i
 def refuse_many_values(data: bytes, packed: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
-    ``packed`` is the size of the compressed file, 0 for a file that is not compressed. One byte, such as an empty list
-    in CBOR, can need sixty bytes in memory. The number of values is estimated: in a text by its commas, brackets and
-    lines; in CBOR by the bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats
-    have their own checks.
+    ``packed`` is the size of the compressed file, or 0. One byte, such as an empty list in CBOR, can need sixty bytes
+    in memory. Values are estimated from commas, brackets and lines; in CBOR, from bytes that can begin a list.
     """
     ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:
@@ -98,10 +90,7 @@ def fields(data: bytes) -> dict[str, Any]:
 
 
 def check_version(found: Any, known: str, place: str = "$.schema") -> None:
-    """Raise ``UnreadableInput`` unless the schema ``found`` is missing or ``known``, such as ``tmmu_plan/1``.
-
-    Call this before the fields are decoded, because another version may rename them.
-    """
+    """Refuse another schema than ``known``; call this before decoding, because another version may rename fields."""
     if found in (None, "", known):
         return
     refuse_later({place.removeprefix("$."): found})
@@ -115,9 +104,8 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 def refuse_later(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    All fields with the word ``schema`` or ``version`` in their name are searched, because a later version may rename
-    the field. The value must be a schema name with a version above 1. If the file has the fields ``tensors`` and
-    ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``, a bare number above 1 also counts.
+    A later version may rename the field: any field with ``schema`` or ``version`` in its name counts. In a file with
+    ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``, a bare number above 1 counts too.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
@@ -145,9 +133,7 @@ def text_field(data: bytes, key: str) -> str | None:
 def decode(data: bytes, shape: type[T], noun: str = "graph") -> T:
     """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
 
-    Raises ``UnreadableInput`` for invalid JSON or CBOR or a duplicate key, ``InvalidIrShapes`` for
-    a wrong field (reason ``wrong_type``, ``unknown_field``, ``missing_field``, ``unknown_value``; ``path`` is the
-    JSON path).
+    Raises ``UnreadableInput`` for invalid JSON or CBOR, ``InvalidIrShapes`` with the JSON path for a wrong field.
     """
     try:
         with paused_gc():
@@ -199,10 +185,7 @@ _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
-
-    Values are checked only if the text has nineteen consecutive digits. Invalid JSON is left to the reader.
-    """
+    """Refuse a whole number above 64 bits (contract §4, §6); only a text with nineteen digits in a row is decoded."""
     if b"0" * 19 not in text.translate(_TO_ZEROS):
         return
     found: tuple[str, str] | None = None
@@ -230,10 +213,7 @@ def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_repeated_keys(data: bytes) -> None:
-    """Raise ``UnreadableInput`` for JSON text with an object that contains a key twice.
-
-    JSON readers differ in which of the two values they use.
-    """
+    """Refuse JSON text with an object that contains a key twice: readers differ in which of the two values they use."""
     try:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
@@ -268,10 +248,7 @@ _NO_TAGS = dict.fromkeys(
 
 
 def next_cbor(stream: io.BytesIO) -> Any:
-    """Return the next CBOR value of ``stream``: maps, lists, texts, bytes, 64-bit numbers, no tags (contract §6).
-
-    Raises the exceptions in :data:`CBOR_FAULTS`.
-    """
+    """Return the next CBOR value of ``stream``, without tags (contract §6). Raises one of :data:`CBOR_FAULTS`."""
     return cbor2.load(
         stream,
         tag_hook=_no_tag,

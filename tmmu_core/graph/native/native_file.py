@@ -77,11 +77,9 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """Read a graph from the bytes of a native file. ``name`` is the file's name for errors.
+    """Read a graph from the bytes of a native file. Raises the errors of :func:`.document.decode`.
 
-    In a file of the first version, a tensor without dtype is ``float32`` and one without shape is a scalar, with a
-    note. Raises ``UnreadableInput`` for invalid JSON or CBOR or another schema, ``InvalidIrShapes`` (``path`` is the
-    JSON path) for an invalid, unknown or missing field or an unknown dtype.
+    In a file of the first version, a tensor without dtype is ``float32``, one without shape a scalar, with a note.
     """
     with source_of_errors(name):
         data = unpacking.unpack(data)
@@ -101,8 +99,7 @@ def decode(data: bytes, name: str = "") -> Graph:
 def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
     """Return notes on tensors without dtype or shape: the first version omitted ``float32`` and the shapes of scalars.
 
-    Raises ``InvalidIrShapes`` (``missing_field``) for a tensor without shape in a file that contains a ``float32`` or
-    an empty shape, which later versions write.
+    Raises ``InvalidIrShapes`` (``missing_field``) in a file that has one of them, and so is of a later version.
     """
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
@@ -115,10 +112,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
 
 
 def encode_json(graph: Graph) -> bytes:
-    """Return the graph as JSON, one line per tensor and node. Defaults are omitted, except shapes and dtypes.
-
-    Raises ``InvalidIrShapes`` (reason ``not_json``) if the ``params`` of a node contain a NaN or an infinity.
-    """
+    """Return the graph as JSON, one line per tensor and node. Raises ``InvalidIrShapes`` (``not_json``) for a NaN."""
     for k, node in enumerate(graph.nodes):
         try:
             json.dumps(node.params, allow_nan=False, default=str)
@@ -141,10 +135,7 @@ def encode_cbor(graph: Graph) -> bytes:
 
 
 def encode(graph: Graph, name: str) -> bytes:
-    """Encode the graph in the format of the file name: ``.json`` or ``.cbor``, each also with ``.gz``.
-
-    Raises ``UnreadableInput`` for an unsupported extension.
-    """
+    """Encode the graph in the format of the file name. Raises ``UnreadableInput`` for an unsupported extension."""
     plain = name.removesuffix(".gz")
     for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):
         if plain.endswith(ending):
@@ -156,8 +147,7 @@ def encode(graph: Graph, name: str) -> bytes:
 def normal_form(graph: Graph) -> dict[str, Any]:
     """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
 
-    Dtypes have their canonical name, ``inplace`` ``"any"`` is omitted, the schema is always included, the fields
-    :data:`SCOPING` of a node are in its ``params``, and the fields :data:`NOT_HASHED` are omitted.
+    The schema is always included, and the fields :data:`SCOPING` of a node are in its ``params``.
     """
     plain = _plain(normalise_dtypes(graph))
     for field in NOT_HASHED:
@@ -186,11 +176,7 @@ def normalise_dtypes(graph: Graph) -> Graph:
 
 
 def _plain(graph: Graph) -> dict[str, Any]:
-    """Return the graph as plain values without defaults and :data:`UNWRITTEN` fields.
-
-    msgspec omits a default text only if it is the same object, so equal texts that were read from a file are removed
-    here.
-    """
+    """Return the graph as plain values without defaults and :data:`UNWRITTEN` fields."""
     with document.paused_gc():
         plain: dict[str, Any] = msgspec.to_builtins(graph)
     plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA

@@ -130,10 +130,7 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
-    """Return the tensors that the ``k``-th node writes.
-
-    Raises ``InvalidIrShapes`` for sizes among shapes, a missing dtype, and a list with too few or too many values.
-    """
+    """Return the tensors that the ``k``-th node writes. Raises ``InvalidIrShapes`` for wrong shapes or lists."""
     shapes, path, named = _shapes(node), f"$.nodes[{k}]", f'(the node "{node.node_id}")'
     if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
         message, hint = "sizes and shapes are mixed", "Give one shape, or a list of shapes, one for each output."
@@ -169,10 +166,7 @@ def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> I
 
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor id of a port that node ``reader`` reads (empty: a graph output).
-
-    ``widths``: node id → number of outputs. Raises ``InvalidIrShapes`` (``unknown_tensor``).
-    """
+    """Return the tensor of a port that ``reader`` reads (empty: a graph output); ``widths``: outputs of each node."""
     width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if width is not None and 0 <= port.output_idx < width:
         return tensor

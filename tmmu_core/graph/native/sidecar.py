@@ -41,11 +41,7 @@ register_types(_Entry)
 
 
 def constants(graph: Graph, where: Path | None) -> Constants:
-    """Return the constants in the sidecar of ``graph``, which must have one.
-
-    ``where`` is the file of the graph, ``None`` for a stream. Raises ``UnreadableInput`` for a sidecar that is missing,
-    has a damaged head, or is outside the folder of ``where``.
-    """
+    """Return the constants in the sidecar of ``graph``, a file at ``where``. Raises ``UnreadableInput``."""
     path = path_in_folder(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
     pieces = {}
@@ -75,10 +71,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the bytes of a sidecar for ``graph``: the head, then the ``values`` of the tensors in their order.
-
-    Raises ``UnreadableInput`` after a value whose length is not the size of its tensor.
-    """
+    """Yield the bytes of a sidecar: the head, then the ``values``. Raises ``UnreadableInput`` after a wrong length."""
     head: dict[str, Any] = {}
     at = 0
     stored = [tensor for tensor in graph.tensors if tensor.id in values]

@@ -46,10 +46,7 @@ def _read_within(stream: Any, most: int, what: str, source: str) -> bytes:
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
-    """Return ``data``, decompressed if it is gzipped, without the byte order mark of a text.
-
-    Raises ``UnreadableInput`` for a damaged stream, and for more bytes than the limit.
-    """
+    """Return ``data`` without gzip and without the byte order mark of a text. Raises ``UnreadableInput``."""
     if data.startswith(GZIP_MAGIC):
         try:
             with gzip.open(io.BytesIO(data)) as stream:

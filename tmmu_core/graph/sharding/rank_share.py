@@ -71,10 +71,7 @@ class Sharding:
         return self.known[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return the class of a rank: per mesh axis, the number of remainders at or below its coordinate.
-
-        Ranks of one class have equal local graphs.
-        """
+        """Return the class of a rank, the remainders up to its place on each mesh axis: equal classes, equal graphs."""
         place = self.spec.place(rank)
         return tuple(sum(place[name] >= remainder for remainder in self.remainders[name]) for name, _ in self.spec.mesh)
 
@@ -110,8 +107,7 @@ def view_on(
     """Return the share of view ``i`` at coordinates ``place``, inside the share of its base, and its split.
 
     The share has the same fraction of the view's bytes and offset as the base's share of the base. Without an explicit
-    split, the first axis that gives this number of bytes is split; the axis of the base's split is tried first. Raises
-    ``InvalidIrShapes`` (``shard_view``) if no axis does.
+    split, the first axis that gives this size is split. Raises ``InvalidIrShapes`` (``shard_view``) if none does.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

@@ -77,11 +77,7 @@ def rows_of(rows: int, parts: int, part: int) -> int:
 
 
 def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
-    """Return the number of ranks of the mesh.
-
-    Raises ``InvalidIrShapes`` if ``world_size`` is another number (``shard_world_size``), or for a rank that the mesh
-    does not have (``shard_rank``).
-    """
+    """Return the number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
     if world_size is not None and world_size != spec.world_size:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
         message = f"--world-size is {world_size}, but the mesh ({mesh}) has {spec.world_size} ranks."

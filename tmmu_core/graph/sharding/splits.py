@@ -114,8 +114,7 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
     """Return the split of every tensor. ``dims``: sizes of named dimensions [assumed size, else upper bound].
 
-    Raises ``InvalidIrShapes``: ``unknown_tensor`` (in ``tensors``), ``shard_mesh``, ``shard_axis`` (no such axis),
-    ``shard_too_small`` (fewer rows than parts), ``shard_view`` (too many shares).
+    Raises ``InvalidIrShapes``: ``unknown_tensor``, ``shard_mesh``, ``shard_axis``, ``shard_too_small``, ``shard_view``.
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
@@ -174,10 +173,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the members of ``bases`` with a view that cannot follow their split on every rank.
-
-    Bases with a view of explicit split are skipped: :func:`view_on` checks such a view later.
-    """
+    """Return the members of ``bases`` with a view that cannot follow their split, and no view of explicit split."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:

@@ -67,11 +67,10 @@ def resident_bytes(name: str) -> int:
 
 
 def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
-    """Run the model three times in onnxruntime and return figures per run.
+    """Run the model three times in onnxruntime (on Linux) and return figures per run.
 
-    ``grown``: bytes by which the peak of the resident set grew; ``reserved``: bytes by which the arena was extended;
-    ``outputs``: a hash of the last outputs. Weights are loaded before the first run, so the growth consists of tensors,
-    kernel scratch and results. Linux only: the peak is reset through ``/proc/self/clear_refs``.
+    ``grown``: bytes by which the peak of the resident set grew, which are tensors, scratch of kernels and results;
+    ``reserved``: bytes by which the arena was extended; ``outputs``: a hash of the last outputs.
 
     ``inputs`` are lists of name, dtype and shape. ``arena`` enables the arena and its memory pattern; ``in_order``
     keeps the order of the nodes in the file, without optimizations.
@@ -124,8 +123,7 @@ def optimize_onnx(model: bytes) -> dict[str, str]:
 def measure_litert(model: bytes) -> dict[str, int]:
     """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file) and ``scratch``.
 
-    The interpreter exposes every tensor's address, so that the arena is known to the byte. Tensors that are not in the
-    file are kernel scratch (im2col, unpacked weights). XNNPACK, whose memory is not visible, is disabled.
+    Tensors that are not in the file are scratch of kernels. XNNPACK, whose memory is not visible, is disabled.
     """
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -211,10 +209,7 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
 
 
 def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``total``, ``head`` and ``tail`` as the runtime prints them, and the outputs of runs on random inputs.
-
-    Raises ``RuntimeError`` with the runtime's message.
-    """
+    """Return the printed ``total``, ``head`` and ``tail``, and the outputs. Raises the runtime's ``RuntimeError``."""
     import numpy as np
     import tflite
     from tflite_micro.python.tflite_micro import runtime
@@ -239,10 +234,7 @@ def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], lis
 
 
 def _random(generator: Any, shape: Any, dtype: Any) -> Any:
-    """Return random values: floats of a normal distribution, and integers.
-
-    Integers of 8 and 16 bits have their whole range. Wider ones are 0 or 1, because they may be indices.
-    """
+    """Return random values; integers of more than 16 bits are 0 or 1, because they may be indices."""
     if dtype.kind == "f":
         return generator.standard_normal(shape).astype(dtype)
     bits = 8 * dtype.itemsize

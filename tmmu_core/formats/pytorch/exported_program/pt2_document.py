@@ -165,10 +165,9 @@ register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, C
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size: the recorded value of the example, else the value of the formula at ``symbols``.
+    """Return the recorded value of a size, else that of its formula at ``symbols``. Raises :class:`SizeUnknown`.
 
-    With ``ignore_recorded``, which is for symbols that differ from the example, the formula takes precedence. Raises
-    :class:`SizeUnknown`.
+    With ``ignore_recorded``, for symbols that differ from the example, the formula takes precedence.
     """
     if size.as_int is not None:
         found = size.as_int

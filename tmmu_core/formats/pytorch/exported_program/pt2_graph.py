@@ -64,10 +64,7 @@ def as_saved(program: Program, name: str) -> Graph:
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the parameters, buffers and lifted constants of ``graph`` whose raw bytes are in the archive.
-
-    Raises ``UnreadableInput`` if the archive is damaged.
-    """
+    """Return the constants of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput`` if it is damaged."""
     archive = where or bytes(data)
     program = read_program(archive)
     # Only the inputs: a size of another tensor may be known in ``graph`` alone.
@@ -142,11 +139,7 @@ class _Reading:
     # -- inputs and outputs -----------------------------------------------------------------------------------------
 
     def _add_inputs(self) -> None:
-        """Declare the inputs.
-
-        PyTorch saves a storage once, as a member of the archive, and for each weight its layout in the storage. Tied
-        weights have one layout and are one tensor; a slice or transpose has another layout and is a view.
-        """
+        # PyTorch saves a storage once. Tied weights have one layout in it and are one tensor; a slice is a view.
         places = [(incoming, *self._place(incoming.name)) for incoming in self.program.inputs]
         layouts_of = defaultdict[str, set[StridedLayout]](set)
         for incoming, layout, _ in places:
@@ -231,10 +224,7 @@ class _Reading:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result with this layout and dtype is in the storage of ``first``.
-
-        ``first`` is the argument that the operator writes, else its first argument.
-        """
+        """Return whether a result is in the storage of ``first``, the written argument, else the first one."""
         if op.space not in ("aten", "prims"):
             return False
         if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.is_in_place:

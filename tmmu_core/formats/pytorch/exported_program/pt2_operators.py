@@ -113,8 +113,7 @@ class Operator:
 def operator(target: str) -> Operator:
     """Return the operator of a target: ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or an edge operator.
 
-    ExecuTorch writes its edge operators as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name
-    must be one word, as ``aten_add_Tensor``.
+    ExecuTorch writes ``executorch.exir.dialects.edge._ops.aten.add.Tensor``, or ``aten_add_Tensor`` as one word.
     """
     edge = ONE_WORD.fullmatch(target)
     if edge is not None:

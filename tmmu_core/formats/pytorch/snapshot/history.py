@@ -71,10 +71,7 @@ class History(Recorded, Device):
         return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
 
     def live_by_category(self, most: int) -> tuple[list[int], dict[str, list[int]]]:
-        """Return ``(steps, category → live bytes at each of them)``, without categories that have no bytes there.
-
-        The steps are the peak and at most ``most`` others at equal distances.
-        """
+        """Return ``(steps, category → live bytes)`` at the peak and at most ``most`` steps at equal distances."""
         end = int(self.death.max(initial=1))
         steps = np.unique(np.append(np.linspace(0, end - 1, min(most, end)).astype(np.int64), self.peak[0]))
         categories = np.array(self.categories)

@@ -36,8 +36,7 @@ class RankSummary:
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     """Return ``(rank, path)`` of each snapshot in a folder, sorted; an empty list if the folder cannot be read.
 
-    The rank is the number after ``rank`` in the file's name, else the last number in the name, else the position of
-    the name among all files of the folder.
+    The rank is the number after ``rank`` in the file's name, else the last number in it, else the file's position.
     """
     found = []
     try:

@@ -77,10 +77,7 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
 
 
 def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
-    """Return ``(offsets of addresses, bytes of all regions)`` for regions ``[start, end)`` without gaps between them.
-
-    Touching and overlapping regions are joined. Each address must be inside a region.
-    """
+    """Return ``(offsets of addresses, bytes of all regions)``, with no gap between regions ``[start, end)``."""
     order = np.argsort(starts, kind="stable")
     first, last = starts[order], np.maximum.accumulate(ends[order])
     begins = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1])))

@@ -47,10 +47,7 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack; ``frames`` is ``None``, a list of dicts, or the ``msgspec.Raw`` of such JSON.
-
-        Two lists are one stack if they have the same dicts, which must stay alive between the calls.
-        """
+        """Return the row of a stack: ``None``, a list of dicts that stay alive, or the ``msgspec.Raw`` of such JSON."""
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
