@@ -29,8 +29,6 @@ class _Strict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Pair(_Strict):
-    """Two buffers, by id."""
-
     first: int
     second: int
 
@@ -150,8 +148,6 @@ def _index_of_id(what: str, rows: Sequence[_Pool | _Buffer]) -> dict[int, int]:
 
 
 class _Reading:
-    """One document, checked, and converted pool by pool."""
-
     def __init__(self, problem: _Problem) -> None:
         self.problem = problem
         self.pool, self.buffer = _index_of_id("pools", problem.pools), _index_of_id("buffers", problem.buffers)
@@ -171,7 +167,6 @@ class _Reading:
         """Index of the pool of each buffer."""
 
     def _home(self, k: int, buffer: _Buffer) -> int:
-        """Return the index of the buffer's pool, after checks of its fields."""
         place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]
         if len(buffer.allowed_pools) != 1:
             message = f"{subject} may lie in {len(buffer.allowed_pools)} pools."

@@ -4,8 +4,6 @@ A plan needs no values of weights, but an export may. A *piece* reads a constant
 bytes in memory, or by computing them. Readers return :class:`Constants`, which maps tensor ids to pieces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -53,7 +51,7 @@ class Constants(Mapping[str, bytes]):
         self._pieces = dict(pieces)
 
     @classmethod
-    def of(cls, values: Mapping[str, bytes] | None) -> Constants:
+    def of(cls, values: Mapping[str, bytes] | None) -> "Constants":
         """Return ``values``, tensor id → bytes, as constants; no constants for ``None``."""
         if isinstance(values, Constants):
             return values

@@ -4,8 +4,6 @@ Field names are those of the native format (contract §8), which ``graph/native`
 does not track the small types (``gc=False``): they contain no cycles, and a million of them would slow it down.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import msgspec

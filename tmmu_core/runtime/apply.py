@@ -86,7 +86,6 @@ class Applied:
         return row
 
     def _refusal(self, operator: str, reason: str, message: str, hint: str, **about: Any) -> InvalidIrShapes:
-        """Return the error with the hashes of the plan."""
         error = InvalidIrShapes(message, operator=operator, reason=reason, node_id="", hint=hint, **about)
         error.fill(replay_token=self.plan.replay_token.hex(), rank=self.plan.rank, ir_hash=self.plan.ir_hash.hex())
         return error
@@ -213,7 +212,6 @@ def apply_plan(
 
 
 def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
-    """Raise ``AlignmentViolation`` for the first tensor whose address is misaligned."""
     base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
     addresses = base[plan.arena] + plan.offset
     misaligned = np.flatnonzero(addresses % plan.alignment)

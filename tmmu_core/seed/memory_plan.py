@@ -4,12 +4,10 @@
 ``MemoryPlan.plan`` is the input of the render plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -58,7 +56,7 @@ class TensorLifetime:
         """Extend the live range to one more operator."""
         self.start_op, self.end_op = min(self.start_op, op_idx), max(self.end_op, op_idx)
 
-    def merge(self, other: TensorLifetime) -> None:
+    def merge(self, other: Self) -> None:
         """Extend the live range by the live range of an alias."""
         self.add_op(other.start_op)
         self.add_op(other.end_op)

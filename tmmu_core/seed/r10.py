@@ -3,11 +3,10 @@
 The planner is :mod:`~tmmu_core.planners.ffd`, first-fit decreasing over whole regions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Self
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class MemoryRegion:
         """Byte after the last."""
         return self.offset_bytes + self.size_bytes
 
-    def overlaps(self, other: MemoryRegion) -> bool:
+    def overlaps(self, other: Self) -> bool:
         """Return whether the two have a byte in common."""
         return max(self.offset_bytes, other.offset_bytes) < min(self.end, other.end)
 
@@ -45,7 +44,7 @@ class TensorLifetime:
     size_bytes: int = 0
     alignment: int = 1
 
-    def overlaps(self, other: TensorLifetime) -> bool:
+    def overlaps(self, other: Self) -> bool:
         """Return whether both are live at a common step."""
         return max(self.birth, other.birth) < min(self.death, other.death)
 
@@ -97,7 +96,7 @@ class MemoryBinding:
     bound_regions: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def bind(cls, model_id: str, plan: AllocationPlan, base: int) -> MemoryBinding:
+    def bind(cls, model_id: str, plan: AllocationPlan, base: int) -> Self:
         """Bind every tensor of a plan to a pool that begins at address ``base``."""
         return cls(model_id, plan, {name: base + region.offset_bytes for name, region in plan.allocations.items()})
 

@@ -3,8 +3,6 @@
 Queries use the figures of the runs; a plan is decompressed only when it is read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from sqlalchemy import Connection, Engine, Select, or_, select
@@ -73,7 +71,7 @@ class Store:
     name: str  # its URL without the password
 
     @classmethod
-    def at(cls, url: str, *, create: bool = False) -> Store:
+    def at(cls, url: str, *, create: bool = False) -> Self:
         """Open ``url`` (``sqlite:///file.db``, ``postgresql://…``), or ``create`` it. Raises ``StoreFault``."""
         return cls(*open_engine(url, create=create))
 
@@ -187,7 +185,6 @@ class Store:
             return msgspec.convert(whole, tuple[Run, ...], builtin_types=(bytes,))
 
     def _distinct(self, statement: Select[Any], most: int) -> list[str]:
-        """Return at most ``most`` distinct texts of a column, sorted."""
         return sorted([text for (text,) in self.rows(statement.distinct().limit(most))])
 
     def _model_of(self, reference: str, of: Plan | None) -> str:

@@ -232,7 +232,6 @@ def same_source(source: Source) -> Source:
 
 
 def _batches(points: Sequence[Point], workers: int) -> Iterator[tuple[Point, ...]]:
-    """Yield the points in order, in batches of one source."""
     size = max(1, min(BATCH, len(points) // (SHARES * workers)))
     for _, group in groupby(points, lambda point: point.source):
         same = tuple(group)

@@ -112,7 +112,6 @@ def _environment() -> jinja2.Environment:
 
 
 def _from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str:
-    """Return a file of ``templates/`` with the values of a plan and further values."""
     values |= {
         "r": render,
         "p": render.prefix,

@@ -191,7 +191,6 @@ def build_render_plan(
 
 
 def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
-    """Return the region of arena ``k``, with the preliminary id ``k``."""
     arena, notes = plan.arenas[k], plan.arena_notes(plan.arenas[k].name)
     alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
     if "memory" in notes:
@@ -204,7 +203,6 @@ def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
 
 
 def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
-    """Return the role of an arena whose tensors are the given rows of the plan."""
     roles = {plan.roles[i] for i in rows}
     if rows and roles <= {"parameter", "constant"}:
         return "constant"
@@ -254,7 +252,6 @@ def _sha256(chunks: Iterable[bytes]) -> bytes:
 
 
 def _zeros(count: int) -> Iterator[bytes]:
-    """Yield ``count`` zero bytes in chunks."""
     for start in range(0, count, CHUNK):
         yield bytes(min(CHUNK, count - start))
 

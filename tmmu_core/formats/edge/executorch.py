@@ -153,8 +153,6 @@ class _Value:
 
 
 class _Method:
-    """The live ranges and notes of one method."""
-
     def __init__(self, table: _Table) -> None:
         self.name = table.text(0)
         self.memory_bytes = table.vector(8, "q")
@@ -277,7 +275,7 @@ class _Method:
         self.latest[value.memory, value.offset] = value
 
     def _extend_over_loops(self) -> None:
-        """Extend the live ranges that begin before a loop and are not over when it begins to its last step."""
+        """Keep values that live when a loop begins to its last step."""
         if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
             raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,")
         for first, last in self.loops:

@@ -22,8 +22,6 @@
   (``MOST_REPEATED``), tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -80,7 +78,7 @@ def read(data: bytes, name: str = "") -> Graph:
     return built(data, name)[0]
 
 
-def built(data: Any, name: str) -> tuple[Graph, Reading]:
+def built(data: Any, name: str) -> tuple[Graph, "Reading"]:
     """Return the graph of :func:`read`, and the model's tables and tensor ids that it was built from."""
     import tflite  # slow to import
 
@@ -171,7 +169,6 @@ class Reading:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        """Return a note with the sizes of the inputs that the model leaves open."""
         main = self.main.subgraph
         listed = ", ".join(f"{main.tensors[i].id} {list(main.tensors[i].shape)}" for i in self.open_inputs)
         how = "for other sizes, resize the inputs in the converter"
@@ -279,7 +276,7 @@ class Reading:
         return flatten
 
     def _id(self, use: Use, i: int) -> str:
-        """Return the id of a tensor; declare the tensor at its first use."""
+        """Return the id of a tensor, declared at its first use."""
         if i in use.ids:
             return use.ids[i]
         subgraph, tensor = use.subgraph, use.subgraph.tensors[i]
@@ -319,8 +316,7 @@ class Reading:
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node."""
-        own = _unused(node.node_id, self.node_ids)
-        self.nodes.append(structs.replace(node, node_id=own, scope=scope))
+        self.nodes.append(structs.replace(node, node_id=_unused(node.node_id, self.node_ids), scope=scope))
 
     def root(self, tensor: str) -> str:
         """Return the tensor itself: no operator creates a view."""

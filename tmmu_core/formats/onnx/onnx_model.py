@@ -71,8 +71,7 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onn
 
 def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
     """Return an id for each (position, name, operator): its name if it is unique, else ``<operator>_<position>``."""
-    counts = Counter(name for _, name, _ in nodes)
-    unique = {name for name, count in counts.items() if name and count == 1}
+    unique = {name for name, count in Counter(name for _, name, _ in nodes).items() if name and count == 1}
     used = set(unique)
     ids: list[str] = []
     for position, name, operator in nodes:
@@ -181,7 +180,6 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
-    """Refuse functions that call themselves or inline to too many nodes."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)

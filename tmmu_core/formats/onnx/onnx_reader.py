@@ -188,8 +188,7 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
     for node in graph.node:
         yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
-    values = chain(graph.input, graph.output, graph.value_info, graph.initializer)
-    yield from (value.name for value in values)
+    yield from (value.name for value in chain(graph.input, graph.output, graph.value_info, graph.initializer))
 
 
 def _refuse_unsupported(model: onnx.ModelProto) -> None:
@@ -212,7 +211,7 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
 
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
-    """Return the ONNX schema of a node's operator; ``None`` if it is not a standard one."""
+    """Return the ONNX schema of a node's operator, or ``None``."""
     version = versions.get(node.domain)
     known = version is not None and defs.has(node.op_type, version, node.domain)
     return defs.get_schema(node.op_type, version, node.domain) if known else None
@@ -334,7 +333,6 @@ class Builder:
         )
 
     def _is_droppable(self, node: onnx.NodeProto, i: int) -> bool:
-        """Return whether output ``i`` is optional and unread."""
         schema = None if self.readers[node.output[i]] else _schema(node, self.versions)
         formal = schema.outputs if schema is not None else ()
         return i < len(formal) and bool(formal[i].option == defs.OpSchema.FormalParameterOption.Optional)
@@ -384,8 +382,7 @@ class Builder:
         if name in self.tensors:
             hint = "In ONNX every value is written once; check the model with onnx.checker.check_model(model)."
             writer = f'the node "{node_id}" writes' if node_id else "the graph has the input"
-            what = f'{writer} "{name}", which exists already.'
-            raise self._refusal("two_producers", what, hint, name, node_id)
+            raise self._refusal("two_producers", f'{writer} "{name}", which exists already.', hint, name, node_id)
         if view and (shape is None or name in self.facts.derived):
             shape = self.tensors[view].shape  # equal bytes at every size
             dtype = dtype or self.tensors[view].dtype

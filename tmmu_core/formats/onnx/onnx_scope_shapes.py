@@ -34,7 +34,6 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
 
 
 def _openness(shape: TypedShape) -> int:
-    """Return 2 per unknown dimension and 1 per name."""
     return sum(2 if dim is None else isinstance(dim, str) for dim in shape[1])
 
 

@@ -14,8 +14,6 @@ runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 Names in a body have a prefix, the scope: the id of the node, and the branch of an If (``loop_3/h``, ``if_3/then/h``).
 """
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Sequence
 from copy import deepcopy

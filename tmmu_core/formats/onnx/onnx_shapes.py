@@ -277,7 +277,6 @@ def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProt
 
 
 def _infer_once(model: onnx.ModelProto, *, propagate: bool = False) -> TypedShapes:
-    """Run the shape inference of the onnx package, with or without data propagation."""
     try:
         inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
     except Exception as error:  # InferenceError, ValueError and RuntimeError

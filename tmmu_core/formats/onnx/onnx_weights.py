@@ -48,8 +48,6 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 
 class _Reading:
-    """The constants of one model: weights, values of ``Constant`` nodes, and values computed from only these."""
-
     def __init__(
         self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
     ) -> None:

@@ -65,7 +65,7 @@ UNCHANGED = (
 
 
 def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
-    """Return tensor id → (step, output index), the unique sort key of its row."""
+    """Return tensor id → (step, output index), the sort key of its row."""
     index, timeline = liveness.timeline.index, liveness.timeline
     ids = index.tensor_ids
     position_of: dict[str, tuple[int, int]] = {}

@@ -79,5 +79,4 @@ def to_model_explorer(plan: Plan) -> bytes:
         if birth in nodes and role not in PERSISTENT_ROLES | {"input"}:
             results[tensor_id] = results[nodes[birth]]
     gradient = [{"stop": k / 2, "bgColor": colour} for k, colour in enumerate(GRADIENT)]
-    name = f"live bytes ({plan.planner})"
-    return msgspec.json.encode({"name": name, "results": results, "gradient": gradient})
+    return msgspec.json.encode({"name": f"live bytes ({plan.planner})", "results": results, "gradient": gradient})

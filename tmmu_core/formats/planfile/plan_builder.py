@@ -123,7 +123,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
-    """Return the rows, sorted by id, as columns of :class:`Plan` by name. Raises ``UnreadableInput``."""
+    """Return the rows, sorted by id, as columns of :class:`Plan`."""
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
     _check_rows(rows, by_id, arena_numbers)
     columns: dict[str, Any] = {}
@@ -159,7 +159,6 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
 
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:
-    """Return the fields of a plan that depend on the head alone."""
     same = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
     digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1

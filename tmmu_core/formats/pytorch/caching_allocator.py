@@ -127,13 +127,11 @@ class CachingAllocator:
 
 
 def _release(block: Block) -> None:
-    """Mark a block as free and add it to its pool."""
     block.is_free = True
     insort(block.pool, (block.size, block.addr, block))
 
 
 def _remove(block: Block) -> None:
-    """Remove a free block from its pool."""
     del block.pool[bisect_left(block.pool, (block.size, block.addr))]
 
 

@@ -231,7 +231,6 @@ def _numbers(*digits: str) -> tuple[int, int]:
 def _buffers_of(
     allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int
 ) -> Iterator[Buffer]:
-    """Yield a buffer for each value with a live range."""
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
     is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
     may_live_out = "maybe-live-out" in allocation.traits

@@ -64,8 +64,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
     if rounded_count:
         notes.append(f"{rounded_count} sizes are rounded in the report")
-    stem = stem_of(name).removesuffix("-memory-usage-report")
-    return instance_of(stem or "xla", with_unique_ids(lives), notes)
+    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", with_unique_ids(lives), notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
@@ -77,7 +76,6 @@ def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
 
 
 def _bytes(shape: re.Match[str]) -> int:
-    """Return the bytes of a match of ``_SHAPE``."""
     bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
     sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
     return (prod(sides) * bits + 7) // 8

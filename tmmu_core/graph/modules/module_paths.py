@@ -11,8 +11,6 @@ reads no parameter. Between two layers of ``h.0.mlp`` it is in ``h.0.mlp``; a su
 higher number. A path is a tuple of names, the root is ``()``. No hash and no file contains modules.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -172,12 +172,10 @@ def _members(of_node: Iterable[Path]) -> Counter[Path]:
 
 
 def _innermost(path: Path, levels: set[Path]) -> Path:
-    """Return the longest prefix of ``path`` in ``levels``."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
 
 
 def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
-    """Return the number of blocks below each level."""
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
         plain = tuple([part for part in path[several_phases:] if not part.startswith((REPEATED, RANGE))])

@@ -149,7 +149,6 @@ def decode(data: bytes, shape: type[T], noun: str = "graph") -> T:
 
 
 def _damaged(what: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
-    """Return the error for a damaged document."""
     return UnreadableInput(f"{what}.", place=place, hint=hint)
 
 
@@ -201,7 +200,6 @@ def refuse_long_numbers(text: bytes) -> None:
 
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of every whole number above 64 bits."""
     if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
         yield path, strict.shown(value)
     elif isinstance(value, dict):
@@ -217,8 +215,7 @@ def refuse_repeated_keys(data: bytes) -> None:
     try:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
-        at = _place(data, error.start)
-        raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
+        raise _damaged("this is not JSON: a text in it is not UTF-8", _place(data, error.start)) from error
     except (RecursionError, ValueError) as error:
         raise _damaged(f"this is not JSON: {error}", hint="Check the program that wrote it.") from error
 
@@ -231,7 +228,6 @@ def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _place(data: bytes, at: int) -> str:
-    """Return the line, column and byte of an error at ``at``."""
     line = data.count(b"\n", 0, at) + 1
     column = len(data[data.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
     return f"line {line}, column {column}, byte {at}"

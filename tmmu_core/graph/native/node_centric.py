@@ -12,8 +12,6 @@ with several outputs has a ``shape_out`` of several shapes; each field of :data:
 outputs, or a list with one each.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast
 
 import msgspec

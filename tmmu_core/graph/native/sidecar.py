@@ -57,8 +57,7 @@ def constants(graph: Graph, where: Path | None) -> Constants:
 
 def _head(path: Path) -> tuple[dict[str, _Entry], int]:
     """Return the entries of a sidecar by tensor id, and the position of the first byte after the head."""
-    lead = b"".join(in_file(path, 0, 8))
-    length = int.from_bytes(lead, "little")
+    length = int.from_bytes(b"".join(in_file(path, 0, 8)), "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
         raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
     data = b"".join(in_file(path, 8, length))

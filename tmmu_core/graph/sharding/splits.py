@@ -256,6 +256,5 @@ def _implied_split(
 
 
 def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
-    """Return the split of a tensor by the contract of its kind."""
     contract = spec.contracts.get(KIND_OF_ROLE[tensor.role], ())
     return tuple((axis, mesh) for axis, mesh in contract if axis < len(shape) and shape[axis] >= spec.sizes[mesh])

@@ -213,7 +213,6 @@ CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tf
 
 
 def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN_ALONE) -> dict[str, Any]:
-    """Run a task in a child process and return its result. Raises ``UnreadableInput`` if it fails."""
     # malloc returns freed memory to the system at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -228,8 +227,7 @@ def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN
         raise UnreadableInput("the run ended without a result.", hint=RUN_ALONE)
     answer: dict[str, Any] = json.loads(child.stdout)
     if "failed" in answer:
-        what = f"{CHILDREN[task]} does not run the model: {answer['failed'].rstrip('.')}."
-        raise UnreadableInput(what, hint=hint)
+        raise UnreadableInput(f"{CHILDREN[task]} does not run the model: {answer['failed'].rstrip('.')}.", hint=hint)
     return answer
 
 

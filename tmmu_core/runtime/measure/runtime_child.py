@@ -274,7 +274,6 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
-    """Return the program, whose ``forward`` frees each value after its last read."""
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
@@ -316,7 +315,6 @@ def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
 
 
 def _tensor_names(value: Any) -> set[str]:
-    """Return the names of the tensors in an argument or a result, without those of bodies."""
     if isinstance(value, dict):
         names = {value["name"]} if isinstance(value.get("name"), str) else set()
         return names.union(*(_tensor_names(part) for key, part in value.items() if key != "as_graph"))

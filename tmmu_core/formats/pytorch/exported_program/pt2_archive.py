@@ -5,8 +5,6 @@ A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json
 the others contain weights, and example inputs in pickles. Loading a pickle, or the program with PyTorch, can run code.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 import zlib
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -68,7 +66,7 @@ class Program:
     by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
     ignore_recorded: bool = False  # whether an open size has a value that differs from the example
 
-    def at(self, point: Mapping[str, int]) -> Program:
+    def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the open sizes in ``point``: symbol → number."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or moved)

@@ -77,8 +77,6 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor of the file: its id, layout and storage."""
-
     id: str
     layout: StridedLayout
     dtype: str
@@ -173,8 +171,7 @@ class _Reading:
         after = self.tensor_names.free(f"{buffer.id}.updated")
         updated = msgspec.structs.replace(self.tensors[buffer.id], id=after, view=None)
         self.tensors[after] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
-        node = Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none")
-        self.place(node, self.scope)
+        self.place(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none"), self.scope)
 
     # -- operators --------------------------------------------------------------------------------------------------
 
@@ -310,8 +307,7 @@ class _Reading:
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
-        own = self.node_names.free(node.node_id)
-        self.nodes.append(msgspec.structs.replace(node, node_id=own, scope=scope))
+        self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
 
     def root(self, tensor: str) -> str:
         """Return the tensor that owns a tensor's storage."""

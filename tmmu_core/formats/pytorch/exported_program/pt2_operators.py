@@ -5,8 +5,6 @@ that alias the first argument. The tables of views and reshapes follow them, wit
 ``tests/formats/pytorch/test_torch.py`` lists: it compares the tables with the installed PyTorch.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
