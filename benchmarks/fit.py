@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.wired import nasnet, pnasnet, randwire, searched
 from tmmu_core.fitting.order.baselines import baselines
-from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.answer import Allowed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.order.order_loops import I64, measure
+from tmmu_core.fitting.order.order_memory import I64, measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse

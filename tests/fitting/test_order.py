@@ -10,7 +10,7 @@ from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of,
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, orders_within
-from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.order.windows import improve_windows
 from tmmu_core.graph.model import Graph

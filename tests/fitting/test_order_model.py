@@ -11,7 +11,7 @@ from tests.support.strategies import graphs, orders
 from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.order import order_model as order_model_room
 from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
-from tmmu_core.fitting.order.order_loops import measure
+from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.liveness.analyse import analyse

@@ -1,7 +1,7 @@
 """Print results of the native loops or of their Python forms: ``python -m tests.planners.alike COUNT FIRST``.
 
 One line per seed: every order and fit by both greedy loops, the large neighbourhood search, what ``exact`` finds, the
-waste ledger; execution orders, executions with recomputation and minimum cuts of a random graph. ``TMMU_NATIVE=0``
+waste ledger; executions with recomputation and minimum cuts of a random graph. ``TMMU_NATIVE=0``
 selects Python. :func:`compared` runs both and returns the first seed with different results.
 """
 
@@ -14,12 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.fitting.random_graphs import drawn, model_of
+from tests.fitting.random_graphs import drawn
 from tests.planners.brute_force import made
 from tests.planners.packings import offsets, problem_with
 from tests.support.paths import ROOT
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.fitting.order.order_loops import alone, eager, late, lpmf, measure, peaks_outside
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest
@@ -122,16 +121,7 @@ def fitted(seed: int) -> list[object]:
     """Return the results of the loops of fit on a random graph."""
     rng = random.Random(seed)
     graph = drawn(rng, rng.randrange(1, 24))
-    model = model_of(graph)
-    given = np.arange(len(model), dtype=np.int64)
-    orders = [given, lpmf(model), lpmf(model, 40), eager(model, given), late(model, given)]
-    orders += [eager(model, orders[1]), late(model, orders[2])]
     found: list[object] = []
-    for order in orders:
-        measured = measure(model, order)
-        begin, end = sorted(rng.sample(range(len(model) + 1), 2))
-        columns_ = (order, measured.peaks, measured.where, peaks_outside(model, order, begin, end))
-        found += [column.tolist() for column in (*columns_, *alone(model, order))]
     again = recompute_model(initial_candidate(graph, PlanRequest(mode="backward")).plan_input)
     for _ in range(4):
         executed = run(again, dropped(again, rng))

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_loops import I64, alone, eager, lpmf
+from tmmu_core.fitting.order.order_memory import I64, Walk, added_bytes, eager
 from tmmu_core.fitting.order.order_model import OrderModel
 
 THRESHOLD = 1 << 20  # threshold of pytorch#161810, in bytes
@@ -33,11 +33,28 @@ THRESHOLD = 1 << 20  # threshold of pytorch#161810, in bytes
 
 def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
     """Yield Inductor's orders by name."""
-    yield "lpmf", lpmf(model)
-    yield "lpmf_threshold", lpmf(model, THRESHOLD)
+    yield "lpmf", _least_peak_first(model)
+    yield "lpmf_threshold", _least_peak_first(model, THRESHOLD)
     yield "bfs", _breadth_first(model)
     yield "dfs", _depth_first(model)
     yield "eager_free", eager(model, np.arange(len(model), dtype=np.int64))
+
+
+def _least_peak_first(model: OrderModel, threshold: int = 0) -> I64:
+    walk = Walk(model)
+    walk.peak = max(walk.live, int(model.size[model.stays_live].sum()))
+    first_reader = [min(row, default=len(model)) for row in model.successors]
+
+    def rank(unit: int) -> tuple[int, int, int]:
+        most, change = walk.adds[unit]
+        return max(most, walk.peak - walk.live), change, unit
+
+    while walk.adds:
+        if min(max(0, most) for most, _ in walk.adds.values()) > threshold > 0:
+            walk.run(min(walk.adds, key=lambda unit: (first_reader[unit], unit)))
+        else:
+            walk.run(min(walk.adds, key=rank))
+    return np.array(walk.order, np.int64)
 
 
 def _breadth_first(model: OrderModel) -> I64:
@@ -105,7 +122,7 @@ def _append_segment(segments: list[_Segment], segment: _Segment) -> None:
 
 def hill_valley_order(model: OrderModel, base: I64) -> I64:
     """Return a hill–valley order; the bytes that a unit adds are those that it adds in the order ``base``."""
-    hill, change = (column.tolist() for column in alone(model, base))
+    hill, change = (column.tolist() for column in added_bytes(model, base))
     place = {unit: k for k, unit in enumerate(base.tolist())}
     under: list[list[list[_Segment]]] = [[] for _ in range(len(model))]
     """Unit → schedules of the units that are attached to it."""

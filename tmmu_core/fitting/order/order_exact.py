@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_loops import I64, OrderLists
+from tmmu_core.fitting.order.order_memory import I64, OrderLists
 from tmmu_core.fitting.order.order_model import OrderModel
 
 Peaks = tuple[int, ...]
@@ -66,16 +66,12 @@ class OrderStates(OrderLists):
     """Sets of units as bit masks, and the memory change of running a unit at a set."""
 
     def __init__(self, model: OrderModel) -> None:
-        super().__init__(model)
+        arenas = model.variable_arenas
+        super().__init__(model, [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()])
         self.all = (1 << len(model)) - 1
         self.tried = 0
         """Number of expansions so far."""
-        arenas = model.variable_arenas
-        self.arena_of = [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()]
-        self.width = max(1, len(arenas))
         self.constant = int(model.constant.sum())
-        self.storages_of = [{s for node in nodes for s in self.touches[node]} for nodes in model.units]
-        """Unit → storages that it touches."""
         self.touchers = [0] * len(self.size)
         """Storage → units that touch it."""
         for unit, storages in enumerate(self.storages_of):
@@ -144,16 +140,7 @@ class OrderStates(OrderLists):
         for node in self.model.units[unit]:
             for s in self.touches[node]:
                 left[s] += 1
-        most, live = [-(1 << 62)] * self.width, [0] * self.width
-        for allocated, reused, freed in self.steps(unit, born, left):
-            for s in allocated:
-                live[self.arena_of[s]] += self.size[s]
-            for a in range(self.width):
-                less = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
-                most[a] = max(most[a], live[a] - less)
-            for s in freed:
-                live[self.arena_of[s]] -= self.size[s]
-        return tuple(most), tuple(live)
+        return self.run_nodes(unit, born, left)
 
     def lower_bound(self) -> Peaks:
         """Return by arena a lower bound of the peak: the most bytes that are live at one unit in every order."""

@@ -13,11 +13,10 @@ Dependencies besides the flow of data, taken from the initial order (the executi
 * **phases**, on request.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,26 +63,24 @@ class OrderModel:
         return found
 
     @cached_property
+    def node_touches(self) -> I64:
+        """Shape (touches, 2): a node, and a storage that it touches."""
+        return _pairs(enumerate(self.touches))
+
+    @cached_property
     def unit_touches(self) -> I64:
         """Shape (touches, 2): the unit of a node, and a storage that the node touches."""
-        pairs = [(unit, s) for unit, nodes in enumerate(self.units) for node in nodes for s in self.touches[node]]
-        return np.array(pairs, np.int64).reshape(-1, 2)
+        return _pairs((unit, self.touches[node]) for unit, nodes in enumerate(self.units) for node in nodes)
+
+    @cached_property
+    def reuses(self) -> I64:
+        """Shape (pairs, 2): a node, and a storage that its output may reuse in place; preferred ones first."""
+        return _pairs(enumerate(self.candidates))
 
     @cached_property
     def touched_by(self) -> I64:
         """Shape (storages,): number of nodes that touch the storage."""
         return np.bincount(self.unit_touches[:, 1], minlength=len(self.size)).astype(np.int64)
-
-    @cached_property
-    def native_tables(self) -> dict[str, Any]:
-        """The arrays of ``planners/native/order.c``, by field."""
-        unit_ptr, unit_nodes = csr(self.units)
-        touch_ptr, touch_idx = csr(self.touches)
-        cand_ptr, cand_idx = csr(self.candidates)
-        names = ("out", "size", "arena", "touched_by", "stays_live", "starts_live")
-        tables: dict[str, Any] = {name: getattr(self, name) for name in names}
-        tables |= {"unit_ptr": unit_ptr, "unit_nodes": unit_nodes, "touch_ptr": touch_ptr, "touch_idx": touch_idx}
-        return {**tables, "cand_ptr": cand_ptr, "cand_idx": cand_idx, "arenas": len(self.arenas)}
 
     @cached_property
     def variable_arenas(self) -> list[int]:
@@ -93,6 +90,10 @@ class OrderModel:
     def ids_of(self, order: Sequence[int]) -> tuple[str, ...]:
         """Return the node ids of units in an order."""
         return tuple([self.node_ids[node] for unit in order for node in self.units[unit]])
+
+
+def _pairs(rows: Iterable[tuple[int, list[int]]]) -> I64:
+    return np.array([(number, value) for number, row in rows for value in row], np.int64).reshape(-1, 2)
 
 
 def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:

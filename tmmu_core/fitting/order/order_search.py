@@ -2,7 +2,8 @@
 
 ::
 
-    1. the initial order and Inductor's five orders, each also with units moved late, then early; a hill–valley order
+    1. the initial order, Inductor's five orders, a hill–valley order, and the initial order with units moved late and
+       early
     2. the best of them changed: hill–valley, units moved late, units moved early, windows around the peak reordered
     3. beam search, then best-first search: the optimal order, or a lower bound
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
-from tmmu_core.fitting.order.order_loops import I64, eager, late, measure
+from tmmu_core.fitting.order.order_memory import I64, eager, late, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
 
@@ -105,9 +106,7 @@ def best_order(
 
 
 def _initial_orders(model: OrderModel, initial: I64) -> Iterator[tuple[str, I64]]:
-    for name, order in baselines(model):
-        yield name, order
-        yield f"{name}, early and late", eager(model, late(model, order))
+    yield from baselines(model)
     yield "hills", hill_valley_order(model, initial)
     yield "early and late", eager(model, late(model, initial))
 

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
-from tmmu_core.fitting.order.order_loops import I64, measure, peaks_outside
+from tmmu_core.fitting.order.order_memory import I64, measure, peaks_outside
 from tmmu_core.fitting.order.order_model import OrderModel, csr
 
 WINDOW_SIZES = (12, 28, 60)  # units on each side of the peak, tried in order until one improves

@@ -16,7 +16,7 @@ from typing import Any
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.planners.native.load import FOLDER, MACHINES, MANIFEST, file_name, manifest
 
-SOURCES = ("native.h", "branch_and_bound.c", "greedy.c", "lns.c", "order.c", "recompute.c", "reuse.c")
+SOURCES = ("native.h", "branch_and_bound.c", "greedy.c", "lns.c", "recompute.c", "reuse.c")
 FLAGS = (
     *("-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden"),
     # Freestanding: no C library is linked.

@@ -104,21 +104,6 @@ struct neighbour_query {
     I *table;
 };
 
-/* The tables of OrderModel (fitting/order/order_model.py), an order of its n units, and working memory. */
-struct order {
-    I n, storages, arenas, skip_from, skip_to, threshold;
-    const I *unit_ptr, *unit_nodes, *touch_ptr, *touch_idx, *cand_ptr, *cand_idx, *out, *size, *touched_by, *arena;
-    const uint8_t *stays_live, *starts_live;
-    const I *order;                           /* n: the order to measure or to change */
-    const I *edge_ptr, *edge_idx, *waits_for; /* successors of each unit, or its predecessors; number of the others */
-    I *left;                                  /* storages: nodes that still have to touch each */
-    uint8_t *born;                            /* storages: whether it has become live */
-    I *live;                                  /* arenas */
-    I *work;                                  /* 5 rows of n */
-    uint8_t *done;                            /* n */
-    I *one, *two;                             /* out */
-};
-
 /* The tables of RecomputeModel and Choice (fitting/recompute), working memory, and the execution (Tables in
    live_curve.py). */
 struct recompute {

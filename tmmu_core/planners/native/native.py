@@ -109,22 +109,6 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
     return [int(getattr(call, field)) for field in results]
 
 
-def order(loops: ctypes.CDLL, name: str, order: I64, **fields: Any) -> tuple[I64, I64]:
-    """Run ``tmmu_order_<name>`` on the tables of an order model; return its two result columns.
-
-    ``order`` (n,) is the order to measure or to change. The results have one row per unit, of ``measure`` one per
-    arena.
-    """
-    n, storages, arenas = len(fields["unit_ptr"]) - 1, len(fields["size"]), fields["arenas"]
-    assert len(order) == n
-    one, two = np.zeros((2, arenas if name == "measure" else n), np.int64)
-    scratch = {"left": np.empty(storages, np.int64), "born": np.empty(storages, np.uint8)}
-    scratch |= {"live": np.empty(arenas, np.int64), "work": np.empty((5, n), np.int64), "done": np.empty(n, np.uint8)}
-    call = call_of("order", n=n, storages=storages, order=order, one=one, two=two, **scratch, **fields)
-    run(loops, f"order_{name}", call)
-    return one, two
-
-
 def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
     """Run ``tmmu_recompute_run`` with other ``fields``; return whether the execution fits its tables.
 

@@ -1,0 +1,200 @@
+"""Live bytes of execution orders, and orders that run units early or late by the bytes that each unit adds.
+
+An order is an array of units. A storage is live from its first touch (write or read) to its last. All sums stay within
+64 bits (``order_model.LARGEST``).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tmmu_core.fitting.order.order_model import OrderModel
+
+I64 = NDArray[np.int64]
+Bytes = tuple[int, ...]  # bytes by arena
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Peak memory of an order."""
+
+    peaks: I64  # shape (arenas,): the most live bytes in each arena, persistent ones included
+    where: I64
+    """Shape (arenas,): the first place in the order at which each arena has its peak; −1: before the first unit."""
+
+    @property
+    def total(self) -> int:
+        """Sum of the arenas' peaks, in bytes."""
+        return int(self.peaks.sum())
+
+
+def measure(model: OrderModel, order: I64) -> Measured:
+    """Return the peaks of an order of units, and where they are."""
+    place, during, _ = _live_bytes(model, order)
+    return Measured(during.max(axis=1) + model.constant, place[during.argmax(axis=1)])
+
+
+def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
+    """Return an array of shape (arenas,): the peaks without the steps of the units at the places ``[begin, end)``."""
+    place, during, _ = _live_bytes(model, order)
+    peaks: I64 = during[:, (place < begin) | (place >= end)].max(axis=1) + model.constant
+    return peaks
+
+
+def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
+    """Return two arrays of shape (units,): the live bytes that each unit adds while it runs, and after it has run.
+
+    The units run in ``order``.
+    """
+    place, during, after = _live_bytes(model, order)
+    first = np.searchsorted(place, np.arange(len(order)))
+    live = np.append(after.sum(axis=0)[first - 1], after[:, -1].sum())
+    hill, change = np.zeros((2, len(order)), np.int64)
+    if len(order):
+        hill[order] = np.maximum.reduceat(during.sum(axis=0), first) - live[:-1]
+        change[order] = np.diff(live)
+    return hill, change
+
+
+def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
+    """Return the live bytes of an order, without those that are live at every step.
+
+    The results have a column before the first unit, then one per node: the place of its unit in the order (−1 before
+    the first unit), and by arena the live bytes while it runs and after it.
+    """
+    units = [model.units[unit] for unit in order.tolist()]
+    place = np.repeat(np.arange(-1, len(units)), [1, *map(len, units)])
+    steps, storages = len(place), len(model.size)
+    step_of = np.zeros(len(model.touches), np.int64)
+    step_of[[node for nodes in units for node in nodes]] = np.arange(1, steps)
+    step, storage = step_of[model.node_touches[:, 0]], model.node_touches[:, 1]
+    first, last = np.full(storages, steps), np.where(model.starts_live | (model.touched_by > 0), 0, steps)
+    np.minimum.at(first, storage, step)
+    np.maximum.at(last, storage, step)
+    first[model.starts_live] = 0
+    last[model.stays_live] = steps
+    allocated, freed = np.zeros((2, len(model.arenas), steps + 1), np.int64)
+    np.add.at(allocated, (model.arena, first), model.size)
+    np.add.at(freed, (model.arena, last), model.size)
+    during = np.cumsum(allocated, axis=1)[:, :-1]
+    freed = np.cumsum(freed, axis=1)[:, :-1]
+    after = during - freed
+    during[:, 1:] -= freed[:, :-1]
+    # The output of a node that creates it reuses the first permitted input that the node touches last.
+    node, source = model.reuses.T
+    at = np.flatnonzero((last[source] == step_of[node]) & (first[model.out[node]] == step_of[node]))
+    at = at[np.unique(node[at], return_index=True)[1]]
+    during[model.arena[source[at]], step_of[node[at]]] -= model.size[source[at]]
+    return place, during, after
+
+
+class OrderLists:
+    """An order model as lists; ``arena_of`` is the arena in which the bytes of each storage are counted."""
+
+    def __init__(self, model: OrderModel, arena_of: list[int]) -> None:
+        self.model, self.arena_of = model, arena_of
+        self.width = max(arena_of, default=0) + 1
+        self.touches, self.candidates, self.out = model.touches, model.candidates, model.out.tolist()
+        self.size, self.touched_by = model.size.tolist(), model.touched_by.tolist()
+        self.starts_live, self.stays_live = model.starts_live.tolist(), model.stays_live.tolist()
+        self.storages_of = [{s for node in nodes for s in self.touches[node]} for nodes in model.units]
+        """Unit → storages that it touches."""
+
+    def run_nodes(self, unit: int, born: Any, left: Any) -> tuple[Bytes, Bytes]:
+        """Run the nodes of a unit; return by arena the live bytes that it adds: the most while it runs, and after it.
+
+        ``born`` (whether a storage has become live) and ``left`` (number of nodes that still have to touch it) are
+        lists or mappings, and are updated.
+        """
+        most, live = [-(1 << 62)] * self.width, [0] * self.width
+        for node in self.model.units[unit]:
+            touched, out = self.touches[node], self.out[node]
+            reused = -1
+            if out >= 0 and not born[out]:
+                reused = next((s for s in self.candidates[node] if left[s] == 1), -1)
+            for s in touched:
+                left[s] -= 1
+                if not born[s]:
+                    born[s] = True
+                    live[self.arena_of[s]] += self.size[s]
+            for a in range(self.width):
+                less = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
+                most[a] = max(most[a], live[a] - less)
+            for s in touched:
+                if not left[s] and not self.stays_live[s]:
+                    live[self.arena_of[s]] -= self.size[s]
+        return tuple(most), tuple(live)
+
+
+class Walk(OrderLists):
+    """Units that run one after the other, and the bytes that each ready unit would add."""
+
+    def __init__(self, model: OrderModel) -> None:
+        super().__init__(model, [0] * len(model.size))
+        self.left = list(self.touched_by)
+        self.born = [bool(each) for each in model.starts_live & (model.stays_live | (model.touched_by > 0))]
+        self.live = self.peak = int(model.size[self.born].sum())
+        self.units_of: list[list[int]] = [[] for _ in self.size]
+        """Storage → units that touch it."""
+        for unit, storages in enumerate(self.storages_of):
+            for s in storages:
+                self.units_of[s].append(unit)
+        self.waits = list(map(len, model.predecessors))
+        self.order: list[int] = []
+        self.adds = {unit: self.added(unit) for unit, count in enumerate(self.waits) if not count}
+        """Unit that can run next → the live bytes that it adds while it runs (most), and after it."""
+
+    def added(self, unit: int) -> tuple[int, int]:
+        """Return the live bytes that a unit adds if it runs next: the most while it runs, and those after it."""
+        storages = self.storages_of[unit]
+        born, left = {s: self.born[s] for s in storages}, {s: self.left[s] for s in storages}
+        (most,), (change,) = self.run_nodes(unit, born, left)
+        return most, change
+
+    def run(self, unit: int) -> None:
+        """Run a ready unit."""
+        most, change = self.adds.pop(unit)
+        self.peak = max(self.peak, self.live + most)
+        self.live += change
+        self.order.append(unit)
+        self.run_nodes(unit, self.born, self.left)
+        for other in {other for s in self.storages_of[unit] for other in self.units_of[s]} & self.adds.keys():
+            self.adds[other] = self.added(other)
+        for later in self.model.successors[unit]:
+            self.waits[later] -= 1
+            if not self.waits[later]:
+                self.adds[later] = self.added(later)
+
+
+def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
+    """Return ``order`` with units that free more than they allocate as early as possible.
+
+    ``limited``: such a unit runs only if it does not raise the peak so far.
+    """
+    walk, done = Walk(model), [False] * len(model)
+    for unit in order.tolist():
+        while not done[unit]:
+            room = walk.peak - walk.live if limited else 2**62
+            frees = (each for each, (most, change) in walk.adds.items() if change < 0 and most <= room)
+            chosen = next(frees, unit)
+            walk.run(chosen)
+            done[chosen] = True
+    return np.array(walk.order, np.int64)
+
+
+def late(model: OrderModel, order: I64) -> I64:
+    """Return ``order`` with units that allocate more than they free as late as possible.
+
+    In the reversed order, these units free more than they allocate.
+    """
+    reversed_model = replace(
+        model,
+        units=tuple(nodes[::-1] for nodes in model.units),
+        successors=model.predecessors,
+        candidates=[[] for _ in model.candidates],
+        stays_live=model.starts_live,
+        starts_live=model.stays_live,
+    )
+    return eager(reversed_model, order[::-1], limited=False)[::-1]
