@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.planners.packings import extent, faults, problem, problem_with, problems, smallest_extent
-from tests.plans.examples import problem_of as instance
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.arenas import read_arenas
@@ -20,10 +19,8 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, Problem, live_parts
+from tmmu_core.planners.problem import Problem, live_parts
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.making import arena_summary
-from tmmu_core.plans.making.arena_summary import certify
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.plan_rows import arena_problems
@@ -155,19 +152,3 @@ def test_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
     with suppress(InvalidIrShapes):  # slots cannot keep given offsets
         plan = plan_problem(p, planner=planner)
         assert verify_plan(plan).errors == ()
-
-
-def test_bound_of_many_storages_is_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena_summary, "ALL_BOUNDS_UP_TO", 3)
-    # a ends where b and c begin; d begins where b ends.
-    problem = instance(("a", 0, 2, 9), ("b", 2, 3, 8), ("c", 2, 5, 7), ("d", 3, 5, 6))
-    found = certify(problem, Packing(np.array([0, 64, 0, 64], np.uint64)), 72, 5)
-    expected = {"lower_bound_bytes": 15, "proven_bytes": None, "witness": ("b", "c"), "witness_step": 2}
-    assert found == {**expected, "status": "feasible"}
-
-
-def test_bound_of_many_storages_excludes_gaps_of_live_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena_summary, "ALL_BOUNDS_UP_TO", 1)
-    problem = problem_with(instance(("a", 0, 5, 9), ("b", 2, 3, 8)), gaps=(((2, 3),), ()))
-    found = certify(problem, Packing(np.array([0, 0], np.uint64)), 9, 5)
-    assert (found["lower_bound_bytes"], found["witness"], found["status"]) == (9, ("a",), "optimal")

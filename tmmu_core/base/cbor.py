@@ -155,15 +155,11 @@ def cbor_canonical(x: Any) -> bytes:
     ``x``: ``None``, bool, int, float, str, bytes, numpy scalar, list, tuple, mapping, :class:`Table`, or
     :class:`Encoded`.
     """
-    return bytes(_encoded(x))
+    out = bytearray()
+    _add(out, x)
+    return bytes(out)
 
 
 def H(x: Any) -> bytes:  # noqa: N802 - the contract's own name
     """Return ``SHA-256(CBOR_CANONICAL(x))``, 32 bytes (contract §6)."""
-    return hashlib.sha256(_encoded(x)).digest()
-
-
-def _encoded(x: Any) -> bytearray:
-    out = bytearray()
-    _add(out, x)
-    return out
+    return hashlib.sha256(cbor_canonical(x)).digest()

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tmmu_core.graph.dtypes import is_floating
-from tmmu_core.graph.model import Graph, Inplace, Node, Tensor, View
+from tmmu_core.graph.model import Graph, Inplace, Node, Tensor
 from tmmu_core.graph.operators import operator_of
 
 NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
@@ -122,11 +122,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
     """Return the in-place permissions of the backward step: those of the forward node, reversed."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace
-    pairs = []
-    for i, o in node.inplace:
-        source, target = _grad(node.outputs[o]), node.inputs[i]
-        if source in reads and target in written:
-            pairs.append((reads.index(source), written.index(target)))
+    named = ((_grad(node.outputs[o]), node.inputs[i]) for i, o in node.inplace)
+    pairs = ((reads.index(x), written.index(y)) for x, y in named if x in reads and y in written)
     return tuple(dict.fromkeys(pairs)) or "none"
 
 
@@ -159,7 +156,16 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 copies |= {
                     _remat(output): _copy(tensors[output], dropped.union(source.outputs)) for output in source.outputs
                 }
-                recomputed[source.node_id] = _recomputing(source, dropped)
+                recomputed[source.node_id] = msgspec.structs.replace(
+                    source,
+                    node_id=_remat(source.node_id),
+                    inputs=_renamed(source.inputs, dropped),
+                    outputs=tuple(map(_remat, source.outputs)),
+                    phase="backward",
+                    inplace="none",
+                    in_place_write=(),
+                    grad_edges=(),
+                )
                 new_order.append(_remat(source.node_id))
             rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
@@ -184,25 +190,11 @@ def _renamed(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
     return tuple([_remat(name) if name in dropped else name for name in names])
 
 
-def _recomputing(node: Node, dropped: set[str]) -> Node:
-    """Return the copy of a node that runs again in the backward pass."""
-    return msgspec.structs.replace(
-        node,
-        node_id=_remat(node.node_id),
-        inputs=_renamed(node.inputs, dropped),
-        outputs=tuple(map(_remat, node.outputs)),
-        phase="backward",
-        inplace="none",
-        in_place_write=(),
-        grad_edges=(),
-    )
-
-
 def _copy(tensor: Tensor, copied: set[str]) -> Tensor:
     """Return the recomputed tensor; a view of a tensor of ``copied`` becomes a view of its copy."""
     view = tensor.view
     if view is not None and view.base_tensor_uid in copied:
-        view = View(_remat(view.base_tensor_uid), view.byte_offset, view.byte_length, view.stride_desc)
+        view = msgspec.structs.replace(view, base_tensor_uid=_remat(view.base_tensor_uid))
     return msgspec.structs.replace(
         tensor, id=_remat(tensor.id), saved_for_backward=False, remat=False, alias_group_id=None, view=view
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import AlignmentViolation, InvalidIrShapes
-from tmmu_core.planners.problem import Packing, Problem, Progress, subproblem
+from tmmu_core.planners.problem import Packing, Problem, Progress, option_error, subproblem
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,8 @@ class PlannerEntry:
         """Return the defaults updated by ``options``. Raises ``InvalidIrShapes`` for an unknown option."""
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            raise InvalidIrShapes(
-                f"planner {self.name!r} has no option {unknown[0]!r}.",
-                reason="planner_option",
-                node_id="",
-                hint=strict.closest_hint(unknown[0], sorted(self.options)),
-            )
+            hint = strict.closest_hint(unknown[0], sorted(self.options))
+            raise option_error(f"planner {self.name!r} has no option {unknown[0]!r}.", hint)
         return {**self.options, **options}
 
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -57,13 +53,9 @@ class PlannerEntry:
         if terms is not None and self.name == "auto":
             return ARENA_PLANNERS["reuse"].pack(problem, {}, progress)
         if terms is not None and self.name != "reuse" and (terms.colocations or terms.exclusions or terms.reserved):
-            raise InvalidIrShapes(
-                f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
-                f"of arena {problem.arena!r}.",
-                reason="planner_option",
-                node_id="",
-                hint="Use --planner reuse.",
-            )
+            ignored = "the colocations, temporal exclusions and reserved ranges"
+            message = f"planner {self.name!r} does not observe {ignored} of arena {problem.arena!r}."
+            raise option_error(message, "Use --planner reuse.")
         is_packed = (problem.size > 0) | self.has_slots
         if terms is not None:
             is_packed[[i for pair in terms.colocations for i in pair]] = True
@@ -79,13 +71,10 @@ class PlannerEntry:
         packing = self.call(problem, options, progress)
         if self.has_slots and problem.fixed is not None:
             for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
-                raise InvalidIrShapes(
-                    f'planner {self.name!r} places slots one after another: "{problem.ids[i]}" would be at offset '
-                    f"{packing.offset[i]}, but is fixed at {offset[i]}.",
-                    reason="fixed_offset",
-                    node_id="",
-                    hint="Choose a planner that places bytes, such as greedy.",
-                )
+                places = f'"{problem.ids[i]}" would be at offset {packing.offset[i]}, but is fixed at {offset[i]}'
+                message = f"planner {self.name!r} places slots one after another: {places}."
+                hint = "Choose a planner that places bytes, such as greedy."
+                raise InvalidIrShapes(message, reason="fixed_offset", node_id="", hint=hint)
         return packing
 
 
@@ -160,10 +149,6 @@ ARENA_PLANNERS = {entry.name: entry for entry in _ENTRIES if not entry.defines_a
 def planner_named(name: str) -> PlannerEntry:
     """Return the entry of a planner. Raises ``InvalidIrShapes`` (reason ``unknown_planner``) for an unknown name."""
     if name not in tuple(PLANNERS):  # a tuple: ``name`` may be a value of a file without a hash, such as a list
-        raise InvalidIrShapes(
-            f"there is no planner {name!r}.",
-            reason="unknown_planner",
-            node_id="",
-            hint=strict.closest_hint(name, PLANNERS),
-        )
+        hint = strict.closest_hint(name, PLANNERS)
+        raise InvalidIrShapes(f"there is no planner {name!r}.", reason="unknown_planner", node_id="", hint=hint)
     return PLANNERS[name]

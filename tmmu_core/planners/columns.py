@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
-from tmmu_core.planners.problem import I64, U64, Problem, live_parts
+from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_error
 
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
@@ -86,11 +86,6 @@ class Columns:
     def storage_of_part(self) -> I64:
         """Storage of each live part."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.part_of))
-
-    @cached_property
-    def extra_conflict_rows(self) -> tuple[I64, I64, I64]:
-        """``extra_conflicts`` as a ragged table: first row per storage, other storage, kind."""
-        return self.extra_conflicts.first, *np.ascontiguousarray(self.extra_conflicts.table.T)
 
     def live_bytes(self, sizes: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the live bytes at each compressed step; ``sizes`` (n,) replaces the storages' sizes."""
@@ -267,6 +262,4 @@ def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
 
 
 def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"planner option {name}={strict.shown(value)} is not possible.", reason="planner_option", node_id="", hint=hint
-    )
+    return option_error(f"planner option {name}={strict.shown(value)} is not possible.", hint)

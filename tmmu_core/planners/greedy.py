@@ -140,7 +140,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     ``cols`` must be :attr:`.Columns.is_small`. When the pool of address ranges is full, it is enlarged.
     """
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
-    extra_of, extra_other, extra_kind = cols.extra_conflict_rows
+    extra_of, (extra_other, extra_kind) = cols.extra_conflicts.first, cols.extra_conflicts.table.T.copy()
     tables = {
         "sequence": np.asarray(sequence, dtype=np.int64),
         "part_of": cols.part_of,

@@ -14,6 +14,7 @@ from tmmu_core.base.cbor import NotCanonical, cbor_canonical
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
+from tmmu_core.planners.problem import option_error
 
 ROLES = ("scratch", "persistent", "constant")
 """Roles of a storage (:mod:`.helia`)."""
@@ -113,14 +114,9 @@ def _rule_errors(platform: Platform) -> Iterator[str]:
 
 
 def _bad(what: str, hint: str = "") -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"planner 'helia': {what}",
-        reason="planner_option",
-        node_id="",
-        hint=hint
-        or 'Options look like {"memories": [{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}], "rules": '
-        '[{"role": "constant", "memory": "SRAM"}]}.',
-    )
+    memories = '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]'
+    example = f'{{"memories": {memories}, "rules": [{{"role": "constant", "memory": "SRAM"}}]}}'
+    return option_error(f"planner 'helia': {what}", hint or f"Options look like {example}.")
 
 
 BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.errors import AllocationOverflow
+from tmmu_core.base.errors import AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.model import StorageOrigin
 
 I64 = NDArray[np.int64]
@@ -129,6 +129,11 @@ class Packing:
     cost_witness: tuple[tuple[str, ...], ...] | None = None  # groups of storages, by id, that prove ``cost_bound``
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …), and the progress of a search (``course``)."""
+
+
+def option_error(message: str, hint: str) -> InvalidIrShapes:
+    """Return the error for an option that a planner cannot follow (reason ``planner_option``)."""
+    return InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
 
 
 def packing_extent(offset: U64, size: U64) -> int:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.plans.analysis.peak_lines import LineChange, changes_at_peak
-from tmmu_core.plans.figures.live_bytes import exact_sum
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
@@ -165,8 +164,8 @@ class Comparison:
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)
-            before = exact_sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]])
-            after = exact_sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]])
+            before = sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]].tolist())
+            after = sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]].tolist())
             size = before if kind == "removed" else after - before if kind == "resized" else after
             result[kind] = (len(at), size)
         return result

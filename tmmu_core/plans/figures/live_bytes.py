@@ -13,13 +13,6 @@ from tmmu_core.graph.index import GraphIndex
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 
-def exact_sum(values: U64) -> int:
-    """Return the exact sum of uint64 values, fewer than 2^32 of them."""
-    high = int((values >> np.uint64(32)).sum(dtype=np.uint64))
-    low = int((values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
-    return (high << 32) + low
-
-
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
     """Return an array of shape (steps,): the sum of ``size`` (bytes) over the ranges ``[birth, death)`` at each step.
 
@@ -37,7 +30,7 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
 def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
     """Return the array of :func:`live_bytes_of`, with Python integers if the sum of all sizes exceeds 64 bits."""
     # uint64 differences wrap modulo 2^64; the running sum is exact, because it fits 64 bits.
-    change = np.zeros(steps + 1, object if exact_sum(size) > U64_MAX else np.uint64)
+    change = np.zeros(steps + 1, object if sum(size.tolist()) > U64_MAX else np.uint64)
     size = size.astype(change.dtype, copy=False)
     np.add.at(change, birth, size)
     np.subtract.at(change, death, size)

@@ -14,7 +14,7 @@ from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.planners.columns import align_up
-from tmmu_core.plans.figures.live_bytes import exact_sum, peak_of_ranges, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 
@@ -149,7 +149,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     held_until = liveness.death.copy()
     np.maximum.at(held_until, root, liveness.death)
     is_retained = is_activation & (held_until > last_use + 1) & ~is_output
-    return exact_sum(index.nbytes[is_retained]), exact_sum(index.nbytes[is_activation])
+    return sum(index.nbytes[is_retained].tolist()), sum(index.nbytes[is_activation].tolist())
 
 
 def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:

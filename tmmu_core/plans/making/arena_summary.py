@@ -9,14 +9,11 @@ from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow
 from tmmu_core.graph.model import ONE_MEMORY, Arena
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent
+from tmmu_core.planners.problem import Packing, Problem, packing_extent
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_of_ranges
+from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.making.plan_rows import PackedArena
 from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
-
-ALL_BOUNDS_UP_TO = 100_000
-"""Maximum number of storages for which all bounds are computed; beyond it, only the peak live bytes."""
 
 ALTERNATIVE = "portfolio"
 """Planner that runs before ``ArenaTooSmall`` is raised: the hint of the error names it if its plan fits."""
@@ -44,7 +41,7 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
         slots=int(packed.slot.max(initial=-1)) + 1,
         max_live=max_live,
         storages=len(parts[0]),
-        **certify(problem, packing, packed.extent, steps),
+        **certify(problem, packing, packed.extent),
         reuse_cost=cost,
         reuse_cost_lower_bound=None if cost is None else packing.cost_bound or 0,
         reuse_cost_witness=packing.cost_witness,
@@ -59,13 +56,13 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
     return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
 
 
-def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
+def certify(problem: Problem, packing: Packing, extent: int) -> dict[str, Any]:
     """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
     A plan at a proven bound is optimal, whichever planner made it, if its reuse cost is minimal too. A search may have
     proved a higher bound than that of the problem.
     """
-    bound, witness, step = _bound(problem, steps)
+    bound, witness, step = _bound(problem)
     proven = max(bound, packing.lower_bound or 0)
     is_cheapest = (reuse_cost(problem, packing) or 0) <= (packing.cost_bound or 0)
     if extent < proven:
@@ -83,19 +80,13 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
     }
 
 
-def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
+def _bound(problem: Problem) -> tuple[int, tuple[str, ...], int]:
     """Return ``(lower bound in bytes, witness, step of the witness)``; the step is −1 if none proves the bound."""
     if problem.reuse is not None and problem.reuse.exclusions and len(problem):  # live bytes may exceed the extent
         largest = int(np.argmax(problem.size))
         return int(problem.size[largest]), (problem.ids[largest],), -1
-    if len(problem) <= ALL_BOUNDS_UP_TO:
-        best = lower_bound(problem)
-        return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    first, birth, death = live_parts(problem)
-    storage = np.repeat(np.arange(len(problem)), np.diff(first))
-    step, peak = peak_of_ranges(birth, death, problem.size[storage], steps)
-    live = storage[(birth <= step) & (step < death)]
-    return peak, tuple([problem.ids[i] for i in live.tolist()]), step
+    best = lower_bound(problem)
+    return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
 
 
 GRAPH_ADVICE = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."

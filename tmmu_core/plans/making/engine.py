@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes, Scalar
+from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
@@ -24,7 +24,7 @@ from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners import PlannerEntry, planner_named
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.planners.problem import Packing, Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
@@ -132,7 +132,7 @@ def _planned(
     planner = planner_named(request.planner or "")
     if request.addressing != "offsets" and not planner.has_slots:
         message = f"planner {planner.name!r} has no slots, whose numbers are hashed to addresses."
-        raise InvalidIrShapes(message, reason="planner_option", node_id="", hint="Use --planner slots.")
+        raise option_error(message, "Use --planner slots.")
     config = read_arenas(request.arenas)
     with paused_gc():
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners.helia import Facts, Region, place
 from tmmu_core.planners.platform import READ_ONLY_ROLES, Memory, Platform, read_platform
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem, option_error
 from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
 
 
@@ -72,7 +72,7 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
     if options.get("memories") is not None and config:
         message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
         hint = "Give alignments and sizes in the option: arena_alignment, max_size."
-        raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
+        raise option_error(message, hint)
     if config:
         memories = [
             Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)

@@ -16,7 +16,7 @@ from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Prese
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import planner_named
-from tmmu_core.planners.problem import GIVEN, PlainInstance
+from tmmu_core.planners.problem import GIVEN, PlainInstance, option_error
 from tmmu_core.plans.canonical import is_token, token_from_seed
 
 DEFAULT_PLANNER = "slots"
@@ -139,7 +139,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
         if request.capacities or request.one_memory or not request.arenas:
             message = f"planner {planner!r} defines the arenas itself; arena options do not apply to them."
             hint = 'Set its memories: --option memories=[{"name": "SRAM", "max_size": 65536, "arena_alignment": 64}].'
-            raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
+            raise option_error(message, hint)
     config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
