@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.plans.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_at, waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan
@@ -44,7 +44,7 @@ def test_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:
     plan = plan_problem(problem_of(("z", 0, 2, 0), ("a", 1, 3, 64)), planner="greedy")
     assert plan.arenas[0].extent_bytes == 64
     assert plan.row(plan.row_of["z"]).offset_bytes == 0
-    assert sum(waste_at(plan, "arena", 0).values()) == 64
+    assert sum(waste_ledger(plan, "arena").at(0).values()) == 64
     assert verify_plan(plan).ok
 
 
@@ -59,4 +59,4 @@ def test_every_byte_has_one_account(planner: str, blocks: list[tuple[int, int, i
     plan = plan_problem(problem_of(*sorted(named, key=lambda row: (row[1], -row[3], row[0]))), planner=planner)
     ledger = waste_ledger(plan, "arena")
     for step in range(plan.steps):
-        assert ledger.at(step) == waste_at(plan, "arena", step) == by_bytes(plan, 0, step)
+        assert ledger.at(step) == by_bytes(plan, 0, step)

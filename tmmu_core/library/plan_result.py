@@ -237,20 +237,14 @@ class Plan(model.Plan):
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
-        columns = {
-            "arena": pandas.Categorical.from_codes(self.arena, [arena.name for arena in self.arenas]),
-            "logical_slot": self.logical_slot,
-            "offset_bytes": self.offset,
-            "size_bytes": self.size,
-            **{name: getattr(self, name) for name in ("alignment", "birth", "death", "generation")},
-            "role": pandas.Categorical(self.roles),
-            "dtype": pandas.Categorical(self.dtypes),
-            "shape": list(self.shapes),
-            "alias_group_id": list(self.alias_group_ids),
-            "base_tensor_uid": list(self.base_tensor_uids),
-            **({"category": pandas.Categorical(self.categories)} if self.categories else {}),
-        }
-        return pandas.DataFrame(columns, index=pandas.Index(self.tensor_ids, name="tensor_id"))
+        names = {field: name for field, name in model.COLUMN_OF.items() if field != "category" or self.categories}
+        columns = {field: getattr(self, name) for field, name in names.items()}
+        columns |= {field: list(column) for field, column in columns.items() if isinstance(column, tuple)}
+        ids = columns.pop("tensor_id")
+        columns["arena"] = pandas.Categorical.from_codes(self.arena, [arena.name for arena in self.arenas])
+        for field in columns.keys() & {"role", "dtype", "category"}:
+            columns[field] = pandas.Categorical(columns[field])
+        return pandas.DataFrame(columns, index=pandas.Index(ids, name="tensor_id"))
 
     def save(self, path: str | Path) -> Path:
         """Write the plan file (``.json``, ``.cbor``, ``.csv``, ``.parquet``; contract §9) and return its path.

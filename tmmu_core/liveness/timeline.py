@@ -156,7 +156,7 @@ def build_timeline(
     nodes = _order(index, order if order is not None else graph.execution_order, mode)
     expanded = graph
     if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
-        expanded, ids = with_backward(expanded, _ids(index, nodes), retain=retain)
+        expanded, ids = with_backward(graph, _ids(index, nodes), retain=retain)
         index = index_graph(expanded, dims)
         nodes = _order(index, ids, mode)
     if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
@@ -169,15 +169,12 @@ def build_timeline(
     node_at[first:] = nodes
     step_of = np.full(len(index.node_ids), -1, np.int64)
     step_of[nodes] = np.arange(first, len(node_at))
-    ids_as_run = tuple(_ids(index, nodes))
+    ids_as_run = _ids(index, nodes)
     return Timeline(graph, expanded, index, mode, preset, node_at, step_of, bool(graph.inputs), ids_as_run, retain)
 
 
-def _ids(index: GraphIndex, nodes: I64) -> Sequence[str]:
-    """Return the node ids in an order; the graph's tuple if it has the same order."""
-    if np.array_equal(nodes, np.arange(len(index.node_ids))):
-        return index.node_ids
-    return list(map(index.node_ids.__getitem__, nodes.tolist()))
+def _ids(index: GraphIndex, nodes: I64) -> tuple[str, ...]:
+    return tuple([index.node_ids[node] for node in nodes.tolist()])
 
 
 def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:

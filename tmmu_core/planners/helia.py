@@ -74,9 +74,8 @@ and whether a rule or the tensor names it."""
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[Region]:
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
-    Return the regions by role, then memory name; a region's index is its id. ``problem`` contains the storages of all
-    roles. Its arena, capacity, gaps, fixed offsets and in-place reuse are
-    ignored: a caller extends the death of an input that must outlive its reader.
+    Return the regions by role, then memory name; a region's index is its id. Arena, capacity, gaps, fixed offsets and
+    in-place reuse of ``problem`` are ignored: a caller extends the death of an input that must outlive its reader.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
@@ -211,30 +210,22 @@ class _Placing:
         return ""
 
     def _overflow_reason(self, candidate: Region, name: str) -> str:
-        """Return why memory ``name`` is too small if ``candidate`` replaces its old region; empty if it is not."""
+        """Return why memory ``name`` is too small if ``candidate`` replaces its old region; empty if it is not.
+
+        A memory holds its arenas in region order, then the sources of staged arenas, each aligned.
+        """
         max_size = self.memory[name].max_size
         others = [region for region in self.regions.values() if region.name != candidate.name]
-        needed = bytes_used([*others, candidate], name)
+        by_id = sorted([*others, candidate], key=_region_key)
+        sources = [region for region in by_id if region.is_staged and region.source_memory == name]
+        needed = 0
+        for region in [*(region for region in by_id if region.memory == name), *sources]:
+            needed = align_up(needed, region.alignment) + region.used if region.used else needed
         if max_size is None or needed <= max_size:
             return ""
         what = candidate.role if candidate.memory == name else f"the source of {candidate.name}"
         left = max(max_size - (needed - candidate.used), 0)
         return f"{name} has {left:,} B for {what}, {candidate.used:,} B would be needed"
-
-
-def bytes_used(regions: Sequence[Region], name: str) -> int:
-    """Return the bytes that memory ``name`` needs: its arenas in region order, then the sources of staged arenas.
-
-    Each is aligned.
-    """
-    end = 0
-    by_id = sorted(regions, key=_region_key)
-    arenas = [region for region in by_id if region.memory == name]
-    sources = [region for region in by_id if region.is_staged and region.source_memory == name]
-    for region in arenas + sources:
-        if region.used:
-            end = align_up(end, region.alignment) + region.used
-    return end
 
 
 def _region_key(region: Region) -> tuple[int, str]:

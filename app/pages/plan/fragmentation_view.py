@@ -10,7 +10,7 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
-from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, slot_reports, waste_at
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, slot_reports, waste_ledger
 
 
 @remembered
@@ -24,7 +24,7 @@ def draw(shown: Shown) -> None:
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown, arena)
-    bytes_of = waste_at(plan, arena, step)
+    bytes_of = waste_ledger(plan, arena).at(step)
     st.html(markup.claim(claim(arena, extent, step, bytes_of)))
     st.html(_accounts(bytes_of, extent))
     slots(shown, arena)

@@ -73,8 +73,7 @@ def use_plan(plan: Plan) -> None:
     verdict = verify_plan(plan)
     for arena in plan.arenas:
         peak_step_of(plan, arena.name)
-        waste_ledger.waste_at(plan, arena.name, 0)
-        waste_ledger.waste_ledger(plan, arena.name)
+        waste_ledger.waste_ledger(plan, arena.name).at(0)
     resource_ledger(plan)
     pack_plan(plan)
     written: list[Any] = [

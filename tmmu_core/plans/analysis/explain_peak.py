@@ -12,7 +12,7 @@ import numpy as np
 
 from tmmu_core.base.escaping import shortened, visible
 from tmmu_core.graph.quantities import short_bytes
-from tmmu_core.plans.analysis.waste_ledger import waste_at
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.figures.metrics import over_limits, totals
 from tmmu_core.plans.model import GIVEN_OFFSETS, ArenaSummary, Plan
@@ -78,7 +78,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
         row = plan.row_of[source]
         if at == step and not taken and plan.arenas[plan.arena[row]].name == arena:
             untaken.append((int(plan.size[row]), source, target))
-    lost_bytes = {**waste_at(plan, arena, step), "reuse": sum(size for size, _, _ in untaken)}
+    lost_bytes = {**waste_ledger(plan, arena).at(step), "reuse": sum(size for size, _, _ in untaken)}
     cause = max(CAUSES, key=lost_bytes.__getitem__)
     if not lost_bytes[cause]:
         return Gap(arena, summary.open_bytes, step, "unknown", 0)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.plans.figures.live_bytes import (
     CurvePoints,
@@ -56,22 +55,10 @@ class WasteLedger:
         return {account: int(getattr(self, account)[point]) for account in ACCOUNTS}
 
 
-def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
-    """Return the accounts at one step, by name. Faster than :func:`waste_ledger` for one step."""
-    s = storages_of(plan)
-    point = CurvePoints(np.array([step]), np.zeros(len(s), np.int64), np.ones(len(s), np.int64))
-    return _ledger(plan, arena, (s.birth <= step) & (step < s.death), point).at(step)
-
-
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     """Return the accounts of an arena at every curve point of the plan."""
-    return _ledger(plan, arena, np.ones(len(storages_of(plan)), np.bool_), curve_points_of(plan))
-
-
-def _ledger(plan: Plan, arena: str, is_counted: NDArray[np.bool_], points: CurvePoints) -> WasteLedger:
-    """Return the accounts of an arena at ``points``, of the storages that are counted."""
-    s, number = storages_of(plan), arena_number(plan, arena)
-    here = np.flatnonzero((s.arena == number) & (s.backing > 0) & is_counted)
+    s, points, number = storages_of(plan), curve_points_of(plan), arena_number(plan, arena)
+    here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
     live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
     occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
