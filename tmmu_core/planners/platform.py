@@ -14,7 +14,6 @@ from tmmu_core.base.cbor import NotCanonical, cbor_canonical
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
-from tmmu_core.planners.problem import option_error
 
 ROLES = ("scratch", "persistent", "constant")
 """Roles of a storage (:mod:`.helia`)."""
@@ -116,7 +115,8 @@ def _rule_errors(platform: Platform) -> Iterator[str]:
 def _bad(what: str, hint: str = "") -> InvalidIrShapes:
     memories = '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]'
     example = f'{{"memories": {memories}, "rules": [{{"role": "constant", "memory": "SRAM"}}]}}'
-    return option_error(f"planner 'helia': {what}", hint or f"Options look like {example}.")
+    hint = hint or f"Options look like {example}."
+    return InvalidIrShapes(f"planner 'helia': {what}", reason="planner_option", node_id="", hint=hint)
 
 
 BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
