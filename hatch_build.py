@@ -1,11 +1,11 @@
-"""Build hook: put ``app/`` into the wheel as ``tmmu_explorer``, and compile the native library where none is prebuilt.
+"""Build hook: put ``app/`` into the wheel as ``tmmu_explorer``, and compile the native library if none is prebuilt.
 
-``app`` is too common a name for an installed package, so a wheel renames it: its files differ only in the statements
-that import from ``app``. Samples and glossary lie inside it. An editable install leaves the sources in place.
+``app`` is too common a name for an installed package, so the wheel contains it under another name, with changed
+imports, and with the samples and the glossary inside. An editable install uses the sources in place.
 
-Where no prebuilt library fits the platform, a C compiler (``CC``, ``cc``, ``gcc`` or ``clang``) builds one, and the
-wheel becomes platform-specific. Without a compiler the loops run as plain Python. With ``AUDITWHEEL_PLAT`` (set by
-cibuildwheel's containers; ``manylinux2014_x86_64`` …) the wheel has that tag and the library of that machine only.
+If no prebuilt library fits the platform, a C compiler (``CC``, ``cc``, ``gcc`` or ``clang``) builds one, and the wheel
+is platform-specific. Without a compiler the loops run as plain Python. With ``AUDITWHEEL_PLAT`` (set by the containers
+of cibuildwheel; ``manylinux2014_x86_64`` …) the wheel has that tag and the library of that machine only.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import tempfile
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -26,9 +26,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOT = Path(__file__).resolve().parent
 NAME = "tmmu_explorer"
-LEFT_OUT = {"__pycache__", "golden", "canvas_demo"}
-DATA = ("sample_graphs", "docs/glossary.md")
-"""What the faces read from beside them in a checkout, and inside them in a wheel."""
+LEFT_OUT = {"__pycache__", "golden", "canvas_demo"}  # folders that a wheel does not contain
+DATA = ("sample_graphs", "docs/glossary.md")  # files that ``app`` reads: beside it in a checkout, inside it in a wheel
 
 NATIVE = ROOT / "tmmu_core" / "planners" / "native"
 FLAGS = ("-std=c11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-fwrapv")
@@ -39,7 +38,7 @@ _IMPORT = re.compile(r"^(\s*)from app(?=[.\s])", re.M)
 
 
 def renamed(source: str, path: Path) -> str:
-    """Return a module's text with ``app`` renamed in its imports. Fails where an import of ``app`` is left."""
+    """Return the text of a module with ``app`` renamed in its imports. Fails if an import of ``app`` remains."""
     text = _IMPORT.sub(rf"\1from {NAME}", source)
     for item in ast.walk(ast.parse(text)):
         names = [item.module or ""] if isinstance(item, ast.ImportFrom) else []
@@ -49,7 +48,7 @@ def renamed(source: str, path: Path) -> str:
 
 
 def files(folder: Path) -> list[Path]:
-    """Every file below a folder that belongs into a wheel; the file itself where it is one."""
+    """Return the files in a folder, or the file itself, that a wheel contains."""
     if folder.is_file():
         return [folder]
     return sorted(p for p in folder.rglob("*") if p.is_file() and not LEFT_OUT & set(p.parts))
@@ -73,19 +72,9 @@ def lay_out(target: Path) -> None:
             to.write_bytes(path.read_bytes())
 
 
-def native_loader() -> ModuleType:
-    """Return ``tmmu_core.planners.native.load``, imported by itself: its package needs dependencies."""
-    spec = spec_from_file_location("load", NATIVE / "load.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def compile_native(folder: Path) -> Path | None:
-    """Compile the native library into ``folder``; ``None`` where a prebuilt one fits or no C compiler works."""
-    loader = native_loader()
+    """Compile the native library into ``folder``; return ``None`` if a prebuilt one fits or no C compiler works."""
+    loader = SimpleNamespace(**runpy.run_path(str(NATIVE / "load.py")))  # an import of its package needs dependencies
     names = [os.environ.get("CC", ""), "cc", "gcc", "clang"]
     compiler = next((found for name in names if name and (found := shutil.which(name))), None)
     if compiler is None or not loader.is_supported() or loader.prebuilt() is not None:

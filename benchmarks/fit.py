@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.wired import nasnet, pnasnet, randwire, searched
+from tests.support.paths import read_graph_file
 from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import order_model
@@ -32,7 +33,6 @@ from tmmu_core.fitting.recompute.recompute_model import NEVER, RecomputeModel, r
 from tmmu_core.fitting.recompute.recompute_search import choice_of
 from tmmu_core.fitting.recompute.write_graph import write_graph
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset

@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 
 from benchmarks import peers
+from tests.support.paths import read_graph_file
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.plans.making.request import PlanRequest
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.engine import plan_graph

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import read_graph_file
 from tmmu_core.formats.planfile.plan_file import to_cbor
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan

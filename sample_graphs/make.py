@@ -16,9 +16,9 @@ import msgspec
 import onnx
 
 from sample_graphs import lessons, mobilenet
-from tmmu_core.graph.native import native_file
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import read_graph_file
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
 
 HERE = Path(__file__).parent
 LIGHT_MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

@@ -8,12 +8,11 @@ from importlib import import_module
 import msgspec
 
 from tests.support.build import chain
-from tests.support.paths import ROOT, SAMPLES
+from tests.support.paths import ROOT, SAMPLES, read_graph_file
 from tmmu_core import SPEC_VERSION
 from tmmu_core.base import errors
 from tmmu_core.base.errors import ContractError
 from tmmu_core.base.manifest import OPERATORS
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.plans.making.engine import plan_graph
 
 

@@ -9,8 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.judge.faults import refigured, rehashed
-from tests.support.paths import SAMPLES
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.making.engine import plan_graph

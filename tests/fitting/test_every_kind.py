@@ -9,13 +9,12 @@ import pytest
 from tests.fitting.test_fitting import FREE, shown, started
 from tests.support.build import chain
 from tests.support.onnx_run import arena_run, plain_run
-from tests.support.paths import SAMPLES
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 

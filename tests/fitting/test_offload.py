@@ -4,6 +4,7 @@ import pytest
 
 from tests.fitting.test_recompute import KIB, F, T, chain_step, needed, sound, step
 from tests.support.golden import SAMPLES
+from tests.support.paths import read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.moves.offload import lower, single_moves
@@ -13,7 +14,6 @@ from tmmu_core.fitting.recompute.live_curve import run
 from tmmu_core.fitting.recompute.recompute_moves import lower as lower_by_recomputing
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.search.candidates import apply_moves
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import View
 from tmmu_core.judge.verifier.verify import verify_plan
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden import SAMPLES
+from tests.support.paths import read_graph_file
 from tests.support.strategies import graphs
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move
@@ -26,7 +27,6 @@ from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node, Tensor, View

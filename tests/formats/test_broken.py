@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import DATA
+from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base.errors import ContractError, TmmuError, UnreadableInput
-from tmmu_core.formats.open_file import read_any, read_graph_file
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.liveness.timeline import build_timeline
 
 BROKEN = DATA / "broken"
@@ -58,11 +58,6 @@ def test_broken_file_is_refused_with_error_and_place(name: str) -> None:
 
 def test_every_broken_file_has_an_expectation() -> None:
     assert sorted(path.name for path in BROKEN.iterdir() if path.name != "expected.json") == sorted(EXPECTED)
-
-
-def test_missing_file_is_named() -> None:
-    with pytest.raises(UnreadableInput, match="cannot be opened: no such file"):
-        read_graph_file(BROKEN / "nowhere.json")
 
 
 @pytest.mark.parametrize(

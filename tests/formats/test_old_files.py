@@ -11,9 +11,9 @@ import cbor2
 import pytest
 
 from app.cli.main import run
-from tests.support.paths import DATA
+from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
-from tmmu_core.formats.open_file import read_any, read_graph_file
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
 from tmmu_core.formats.planfile.trace import Trace

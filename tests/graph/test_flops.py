@@ -6,7 +6,7 @@ import pytest
 from benchmarks.adamw import add_adamw
 from tests.support.build import graph, node, tensor
 from tests.support.golden import SAMPLES
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import read_graph_file
 from tmmu_core.graph.flops import graph_flops, operations
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Node, Tensor

@@ -3,7 +3,8 @@
 import pytest
 
 from sample_graphs import lessons, make, mobilenet
-from tmmu_core.formats.open_file import read_any, read_graph_file
+from tests.support.paths import read_graph_file
+from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import PlainInstance

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.support.golden import SAMPLES, sample_files
+from tests.support.paths import read_graph_file
 from tests.support.simulator import SimulatedPlan, differences, disagreement, simulate
 from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.judge.faults import IN_CONTENT, IN_HASHES, rehashed
 from tests.support.golden import SAMPLES
+from tests.support.paths import read_graph_file
 from tests.support.strategies import Case, cases, plannable_cases
 from tmmu_core.base.errors import ContractError
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan

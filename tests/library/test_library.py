@@ -15,10 +15,9 @@ from msgspec import structs
 
 import tmmu
 from tests.support.build import chain, graph, node, tensor
-from tests.support.paths import SAMPLES
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base import app_package, atomic_files, extras
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.native import native_file
 from tmmu_core.library import arguments

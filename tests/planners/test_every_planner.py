@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.planners.packings import problems
 from tests.support.golden import SAMPLES, sample_files
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import read_graph_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import Problem

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.build import chain
-from tests.support.paths import SAMPLES
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base.errors import AllocationFailure, ArenaTooSmall, ContractError, InvalidIrShapes
-from tmmu_core.formats.open_file import read_any, read_graph, read_graph_file
+from tmmu_core.formats.open_file import read_any, read_graph
 from tmmu_core.judge.canonical_hashes import ir_hash
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance

@@ -7,9 +7,8 @@ small samples of ``BY_EVERY_PLANNER``.
 
 import msgspec
 
-from tests.support.paths import SAMPLES
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base.atomic_files import replace_file
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.native import unpacking
 from tmmu_core.liveness.timeline import default_mode

@@ -19,7 +19,7 @@ from tests.fitting.random_graphs import drawn, model_of, trained, tree
 from tests.planners.brute_force import made
 from tests.planners.packings import problem
 from tests.support.build import chain
-from tests.support.paths import SAMPLES
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.moves import offload
@@ -30,7 +30,6 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute import recompute_moves
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.canonical_hashes import ir_hash
 from tmmu_core.planners import ARENA_PLANNERS

@@ -20,8 +20,7 @@ from typing import Any
 from app.canvas.pack import pack_plan
 from app.cli.main import COMMANDS, run
 from tests.support.golden import sample_files
-from tests.support.paths import ROOT, SAMPLES
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import ROOT, SAMPLES, read_graph_file
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.engine import plan_graph

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors, unopened
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
@@ -114,9 +114,6 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
         foreign = unplannable.by_magic(plain)
         if foreign is not None:
             raise foreign.refusal()
-        if plain.startswith(b"PAR1"):
-            hint = 'Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".'
-            raise UnreadableInput("Parquet files are written for notebooks and cannot be opened.", hint=hint)
         if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
             document.refuse_many_values(plain, 0 if plain is data else len(data))
         return _read_by_content(plain, name, readers)
@@ -211,13 +208,3 @@ def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "")
     if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph
     return read_within(data, sizes, name)
-
-
-def read_graph_file(path: str | Path) -> Graph:
-    """Return the graph in the file at ``path``, which must exist. Raises the errors of :func:`read_graph`."""
-    path = Path(path)
-    try:
-        data = unpacking.read_whole(path)
-    except OSError as error:
-        raise unopened(error, path) from error
-    return read_graph(data, path.name)

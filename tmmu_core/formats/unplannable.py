@@ -65,6 +65,10 @@ FORMATS = (
         *("a TensorRT engine", COMPILED, FROM_SOURCE, (b"ftrt", b"ptrt", b"trtf", b"trtp")),
         endings=(".engine", ".trt", ".plan"),
     ),
+    Unplannable(
+        *("a Parquet file", "which is written for notebooks and cannot be opened"),
+        *('Open a plan as JSON or CBOR: "tmmu plan … -o plan.json".', (b"PAR1",)),
+    ),
     Unplannable("an RKNN model (Rockchip)", COMPILED, FROM_SOURCE, (b"RKNN",), endings=(".rknn",)),
     Unplannable("an ncnn model", NOT_READ, FROM_SOURCE, (b"7767517\n",)),
     Unplannable(

@@ -56,15 +56,11 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
 
 def graph_flops(index: GraphIndex) -> list[int | None]:
     """Return the operations of each node, ``None`` where unknown. A loop's body counts once."""
-    known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], int | None] = {}
-    found: list[int | None] = []
-    shapes = index.shapes
+    found = []
     for k, node in enumerate(index.graph.nodes):
-        reads, writes = ([shapes[i] for i in numbers.tolist()] for numbers in (index.inputs_of(k), index.outputs_of(k)))
-        key = (node.instr, tuple(reads), tuple(writes))
-        if key not in known:
-            known[key] = operations(*key)
-        found.append(known[key])
+        sides = (index.inputs_of(k), index.outputs_of(k))
+        reads, writes = (tuple([index.shapes[i] for i in numbers.tolist()]) for numbers in sides)
+        found.append(operations(node.instr, reads, writes))
     return found
 
 

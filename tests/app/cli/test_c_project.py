@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from tests.support.paths import DATA, SAMPLES
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import DATA, SAMPLES, read_graph_file
 from tmmu_core.formats.weights import constants_of
 
 MODEL = str(DATA / "tflite" / "hello_world_int8.tflite")

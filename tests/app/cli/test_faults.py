@@ -15,9 +15,8 @@ from typer.main import get_command
 
 from app.cli.main import INTERRUPTED, build
 from tests.app.cli.conftest import Tmmu
-from tests.support.paths import ROOT, SAMPLES
+from tests.support.paths import ROOT, SAMPLES, read_graph_file
 from tmmu_core.__main__ import main
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile import plan_file as files
 from tmmu_core.plans.making.engine import plan_graph
 

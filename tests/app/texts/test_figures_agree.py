@@ -19,8 +19,7 @@ from app.cli.commands import gate
 from app.cli.plan_text import print_plan
 from app.texts import markup, numbers, totals_text
 from tests.support.golden import sample_files
-from tests.support.paths import SAMPLES
-from tmmu_core.formats.open_file import read_graph_file
+from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.plan_file import from_document, to_json
 from tmmu_core.graph.model import Graph

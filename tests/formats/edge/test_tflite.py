@@ -7,10 +7,10 @@ import pytest
 import tmmu_core as tmmu
 from tests.formats.edge.test_tflite_features import Op, T
 from tests.formats.edge.test_tflite_features import model as made
-from tests.support.paths import DATA
+from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.edge.tflite import read
-from tmmu_core.formats.open_file import read_graph, read_graph_file
+from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan

@@ -8,9 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.paths import read_graph_file
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
+from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan

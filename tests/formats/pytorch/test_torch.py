@@ -19,8 +19,9 @@ from torch import nn
 
 from tests.fitting.test_torch_kinds import Saved
 from tests.formats.pytorch.test_pt2 import HOSTILE
+from tests.support.paths import read_graph_file
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
+from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.formats.pytorch.exported_program import pt2_graph, pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch

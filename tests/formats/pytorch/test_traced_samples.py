@@ -7,9 +7,8 @@ import pytest
 
 from sample_graphs import make
 from tests.support import step_checks
-from tests.support.paths import DATA
+from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.pytorch.torch_module import import_torch
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse

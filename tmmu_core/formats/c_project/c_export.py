@@ -12,11 +12,9 @@
     residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; not in a zip archive
 
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program that uses
-the project provides the memory of arenas that are too large for its image, and of constants without bytes. A header
-with a tensor that is misaligned or ends after its arena fails a static assertion.
-
-The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program provides
+the memory of arenas that are too large for its image, and of constants without bytes. The files are rendered from
+``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
@@ -58,7 +56,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
         f"{prefix}_memory.c": c_source(render),
         f"{prefix}_arenas.c": _from_template("arenas.c", render, fits_image=buffer_bytes <= MAX_IMAGE_BYTES),
         f"{prefix}_selftest.c": _from_template("selftest.c", render, checks=checks),
-        "memory.ld": linker_fragment(render),
+        "memory.ld": _linker_fragment(render),
         "CMakeLists.txt": _from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }
     files: dict[str, Piece] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
@@ -135,8 +133,7 @@ def c_source(render: RenderMemoryPlan) -> str:
     return _from_template("memory.c", render)
 
 
-def linker_fragment(render: RenderMemoryPlan) -> str:
-    """Return the output sections of a GNU linker script: for each memory, one for its arenas and one for its blobs."""
+def _linker_fragment(render: RenderMemoryPlan) -> str:
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}

@@ -6,7 +6,7 @@ memory ``A``), a number is added. Only the suffixes ``__blob`` and ``__source`` 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
@@ -45,7 +45,9 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
     taken: set[str] = set()
     names = []
     for number, (role, memory, is_staged) in enumerate(regions):
-        for name in _candidates(identifier(memory), number):
+        stem = identifier(memory)
+        numbered = f"{stem}_{number}".lstrip("_")
+        for name in chain([stem] if stem else [], [numbered], (f"{numbered}_{k}" for k in count())):
             macros = {f"{role}_{name}{suffix}".upper() for suffix in ("", "_SIZE", "_ALIGNMENT")}
             if taken.isdisjoint(macros):
                 break
@@ -55,12 +57,6 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
         source = f"{symbol}__source" if is_staged else ""
         names.append(RegionNames(f"{prefix}_region_{role}_{name}".upper(), symbol + blob, source))
     return tuple(names)
-
-
-def _candidates(name: str, number: int) -> Iterator[str]:
-    """Yield ``name`` (unless empty), ``name_number``, ``name_number_0``, ``name_number_1``, …."""
-    numbered = f"{name}_{number}".lstrip("_")
-    return chain([name] if name else [], [numbered], (f"{numbered}_{k}" for k in count()))
 
 
 def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:

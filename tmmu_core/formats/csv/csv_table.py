@@ -2,11 +2,8 @@
 
 A live range is ``[lower, upper)``. Defaults: without live ranges all rows are live at once, without offsets the table
 is a problem to plan, without ids rows are numbered. Rows with the same ``alias`` share their bytes: they become one
-buffer, with a live range from their first step to their last, the largest size, and the other fields of the first row.
-
-JSON is a list of objects, or an object whose first list is one.
-
-Bytes may have a unit in the name of the column (``Size (KiB)``), or in the cell, as in an instance.
+buffer. JSON is a list of objects, or an object whose first list is one. Bytes may have a unit in the name of the column
+(``Size (KiB)``), or in the cell, as in an instance.
 """
 
 import re

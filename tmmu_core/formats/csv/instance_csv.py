@@ -4,15 +4,10 @@ One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ra
 Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``,
 ``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
 
-========  ==========================================================================================
-column    also
-========  ==========================================================================================
-id        ``buffer``, ``buffer_id``
-lower     ``start``, ``begin``
-upper     ``end``: the last step of the range, also for the gaps of such a file
-gaps      ``7-9 12-14``: half-open ranges, not live; one with a window, ``12-14@0:64``, is ignored
-offset    in all rows: a finished plan; in some rows: fixed offsets; in no row: a problem
-========  ==========================================================================================
+* ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
+* ``upper``: also ``end``, which is the last step of the range, also for the gaps of such a file;
+* ``gaps``: ``7-9 12-14``, half-open ranges, not live; one with a window, ``12-14@0:64``, is ignored;
+* ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
 """
 
 import csv

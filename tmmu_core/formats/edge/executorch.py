@@ -1,19 +1,16 @@
 """Read the memory plan of an ExecuTorch program (``.pte``), or of a memory trace of ExecuTorch's profiler.
 
 A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
-some with a place ``(memory, offset)``, and chains of instructions that refer to values:
-
-::
+some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
     step 0        the inputs with a place are written
     step k + 1    instruction k: all its values are live; it writes its last argument, or the elements of that list
                   (a delegate: all arguments after the last one that an earlier instruction used)
 
-A value is live from its first step to its last. A value that is read before it is written is an **elided view** of the
-value that was used last at the same place. It extends the live range of that value, and its number is added to the id
-(``base+#7``). A value that a kernel writes at the place of one of its operands is merged in the same way. If no value,
-or only a smaller one, was used at the place, the value that is read persists between runs: it is live at every step.
-Each memory is an arena. Memory that delegates allocate is not in the file.
+A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
+extends the live range of that value, and its number is added to the id (``base+#7``). A value that a kernel writes at
+the place of one of its operands is merged in the same way. If no value, or only a smaller one, was used at the place,
+the value that is read persists between runs: it is live at every step. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was

@@ -1,25 +1,21 @@
 """Read TensorFlow Lite models: the first subgraph, and the subgraphs that it runs as nested scopes.
 
-* A tensor with data in the file is a ``constant``; the size of a sparse one is that of its data. Data in other
-  files (``external_buffer``) are not read. Constants that share a buffer are one storage. A variable tensor,
+* A tensor with data in the file is a ``constant``; constants that share a buffer are one storage. A variable tensor,
   which keeps its value from run to run, is a ``buffer``.
 * Element-wise kernels and reshapes of TensorFlow Lite and of its Micro runtime may overwrite operands that are as large
   as the result (``inplace``). Scratch buffers of kernels are not in the file and not planned.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
   assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name are of one
-  variable, in all subgraphs. A handle is a 32-bit number.
+  variable, in all subgraphs.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: its commands contain
   addresses of this plan, so tensors that the plan places inside of the scratch tensor are views of it.
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
   (``workspace``), live from the start.
-* Arenas are aligned to 16 bytes, as in the Micro runtime, if no alignment is given.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
   no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``).
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
-  outputs to the operator's outputs, as in the Micro runtime (:mod:`tmmu_core.formats.scopes`). Every use of a body has
-  its own activations; constants and variables are shared by all uses. Bodies that cannot be planned are listed in
-  ``Node.unplanned``: recursion, more than ``DEEPEST`` levels, subgraphs that are used again too often
-  (``MOST_REPEATED``), tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
+  outputs to the operator's outputs (:mod:`tmmu_core.formats.scopes`). Every use of a body has its own activations;
+  constants and variables are shared. Bodies that cannot be planned are listed in ``Node.unplanned``.
 """
 
 import struct

@@ -2,18 +2,17 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-The runtime places tensors with the offset −1, and scratch buffers of kernels. These tensors are constants, variables,
-tensors with several ids in the plan, and tensors that would overlap another one in the runtime's live ranges.
+The runtime places tensors with the offset −1: constants, variables, tensors with several ids in the plan, and tensors
+that would overlap another one in the runtime's live ranges.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
-offset and one live range, even if its subgraph runs several times. The steps of live ranges are scopes: an operator, or
-the entry into a body of an operator. A tensor that an operator writes lives from that operator to its last reader; the
-results of a control-flow operator live while its bodies run.
+offset and one live range, even if its subgraph runs several times. Their steps are scopes: an operator, or the entry
+into a body of an operator. A tensor that an operator writes lives to its last reader; the results of a control-flow
+operator live while its bodies run.
 
 The old bytes stay, after a new root table, new lists of buffers and metadata, and the new metadata: references in a
-flatbuffer point forward, and its builder writes from the end to the start. Two fields count from the start of the file,
-so the number of inserted bytes is added to them: ``Buffer.offset`` (data behind the flatbuffer) and
-``Operator.large_custom_options_offset``.
+flatbuffer point forward. Two fields count from the start of the file, so the number of inserted bytes is added to
+them: ``Buffer.offset`` (data behind the flatbuffer) and ``Operator.large_custom_options_offset``.
 """
 
 import struct

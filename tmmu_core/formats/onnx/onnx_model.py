@@ -137,14 +137,6 @@ def check_places(model: onnx.ModelProto) -> None:
                 raise UnreadableInput(what, hint="Save the weights in the folder of the model, with a relative path.")
 
 
-def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Remove all paths of external files from ``model``, and return it."""
-    for tensor in tensors_of(model):
-        del tensor.external_data[:]
-        tensor.data_location = onnx.TensorProto.DEFAULT
-    return model
-
-
 Key = tuple[str, str, str]  # (domain, name, overload) of a function
 DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose first name is empty. Both are valid.
 

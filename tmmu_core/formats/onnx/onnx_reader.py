@@ -1,7 +1,5 @@
 """Read ONNX models: infer shapes, separate weights from activations, derive views and in-place pairs.
 
-Steps:
-
 1. External data is never opened, and the bytes of large weights are dropped: a plan needs only their shapes.
 2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
@@ -9,13 +7,12 @@ Steps:
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
    size is 512 (1 to 512), or the size for which the model is written (:mod:`.onnx_written_sizes`). A size that is the
    product of one or two of them and a number (``2 * N``) is written as these dimensions. For any other size, the
-   dimensions that it depends on are fixed at their assumed sizes: for other sizes, read the model again
-   (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`); the nodes
-   that write them have the parameter ``shapes``.
+   dimensions that it depends on are fixed at their assumed sizes (:mod:`.onnx_shapes`). Shapes that inference does not
+   find come from onnxruntime (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, because onnxruntime keeps quantized
-   weights too. Folded values that other nodes read, and initialisers of integers and booleans (shapes, indices), have
-   the role ``constant``. Floating-point initialisers have the role ``parameter``.
+   the shape of a tensor with a fixed shape; not ``DequantizeLinear``, because onnxruntime keeps quantized weights too.
+   Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
+   Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
@@ -67,7 +64,10 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         try:
-            model = onnx_model.without_places(onnx.ModelProto.FromString(data))  # the checker would open external files
+            model = onnx.ModelProto.FromString(data)
+            for tensor in onnx_model.tensors_of(model):  # the checker would open external files
+                del tensor.external_data[:]
+                tensor.data_location = onnx.TensorProto.DEFAULT
             onnx.checker.check_model(model)
         except Exception as fault:  # ValidationError, or any error of damaged bytes
             hint = "Check the model with onnx.checker.check_model(model), and export it again."

@@ -1,9 +1,8 @@
 """Write and restore checkpoints (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
 A checkpoint is canonical CBOR without times, so equal plans have equal checkpoints. Its rows are sorted by (step that
-writes the tensor, index among the outputs of this step). Graph inputs have step 0, in the order of ``inputs``. Other
-tensors without a producer have step −1 and are sorted by id bytes. The offset of each slot is stored once, in the
-logical address table; a row contains the offset of its tensor from the start of the slot.
+writes the tensor, index among the outputs of this step); graph inputs have step 0, and other tensors without a producer
+step −1. The offset of each slot is stored once, in the logical address table; a row has the offset in its slot.
 
 :func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
 covers the values that the plan hash does not contain, such as live ranges and metrics.

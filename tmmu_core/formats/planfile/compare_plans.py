@@ -1,11 +1,9 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
-Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7). A
-*divergence* is a difference between comparable plans; a different mode or order is reported first. Two allocator
-snapshots are comparable by line of code. The differences of plans that are not comparable are listed too.
-
-``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name are *context*: a difference in them
-is reported, but is no divergence. ``allocation_time_ns`` is never compared.
+Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7), two
+allocator snapshots by line of code. A *divergence* is a difference between comparable plans; a different mode or order
+is reported first. ``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name are *context*:
+a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
 from collections.abc import Iterator

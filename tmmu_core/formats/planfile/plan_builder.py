@@ -103,8 +103,15 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     arenas = tuple([_arena(name, head.arenas[name]) for name in names])
     for field in ("metrics", "notes", "planner_options"):
         check_plain(getattr(head, field), f"$.{field}")
-    check_metrics(head.metrics)
-    check_sums(arenas)
+    try:
+        msgspec.convert(head.metrics, _Metrics)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
+        raise UnreadableInput(f"invalid metric: {what}.", place=place, hint="Plan again.") from error
+    for field in SUMMED:
+        if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
+            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint="Plan again.")
     check_notes(head.notes, names)
     plan = Plan(
         **_head_fields(head),
@@ -277,16 +284,6 @@ def _digest(text: str, field: str, *, is_valid: Callable[[bytes], bool] = lambda
     raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", place=f"$.{field}")
 
 
-def check_metrics(metrics: dict[str, Any]) -> None:
-    """Raise ``UnreadableInput`` for a metric of another type, or out of range."""
-    try:
-        msgspec.convert(metrics, _Metrics)
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
-        raise UnreadableInput(f"invalid metric: {what}.", place=place, hint="Plan again.") from error
-
-
 def check_plain(value: Any, place: str) -> None:
     """Raise ``UnreadableInput`` for keys and values that CBOR can have and JSON cannot."""
     if isinstance(value, dict):
@@ -299,14 +296,6 @@ def check_plain(value: Any, place: str) -> None:
             check_plain(inner, f"{place}[{k}]")
     elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
         raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", place=place)
-
-
-def check_sums(arenas: Iterable[ArenaSummary]) -> None:
-    """Raise ``UnreadableInput`` if the sum of a figure over all arenas exceeds 64 bits."""
-    arenas = tuple(arenas)
-    for field in SUMMED:
-        if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
-            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint="Plan again.")
 
 
 def check_notes(notes: Mapping[str, Any], arenas: Iterable[str]) -> None:

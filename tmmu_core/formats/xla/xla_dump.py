@@ -1,6 +1,6 @@
 """Read XLA dumps: the buffer assignment of one module, from two of its files.
 
-``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes dozens of files for each optimised module, among them
+``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes for each optimised module, among other files,
 
 * ``*-buffer-assignment.txt``: allocations, and the allocation and offset of each value;
 * ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
@@ -12,8 +12,7 @@ parameter's last use. Constants and parameters that are not donated are live fro
 
 The values that a loop carries, or the results of branches, are in one buffer. XLA lists several values for it, and
 marks the last one ``(phi)``. Here they are one storage, with gaps where the loop body reuses its bytes. Allocations
-whose values have no live range are of computations that an instruction calls (``thread-local``). They are omitted, and
-a note has their number.
+of called computations (``thread-local``), whose values have no live range, are omitted; a note has their number.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
-A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
-``serialized_exported_program.json`` (before), and the tables of the weights' names. To plan, it opens no other member:
-the others contain weights, and example inputs in pickles. Loading a pickle, or the program with PyTorch, can run code.
+A ``.pt2`` file is a zip archive. To plan, the reader opens only its JSON: ``models/model.json`` (PyTorch 2.8 and newer)
+or ``serialized_exported_program.json`` (before), and the tables of the weights' names. Other members contain pickles;
+loading a pickle, or the program with PyTorch, can run code.
 """
 
 import io
@@ -174,16 +174,14 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
 
 def _argument_names(module: schema.Module) -> list[str]:
     """Return the names of the program's arguments, flattened; none if the file has no call signature."""
-    signature = module.module_call_graph[0].signature if module.module_call_graph else None
-    if signature is None:
-        return []
     try:
-        positional, by_name = msgspec.json.decode(signature.in_spec)[1]["children_spec"]
-        argument_names = signature.forward_arg_names or ()
+        signature = module.module_call_graph[0]["signature"]
+        positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]
+        argument_names = signature.get("forward_arg_names") or ()
         found = [
             path
             for k, child in enumerate(positional["children_spec"])
-            for path in _leaves(child, argument_names[k] if k < len(argument_names) else f"input_{k}", 0)
+            for path in _leaves(child, str(argument_names[k]) if k < len(argument_names) else f"input_{k}", 0)
         ]
         return [*found, *_leaves(by_name, "", 0)]
     except (RecursionError, ValueError, TypeError, KeyError, IndexError, AttributeError):

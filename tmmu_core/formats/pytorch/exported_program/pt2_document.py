@@ -120,25 +120,12 @@ class Signature(msgspec.Struct, frozen=True):
     output_specs: tuple[dict[str, End], ...] = ()
 
 
-class CallSignature(msgspec.Struct, frozen=True):
-    """Call signature of the module."""
-
-    in_spec: str = ""
-    forward_arg_names: tuple[str, ...] | None = None
-
-
-class Call(msgspec.Struct, frozen=True):
-    """The call signature of a module; the first entry is the whole program."""
-
-    signature: CallSignature | None = None
-
-
 class Module(msgspec.Struct, frozen=True):
     """The graph with its signature."""
 
     graph: Body
     signature: Signature = Signature()
-    module_call_graph: tuple[Call, ...] = ()
+    module_call_graph: tuple[Any, ...] = ()  # the call signatures of modules; the first one is of the whole program
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -161,7 +148,7 @@ class Weights(msgspec.Struct, frozen=True):
     config: dict[str, Weight] = {}
 
 
-register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, Call, Module, Document, Weights)
+register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document, Weights)
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:

@@ -7,13 +7,12 @@
     segments                memory reserved by the caching allocator; the arena has the size of the reserved peak
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
-A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the other
-devices. A tensor is named after its stack (:func:`.snapshot_stacks.label`).
+A step is an alloc or free event. Of several devices, the one with the highest peak is shown. A tensor is named after
+its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack and from its live range; without a phase, from the live range alone. An allocation during the trace without a
-stack is of the backward pass if other stacks have a phase. Allocations without a phase that are never freed are
-parameters or optimizer state: their sizes are compared with those of gradients.
+stack and from its live range. An allocation during the trace without a stack is of the backward pass if other stacks
+have a phase. Allocations without a phase that are never freed are parameters or optimizer state, by their sizes.
 """
 
 from collections import Counter
