@@ -80,12 +80,12 @@ class PlannerEntry:
 
 def _refuse_misaligned(problem: Problem) -> None:
     """Raise ``AlignmentViolation`` for a fixed offset that is not a multiple of its storage's alignment."""
-    fixed = problem.fixed.tolist() if problem.fixed is not None else ()
-    for i, (offset, alignment) in enumerate(zip(fixed, problem.alignment.tolist(), strict=False)):
-        if offset >= 0 and offset % alignment:
+    if problem.fixed is not None:
+        is_misaligned = (problem.fixed >= 0) & (problem.fixed.astype(np.uint64) % problem.alignment > 0)
+        for i in np.flatnonzero(is_misaligned).tolist():
             raise AlignmentViolation(
-                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {offset}, "
-                f"which is not a multiple of its alignment {alignment}.",
+                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {problem.fixed[i]}, "
+                f"which is not a multiple of its alignment {problem.alignment[i]}.",
                 t=int(problem.birth[i]),
                 hint="Remove the fixed offset, or use a multiple of the alignment.",
                 arena=problem.arena,

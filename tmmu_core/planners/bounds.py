@@ -20,7 +20,6 @@ from tmmu_core.planners.problem import Problem, without_empty
 
 MAX_MOMENTS = 64
 """Number of steps, those with most live bytes, for which the bounds ``grid`` to ``never alias`` are computed."""
-MAX_CACHED_CONFLICTS = 1 << 26  # size of the cache of conflicts, in pairs of storages (one byte each)
 
 
 @dataclass(frozen=True)
@@ -131,10 +130,7 @@ def _never_alias(cols: Columns, clique: list[int]) -> list[int]:
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
-    """Return an array of shape (n,): whether each storage shares no byte with storage i in any packing; cached."""
-    cache: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
-    if i in cache:
-        return cache[i]
+    """Return an array of shape (n,): whether each storage shares no byte with storage i in any packing."""
     found = np.zeros(len(cols), np.bool_)
     for other, kind in cols.extra_conflicts[i]:
         offsets_differ = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
@@ -142,6 +138,4 @@ def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
         overlaps = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
         found[cols.storage_of_part[overlaps]] = True
-    if len(cache) * len(cols) < MAX_CACHED_CONFLICTS:
-        cache[i] = found
     return found
