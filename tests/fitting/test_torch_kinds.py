@@ -454,8 +454,8 @@ def test_partition_counts_the_copies_that_aot_autograd_makes_for_results_with_ga
         aot_module(module, partition_fn=close.partition_fn, **how)(x)
 
 
-def test_dropout_runs_once_in_an_own_call_of_aot_autograd() -> None:
-    layers = [(nn.Linear(32, 128), nn.GELU(), nn.Dropout(0.1), nn.Linear(128, 32)) for _ in range(4)]
+def test_dropout_and_batch_norm_run_once_in_an_own_call_of_aot_autograd() -> None:
+    layers = [(nn.Linear(32, 128), nn.GELU(), nn.Dropout(), nn.Linear(128, 32), nn.BatchNorm1d(32)) for _ in range(4)]
     module, x = nn.Sequential(*[each for layer in layers for each in layer]), torch.randn(64, 32)
     fit = tmmu.fit(module, "500KiB", example_inputs=x)
     assert isinstance(fit, TorchFit)

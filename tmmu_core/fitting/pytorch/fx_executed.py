@@ -110,8 +110,8 @@ class _Executed(Reading):
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
-        if is_batch_norm(n) and not all(self.tensors[name].persistent for name in running):
-            writer = next(each for each in reversed(self.nodes) if running.intersection(each.outputs))
+        writer = next((each for each in reversed(self.nodes) if running.intersection(each.outputs)), None)
+        if is_batch_norm(n) and writer is not None:  # else they are buffers, or inputs in an own call of AOTAutograd
             draft.inputs.append(self._order_of(writer))
             reads = [*sorted(running), self._order_of(draft)]
             self.nodes.append(Draft(f"{draft.node_id}.updated", "copy_", reads, [], draft.phase))
