@@ -143,8 +143,8 @@ def _samples() -> str:
         lines.append((planner, f"{at_bound} of {len(rows)}", f"{sum(over) / len(over):.2f} %", f"{max(over):.2f} %"))
     return f"""## Sample graphs
 
-All arenas together, in each graph's default mode: extent over the sum of the lower bounds. `slots` may use in-place
-reuse that byte planners cannot; the bound is that of `slots`.
+All arenas together, in each graph's default mode: extent over the sum of the lower bounds,
+which are the same for all planners.
 
 {_table(("planner", "samples at the bound", "mean gap", "largest gap"), lines)}"""
 

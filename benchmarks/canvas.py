@@ -194,7 +194,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
         "- **paint ms**: one redraw. **zoom ms**, **pan ms**: from the input to the picture, with the wait for the",
         "  next frame (up to 17 ms) and the redraw of the second view.",
         "- **pick ms**: finding the tensor under the cursor.",
-        "- **click**: from the click to its highlight here, in the other view, and to the answer of Python.",
+        "- **click**: from the click to its highlight here, in the other view, and to the response of Python.",
         "",
         "## The offline report",
         "",
@@ -204,7 +204,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
     lines += [f"| {r['boxes']:,} | {r['megabytes']:.2f} | {r['build']:.2f} | {r['open']:.2f} |" for r in reports]
     lines += [
         "",
-        "**build s** leaves out the judging of the plan. **open s**: from opening the file to its last picture.",
+        "**build s** does not include verification. **open s**: from opening the file to its last picture.",
         f"The canvas script is {len(canvas_script()) / 1e3:.0f} kB of each report.",
         "",
     ]

@@ -302,15 +302,15 @@ OR-Tools CP-SAT solves the same problem in the staged formulation of Moccasin
 ([arXiv 2304.14463](https://arxiv.org/abs/2304.14463)), {seconds} s for each capacity.
 One function recomputes peak and extra FLOPs of both from the nodes as run.
 
-Ratios are extra FLOPs of `fit` over the optimum at the capacities that CP-SAT solves to optimality. Where it does not,
-its search begins at the answer of `fit`: *not solved* counts these, and in parentheses those where it finds a cheaper
-answer in that time, with the largest ratio to it. Seconds are medians where `fit` fits.
+*Solved* counts the capacities that CP-SAT solves to optimality; *median* and *worst* are the extra FLOPs of `fit` over
+this optimum. For the others (*not solved*), CP-SAT starts from the result of `fit`; the parentheses count those that it
+improves, with the largest ratio. Seconds are medians where `fit` fits.
 
 | nodes | graphs | fits / cannot / open | solved | median | worst | not solved | fit, CPU s | CP-SAT, s |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
-TAIL = """CP-SAT finds an answer at {wrong} capacities where `fit` proves that there is none. At {beyond} capacities
-that `fit` fits, its formulation has no answer: a node would run twice in a stage.
+TAIL = """CP-SAT finds a solution at {wrong} capacities that `fit` proves impossible. At {beyond} capacities that `fit`
+fits, the formulation of CP-SAT has no solution: a node would run twice in a stage.
 
 ## Answers
 

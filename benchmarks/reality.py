@@ -25,7 +25,8 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 ABOUT = """\
-*Ours* is the best quick plan of the activations, *bound* its lower bound. Both include inputs, but no kernel scratch.
+*Ours* is the smallest of the plans of fast planners for the activations, *bound* its lower bound. Both include inputs,
+but no scratch memory of kernels.
 """.splitlines()
 SMALLEST = 1 << 20
 """Least measured bytes of a model in the table of onnxruntime."""

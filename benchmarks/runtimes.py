@@ -31,9 +31,9 @@ lower bounds are computed by the planner. Outputs are compared bit by bit on ran
 TFLM = """
 ## TensorFlow Lite Micro
 
-`tmmu export MODEL.tflite --to tflm -o OUT.tflite`, the wheel `tflite-micro`. *Arena* is the smallest in which the model
-runs, *head* its activations and scratch memory as the runtime prints them. The first four are files of MLPerf Tiny and
-of the runtime, the others architectures with random weights (`benchmarks/tflite_nets.py`).
+`tmmu export MODEL.tflite --to tflm -o OUT.tflite`, run by the package `tflite-micro`. *Arena* is the smallest size in
+which the model runs, *head* its activations and scratch memory as the runtime prints them. The first four are files
+of MLPerf Tiny and of the runtime, the others architectures with random weights (`benchmarks/tflite_nets.py`).
 
 | model | arena today | with the plan | head today | with the plan | lower bound | outputs |
 |---|---:|---:|---:|---:|---:|---|
@@ -41,8 +41,8 @@ of the runtime, the others architectures with random weights (`benchmarks/tflite
 EXECUTORCH = """
 ## ExecuTorch
 
-`ExecutorchBackendConfig(memory_planning_pass=tmmu.executorch_pass())`, portable kernels. *Planned* is what the file
-asks for; *allocated* is what the C library reports as allocated by `load_program`. Lower bounds are of ExecuTorch's
+`ExecutorchBackendConfig(memory_planning_pass=tmmu.executorch_pass())`, portable kernels. *Planned* is the size in
+the file, *allocated* the bytes that `load_program` allocates from the C library. Lower bounds are of ExecuTorch's
 live ranges.
 
 | program | alignment | greedy: planned | allocated | with the plan: planned | allocated | lower bound | outputs |

@@ -276,7 +276,7 @@ def main() -> None:
         "MiniMalloc has the capacity, or the lower bound where there is none; *minimise* tries the lower bound, then "
         f"{BISECTIONS} capacities by bisection, {BISECTION_SECONDS} s each. CP-SAT ({CP_SAT_SECONDS} s, "
         f"{peers.CP_SAT_WORKERS} workers) and Vela's hill climb ({peers.VELA_ITERATIONS:,} iterations) minimise and "
-        "stop at that capacity. TVM's USMP is not measured: the package apache-tvm 0.27 has none."
+        "stop at that capacity. TVM's USMP is not measured: the package apache-tvm 0.27 does not contain it."
     )
     page = given.page or Path("scoreboard.md")
     text = scoreboard_page.page(results, settings, page.with_suffix(".csv").name)

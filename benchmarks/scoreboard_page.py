@@ -46,7 +46,7 @@ def family(path: Path) -> str:
 
 def totals(table: Table, first: str, total: str = "") -> Iterator[str]:
     """Yield the lines of the table with a row per planner. ``total``: title of the column of sums, or ""."""
-    heads = ("planner", "placed", *([total] if total else []), "at the bound", "no fit proven", "CPU s", "slowest")
+    heads = ("planner", "placed", *([total] if total else []), "at the bound", "proven infeasible", "CPU s", "slowest")
     yield from (f"| {' | '.join(heads)} | memory |", "|---|" + "---:|" * len(heads))
     bounds = [run.bound for run in table[first][0]]
     for name, (runs, peak) in table.items():
@@ -71,7 +71,7 @@ def lifts(paths: list[Path], runs: list[Run]) -> Iterator[str]:
 
 def by_family(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
     """Yield a row per family of problems with a published cost: best known cost, cost, and proofs."""
-    yield "| family | problems | best known | `reuse` | proven least or no fit | slowest, CPU s |"
+    yield "| family | problems | best known | `reuse` | proven minimal or infeasible | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name, best in FAMILIES.items():
         published = ["-soft" in path.stem or path.stem in LIFTS for path in chosen]
@@ -85,7 +85,7 @@ def by_family(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
 
 def hard(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
     """Yield the rows of the hard variants, in which each penalty is a separation instead."""
-    yield "| family | problems | fit, published | fit | no fit proven | undecided | slowest, CPU s |"
+    yield "| family | problems | fit, published | fit | proven infeasible | undecided | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, known in HARD_FIT.items():
         own = [run for path, run in zip(chosen, runs, strict=True) if family(path) == name]
@@ -125,7 +125,7 @@ def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside:
     head = (
         f"Written by `python -m benchmarks.scoreboard` at commit {commit.strip()}, on {machine()}, Python "
         f"{platform.python_version()}: single runs on a shared machine, each planner with its defaults. An instance "
-        "`X.N` has the capacity N and ends at the first fit; without a capacity the least extent is wanted. Seconds "
+        "`X.N` has the capacity N and ends at the first fit; without a capacity the extent is minimised. Seconds "
         "are CPU seconds of all threads; memory is the peak of the planner's process. Every placement was checked by "
         "`benchmarks/checker.py`, which imports nothing of the product. The bound is that of the first planner. "
         f"[{beside}]({beside}) has a row per problem and planner."
@@ -142,7 +142,7 @@ def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside:
         lines += [*by_family(chosen, runs), "MiniMalloc with penalties:\n", *lifts(chosen, runs)]
     chosen, table = results["hard"]
     if chosen:
-        lines += ["## Hard variants\n", "Each penalty is a separation: it fits at cost 0, or no fit is proven.\n"]
+        lines += ["## Hard variants\n", "Each penalty is a separation: it fits at cost 0, or is proven infeasible.\n"]
         lines += hard(chosen, table["reuse"][0])
     return "\n".join(lines).rstrip() + "\n"
 

@@ -107,7 +107,7 @@ def test_reference_without_model_uses_the_model_of_the_graph(store: Store) -> No
     store.record(plan_of({"a": 1}, name="g"), label("c1", model="team/net"))
     store.record(plan_of({"b": 1}, name="other"), label("c2", model="another"))
     assert store.resolve("main", plan_of({"a": 2}, name="g")).model == "team/net"
-    with pytest.raises(StoreFault, match="No run plans that graph"):
+    with pytest.raises(StoreFault, match="No run has a graph of that name"):
         store.resolve("main", plan_of({"a": 1}, name="unknown"))
 
 

@@ -369,7 +369,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "xla-program": Attack("5 MB of brackets in an XLA program", xla_program, 5 << 20, "txt", small=262144),
     "report-digits": Attack("a row of 200,000 digits in an XLA report", digits_in_report, 200_000, "txt"),
-    "vela-name": Attack("40,000 rows of Vela's with one name", one_name_in_vela, 40_000, "txt", small=5000),
+    "vela-name": Attack("40,000 rows of a Vela log with one name", one_name_in_vela, 40_000, "txt", small=5000),
     "pte-loops": Attack(
         "an ExecuTorch program of 10,000 loops over 10,000 values", program_of_loops, 10_000, "pte", limit="values"
     ),
@@ -400,7 +400,7 @@ ATTACKS: dict[str, Attack] = {
     "onnx-functions": Attack(
         "ONNX functions that call one another 40 deep", functions, 40, "onnx", limit="inlined-nodes"
     ),
-    "onnx-doubling": Attack("a shape put behind itself 40 times", onnx_doubling, 40, "onnx"),
+    "onnx-doubling": Attack("a shape concatenated with itself 40 times", onnx_doubling, 40, "onnx"),
     "onnx-chain": Attack("50,000 ONNX nodes in a row", onnx_chain, 50_000, "onnx", small=500),
     "onnx-scopes": Attack("ONNX conditionals 12 deep", onnx_scopes, 12, "onnx", small=6),
 }

@@ -89,7 +89,8 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the latest run of this graph on the branch; runs of the same planner are preferred.
+    --baseline store:BRANCH is the latest run on the branch of the model with this graph name, preferably with the same
+    planner, mode and preset.
 
     Exit code: 0 passed, 1 failed.
     """

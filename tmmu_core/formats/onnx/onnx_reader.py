@@ -121,7 +121,9 @@ def _build_with_runtime_shapes(
         onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
-    text = "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (--no-run forbids it)"
+    text = (
+        "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (off: --max-run-seconds 0)"
+    )
     LOG.info(text, name or "the model", limits.ceiling(limits.RUN_SECONDS))
     run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
     if not run.failed and run.point != sizes.point():
