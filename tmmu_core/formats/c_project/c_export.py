@@ -153,29 +153,16 @@ def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
             f"const uint8_t {name.blob}[{max(blob.size, 1)}u] = {{\n"
         )
         yield start.encode()
-        yield from _hex_lines(blob)
-        yield b"};\n" if blob.size else b"    0x00,\n};\n"
+        data = b"".join(blob.chunks()) or b"\0"
+        yield from (
+            f"    0x{data[k : k + 16].hex(',').replace(',', ',0x')},\n".encode() for k in range(0, len(data), 16)
+        )
+        yield b"};\n"
 
 
 def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames, RenderConstantBlob]]:
     for region, blob in render.blob_of.items():
         yield render.all_arenas[region], render.region_names[region], blob
-
-
-def _hex_lines(blob: RenderConstantBlob) -> Iterator[bytes]:
-    """Yield the bytes of a blob as lines of a C array, 16 bytes per line."""
-    rest = b""
-    for chunk in blob.chunks():
-        rest += chunk
-        end = len(rest) - len(rest) % 16
-        yield b"".join([_hex_line(rest[k : k + 16]) for k in range(0, end, 16)])
-        rest = rest[end:]
-    if rest:
-        yield _hex_line(rest)
-
-
-def _hex_line(data: bytes) -> bytes:
-    return f"    0x{data.hex(',').replace(',', ',0x')},\n".encode()
 
 
 def zipped(files: Mapping[str, Piece]) -> bytes:

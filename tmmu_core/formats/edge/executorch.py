@@ -167,7 +167,12 @@ class _Method:
         for chain in table.tables(5):
             for instruction in chain.tables(2):
                 self._run(instruction.number(0, "B"), instruction.table(1))
-        self._extend_over_loops()
+        if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
+            raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,")
+        for first, last in self.loops:  # a value that is live when a loop begins is live to its last step
+            for value in self.values.values():
+                if value.birth < first <= value.last:
+                    value.last = max(value.last, last)
         for number in filter(self._is_used, table.vector(4)):
             value = self.values[number].base
             value.last = self.steps - 1
@@ -270,15 +275,6 @@ class _Method:
     def _use(self, value: _Value, step: int) -> None:
         value.base.last = step
         self.latest[value.memory, value.offset] = value
-
-    def _extend_over_loops(self) -> None:
-        """Keep values that live when a loop begins to its last step."""
-        if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
-            raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,")
-        for first, last in self.loops:
-            for value in self.values.values():
-                if value.birth < first <= value.last:
-                    value.last = max(value.last, last)
 
     def _lives(self) -> Iterable[LiveRange]:
         arenas = arena_names(value.memory for value in self.values.values())

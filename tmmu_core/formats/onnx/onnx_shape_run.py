@@ -41,10 +41,9 @@ ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → elemen
 
 
 def missing_option() -> str:
-    """Return a hint to enable onnxruntime if it is not installed or must not run; ``""`` if it may run."""
-    if not installed("onnxruntime"):
-        return install("run")
-    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
+    """Return what the user must do so that onnxruntime may run; ``""`` if it may run."""
+    enable = f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
+    return install("run") if not installed("onnxruntime") else "" if limits.ceiling(limits.RUN_SECONDS) else enable
 
 
 def for_the_runtime(model: bytes) -> bytes:

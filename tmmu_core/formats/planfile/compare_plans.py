@@ -241,7 +241,10 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     left, right = a.plan, b.plan
     yield from _fields(left, right, ("mode",))
     if left.execution_order_hash != right.execution_order_hash:
-        yield _order_difference(left.execution_order, right.execution_order, complete)
+        orders = enumerate(zip_longest(left.execution_order, right.execution_order)) if complete else ()
+        description = "the same nodes with another hash" if complete else "another order"
+        whole = Difference("$.execution_order", description, description)
+        yield next((Difference(f"$.execution_order[{k}]", a, b) for k, (a, b) in orders if a != b), whole)
     yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
     if not complete:
         yield from _fields(a, b, ("tensor_count",))
@@ -296,14 +299,6 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
         if one != two:
             shown = [each.hex() if isinstance(each, bytes) else each for each in (one, two)]
             yield Difference(f"{path}.{name}", *shown)
-
-
-def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: bool) -> Difference:
-    for k, (a, b) in enumerate(zip_longest(left, right)) if complete else ():
-        if a != b:
-            return Difference(f"$.execution_order[{k}]", a, b)
-    description = "the same nodes with another hash" if complete else "another order"
-    return Difference("$.execution_order", description, description)
 
 
 def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:

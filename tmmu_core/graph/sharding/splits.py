@@ -131,8 +131,11 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
-            splits[i] = _implied_split(tensor, spec, shapes, known, splits)
-            if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
+            originals = [known.get(tensor.id.removesuffix(ending), i) for ending in FOLLOWERS]  # ``x`` of ``x@grad``
+            inherited = [split for k in originals if shapes[k] == shapes[i] and (split := splits[k])]
+            contract = _contract(tensor, shapes[i], spec)
+            splits[i] = inherited[0] if inherited else contract
+            if contract and splits[i] == contract:
                 contracted.append(i)
     followed = following_splits(graph, known, shapes, splits) if spec.following else {}
     for i, split in followed.items():
@@ -237,22 +240,6 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
             hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
             raise refused(message, "$", hint, "shard_too_small", tensor=tensor.id)
     return split
-
-
-def _implied_split(
-    tensor: Tensor,
-    spec: ShardSpec,
-    shapes: Sequence[tuple[int, ...]],
-    known: Mapping[str, int],
-    splits: Sequence[Split | None],
-) -> Split:
-    """Return the split of a ``@grad`` or ``@remat`` tensor's original, or by contract of its kind."""
-    shape = shapes[known[tensor.id]]
-    leaders = (known.get(tensor.id.removesuffix(ending)) for ending in FOLLOWERS)
-    for leader in leaders:
-        if leader is not None and shapes[leader] == shape and (split := splits[leader]):
-            return split
-    return _contract(tensor, shape, spec)
 
 
 def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
