@@ -18,8 +18,7 @@ import msgspec
 
 from tmmu_core.graph.model import Node
 
-Flatten = Callable[[Sequence[str], str], list[str]]
-"""Appends the nodes of a body: ``(ids of the arguments, scope)`` → ids of the results."""
+Flatten = Callable[[Sequence[str], str], list[str]]  # appends a body: ``(argument ids, scope)`` → result ids
 
 
 class Host(Protocol):

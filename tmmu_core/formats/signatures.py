@@ -3,8 +3,7 @@
 from tmmu_core.graph.native import document
 
 GRAPH_FIELD = 7
-MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
-"""Field number of a ``ModelProto`` → its wire type in protobuf (0: varint, 2: length-delimited)."""
+MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # number → wire type
 MEMORY_EVENTS = "memory_allocation"  # category of the memory events of an ExecuTorch trace
 
 

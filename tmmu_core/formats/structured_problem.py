@@ -163,8 +163,7 @@ class _Reading:
                     place = f"pools[{k}].reserved_ranges[{r}]"
                     raise _fault("the reserved range ends before it begins.", place, "Swap begin and end.")
         self.lives = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
-        self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]
-        """Index of the pool of each buffer."""
+        self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool of each buffer
 
     def _home(self, k: int, buffer: _Buffer) -> int:
         place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]

@@ -30,8 +30,7 @@ class Unplannable:
     reason: str
     hint: str
     magic: tuple[bytes, ...] = ()  # first bytes that no readable format has
-    parts: tuple[tuple[bytes, bytes], ...] = ()
-    """Pairs (first bytes, other bytes): a file that no reader opens has this format if it has both of a pair."""
+    parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, other bytes): an unread file with both of a pair
     endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
     def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:

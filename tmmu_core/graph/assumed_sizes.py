@@ -18,8 +18,7 @@ def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str,
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-LARGEST_SIZE = 1 << 24
-"""Largest size that a user can choose for an open dimension, unless the model declares a larger one."""
+LARGEST_SIZE = 1 << 24  # largest size of an open dimension for users, unless the model declares a larger one
 
 
 def size_range(graph: Graph, dim: str) -> Dim:

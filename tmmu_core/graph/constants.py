@@ -12,12 +12,10 @@ from tmmu_core.base.errors import UnreadableInput, unopened
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 
-NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."
-"""Hint of the error for a file with constants that cannot be opened."""
+NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."  # hint for a missing file
 
 
-Piece = Callable[[], Iterator[bytes]]
-"""Yields the bytes of one constant in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
+Piece = Callable[[], Iterator[bytes]]  # yields a constant's bytes, at most ``CHUNK`` at once; ``UnreadableInput``
 
 
 def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = None) -> Iterator[bytes]:

@@ -41,8 +41,7 @@ class Call:
         return 2 * weights * elements + (self.result if len(self.inputs) > 2 else 0)
 
 
-Formula = Callable[[Call], int | None]
-"""Computes the number of operations; ``None``, ``IndexError`` or ``ValueError`` if unknown, as for missing operands."""
+Formula = Callable[[Call], int | None]  # ``None``, ``IndexError`` or ``ValueError``: the cost is unknown
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:

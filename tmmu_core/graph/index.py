@@ -40,8 +40,7 @@ class GraphIndex:
     is_output: NDArray[np.bool_]
     is_persistent: NDArray[np.bool_]
     base: I64  # shape (tensors,): number of a view's declared base, or −1
-    in_ptr: I64
-    """Shape (nodes + 1,): the inputs of node k are ``in_idx[in_ptr[k]:in_ptr[k + 1]]``, in order, with repeats."""
+    in_ptr: I64  # shape (nodes + 1,): the inputs of node k are ``in_idx[in_ptr[k]:in_ptr[k + 1]]``, in order
     in_idx: I64
     out_ptr: I64  # the same for outputs, with ``out_idx``
     out_idx: I64

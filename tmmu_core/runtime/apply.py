@@ -52,8 +52,7 @@ class Applied:
     security: str = "standard"
     state: TmmuState | None = None  # the last commit; ``None`` before the first
     pending: int = 0  # number of memory operations since the last commit
-    journal: Any = field(default_factory=hashlib.sha256)
-    """SHA-256 of the pending operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
+    journal: Any = field(default_factory=hashlib.sha256)  # SHA-256 of pending operations in CBOR
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
         """Return whether the tensor has an address; with ``step``, whether it is live at that step."""

@@ -96,10 +96,8 @@ class ArenaUsage:
         return offset
 
 
-MemoryConstraint = Memory
-"""A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes at least."""
-TensorAttributes = Rule
-"""``memory`` of a tensor; ``constant_destination_memory``: where a constant is copied before the first run."""
+MemoryConstraint = Memory  # a memory of the platform: at most ``max_size`` bytes, aligned slots
+TensorAttributes = Rule  # ``memory``, and ``constant_destination_memory``, to which a constant is copied
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
 
-VERSION = "0001"
-"""Version of the tables. If the tables change, change the version and write code that upgrades an older store."""
+VERSION = "0001"  # of the tables; if they change, change it, and write code that upgrades an older store
 
 
 class U64(sql.TypeDecorator[int]):
@@ -48,8 +47,7 @@ class U64(sql.TypeDecorator[int]):
 
 METADATA = sql.MetaData()
 
-NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")
-"""Type of an auto-increment column; SQLite requires ``INTEGER``."""
+NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")  # auto-increment; SQLite requires ``INTEGER``
 
 VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
 """One row, the version. It has the name that Alembic uses, because earlier versions created the tables with Alembic."""

@@ -35,8 +35,7 @@ class Point:
     source: int  # index of the source among the sources of the sweep
     request: PlanRequest
     ranks: bool = False  # whether to plan all ranks of the shard spec, with one row per class of equal ranks
-    fits: Mapping[str, int] | None = None
-    """Capacities in bytes to fit instead of planning, by arena; ``""`` is one memory for all arenas."""
+    fits: Mapping[str, int] | None = None  # capacities to fit by arena, in bytes; ``""``: one memory for all
     head: Mapping[str, Any] = field(default_factory=dict)  # the first columns of the rows, which describe the request
 
     def key(self, sources: Sequence[Source]) -> str:
@@ -65,8 +64,7 @@ class Axes:
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
     """``(name, spec)``; the spec ``None`` means no sharding. Without this axis, the spec of the request applies."""
-    fits: tuple[Mapping[str, int], ...] | None = None
-    """Values of :attr:`Point.fits`. Without this axis, points are planned, not fitted."""
+    fits: tuple[Mapping[str, int], ...] | None = None  # of :attr:`Point.fits`; without it, points are planned
     ranks: bool = False
 
 

@@ -121,8 +121,7 @@ def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened
 
 # --- many points ------------------------------------------------------------------------------------------------------
 
-BATCH, SHARES = 32, 4
-"""Maximum number of points per batch, and minimum number of batches per worker, if each batch can have a point."""
+BATCH, SHARES = 32, 4  # maximum points per batch, and minimum batches per worker
 DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
     "distributed.admin.large-graph-warning-threshold": "1GB",
@@ -131,8 +130,7 @@ DASK_SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """Dask settings for local workers."""
-NEEDED = "import tmmu_core.sweep.sweep_run"
-"""Statement that a running scheduler and its workers must be able to execute."""
+NEEDED = "import tmmu_core.sweep.sweep_run"  # a running scheduler and its workers must be able to execute it
 
 Results = tuple[PointResult, ...]
 

@@ -35,10 +35,8 @@ from tmmu_core.graph.constants import Piece, in_memory
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"  # the file of a project that lists the generated files
-MAX_IMAGE_BYTES = 1 << 28
-"""Maximum bytes of all writable arenas together in the program's image; above it the image contains none of them."""
-MAX_INLINE_BYTES = 1 << 20
-"""Maximum bytes of all blobs together that ``auto`` writes inline: large C arrays compile slowly."""
+MAX_IMAGE_BYTES = 1 << 28  # maximum bytes of all writable arenas in the program's image; else it has none of them
+MAX_INLINE_BYTES = 1 << 20  # maximum bytes that ``auto`` writes inline: large C arrays compile slowly
 _LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
 

@@ -18,8 +18,7 @@ class RegionNames:
     """The names of one arena."""
 
     stem: str  # The name of the enumerator; with ``_SIZE`` and ``_ALIGNMENT``, the names of the macros. In upper case.
-    symbol: str
-    """The symbol of the arena's buffer, or of the blob of a constant arena that is not staged. In lower case."""
+    symbol: str  # the symbol, in lower case, of the arena's buffer, or of the blob of an unstaged constant arena
     source: str = ""  # the symbol of a staged arena's blob; ``""`` if the arena is not staged
 
     @property

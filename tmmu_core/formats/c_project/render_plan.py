@@ -108,8 +108,7 @@ class RenderMemoryPlan:
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()  # tensors, sorted by tensor id bytes
-    residences: tuple[Residence | None, ...] = ()
-    """The memory of each tensor and the reason for it; empty for a plan without rules for memories."""
+    residences: tuple[Residence | None, ...] = ()  # memory of each tensor, and why; empty without rules
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:

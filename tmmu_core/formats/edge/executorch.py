@@ -78,8 +78,7 @@ class _Table:
 
     def __init__(self, data: bytes, position: int, elements_left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, position)
-        self.elements_left = elements_left
-        """Number of elements that may still be read; all tables of the file share this list of one number."""
+        self.elements_left = elements_left  # elements that may still be read: one list for all tables of the file
 
     def number(self, field: int, kind: str = "i") -> int:
         """Return a number; ``kind`` is its format in ``struct``."""

@@ -25,8 +25,7 @@ BINARY = _words(
     "SQUARED_DIFFERENCE SUB"
 )
 """Kernels that read an element of both operands before they write its result."""
-MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
-"""Kernels whose result has the bytes of operand 0 unchanged."""
+MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})  # their result has the bytes of operand 0
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
@@ -51,8 +50,7 @@ LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
 EXTERNAL_BUFFER = 10  # number of the field of a tensor for its data in another file: 0 if it has none
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
-ELEMENTS_PER_BYTE = 4
-"""Maximum operands, dimensions and letters of names per byte of the file: converters share equal vectors."""
+ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file: equal vectors may be shared
 LETTERS_PER_WORD = 64  # letters of names that count as one word (:attr:`Subgraph.words`)
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
@@ -93,8 +91,7 @@ class Subgraph:
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
-    open_tensors: frozenset[int]
-    """Numbers of the tensors with an open dimension in ``shape_signature``; ``shape`` has a size for it."""
+    open_tensors: frozenset[int]  # tensors with an open dimension in ``shape_signature``; ``shape`` has its size
 
     @property
     def words(self) -> int:

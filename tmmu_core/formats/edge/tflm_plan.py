@@ -52,8 +52,7 @@ class Scope:
     """One step of the runtime: an operator of a subgraph, or the entry into a body."""
 
     instr: str
-    in_place: tuple[tuple[Key, Key], ...] = ()
-    """(operand, result): the operator may overwrite the operand if it is the last reader."""
+    in_place: tuple[tuple[Key, Key], ...] = ()  # (operand, result): the operator may overwrite its last-read operand
 
 
 class MicroModel:
@@ -66,8 +65,7 @@ class MicroModel:
             self.file = reading.file
             subgraphs = range(self.file.model.SubgraphsLength())
             self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]  # tensors of each subgraph
-        self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
-        """Per use of a subgraph: the subgraph's number, and the ids of its tensors by number."""
+        self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]  # subgraph, tensor ids by number
         self.name = name or "the model"
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
             what = f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan."

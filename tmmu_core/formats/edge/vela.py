@@ -28,8 +28,7 @@ _ROW = re.compile(
 )
 _TITLE = re.compile(r"(?:Allocation, memory|Tensor Allocation for(?: mem_area)?) (.*)")
 
-_Buffers = dict[tuple[int, int, int, int], list[str]]
-"""``(first step, last step, address, size)`` → names of the buffer."""
+_Buffers = dict[tuple[int, int, int, int], list[str]]  # (first step, last step, address, size) → names of the buffer
 
 
 def refuses(data: bytes) -> str:

@@ -49,8 +49,7 @@ from tmmu_core.graph.origin import scopes_path, source_of
 
 LOG = logging.getLogger("tmmu")
 
-OWN_WEIGHTS_FROM = 4
-"""First IR version in which a weight need not be an input. Writers of earlier versions also omit it as an input."""
+OWN_WEIGHTS_FROM = 4  # first IR version in which a weight need not be an input; earlier writers also omit it
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -245,8 +244,7 @@ class Builder:
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
         self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
-        self.results = {name for node in closings for name in node.input}
-        """Values that are copied into carried buffers at the end of an iteration."""
+        self.results = {name for node in closings for name in node.input}  # values copied into carried buffers
         self.carried = {n for node in self.graph.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
 
     def build(self) -> Graph:

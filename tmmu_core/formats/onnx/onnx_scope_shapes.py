@@ -80,8 +80,7 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
             yield row, (shape[0], [*shape[1][:at], *shape[1][at + 1 :]])
 
 
-AT_MOST = "at_most"
-"""Attribute of ``Loop.close``: the maximum trip count that the user gives, for a count that is not constant."""
+AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a trip count that is not constant
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:

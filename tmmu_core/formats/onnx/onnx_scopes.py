@@ -76,8 +76,7 @@ def flatten(model: onnx.ModelProto) -> Flat:
     return Flat(flat, tuple(flattening.origins))
 
 
-Names = ChainMap[str, str]
-"""Name in a body → flat name, innermost body first. Other names are those of the model's own graph."""
+Names = ChainMap[str, str]  # name in a body → flat name, innermost body first; other names are those of the model
 _Closing = tuple[list[str], dict[str, Any], list[str]]
 """A closing node: its operands, its attributes, and the operand that each output overwrites (none for an If)."""
 

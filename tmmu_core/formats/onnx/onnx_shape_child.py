@@ -16,8 +16,7 @@ from typing import Any
 from tmmu_core.base.child_process import limit_process
 
 MOST_WRITTEN = 1 << 28  # maximum bytes of a file, such as a profile
-SCALARS = (1, 0, 16_000, 8_000, 64)
-"""Values tried for integer inputs with one element: switches, counts, sampling rates."""
+SCALARS = (1, 0, 16_000, 8_000, 64)  # tried for integer inputs with one element: switches, counts, sampling rates
 Inputs = list[tuple[str, str, list[int | str]]]  # name, dtype, and dimensions as number or name, of each input
 
 

@@ -32,8 +32,7 @@ MOST_MODEL_BYTES = 1 << 30
 RUNTIMES_IR = 10  # IR version declared to onnxruntime, which refuses later ones; it changes no shape
 WAIT = 10  # wall-clock limit of the subprocess as a multiple of its limit of processor time, for a busy machine
 
-USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
-"""Common input sizes, tried if a model does not run at the assumed length."""
+USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)  # tried if a model does not run at the assumed length
 MOST_LENGTHS = 6  # maximum number of dimensions whose size is varied
 
 Measured = dict[str, tuple[int, list[int]]]  # value → (element type, shape)

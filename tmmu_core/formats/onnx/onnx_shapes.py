@@ -23,8 +23,7 @@ from tmmu_core.graph.model import Dim, ShapeFrom
 
 Shape = tuple[int | str, ...]
 
-BATCH_ENVELOPE, LENGTH_ENVELOPE = Dim(1, 8), Dim(1, 512)
-"""Assumed bounds of a named batch dimension, and of any other named dimension: ONNX has no bounds."""
+BATCH_ENVELOPE, LENGTH_ENVELOPE = Dim(1, 8), Dim(1, 512)  # assumed bounds of a batch, and of any other named dimension
 
 DTYPES: dict[int, str] = {
     number: name
@@ -40,14 +39,11 @@ class Facts:
 
     shape: dict[str, Shape] = field(default_factory=dict)
     dtype: dict[str, str] = field(default_factory=dict)
-    origin: dict[str, ShapeFrom] = field(default_factory=dict)
-    """Source of a shape that neither the model nor the onnx package gives: ``symbolic`` or ``measured``."""
-    derived: set[str] = field(default_factory=set)
-    """Values with a size that is known at the assumed sizes of the dimensions only."""
+    origin: dict[str, ShapeFrom] = field(default_factory=dict)  # source of a shape that onnxruntime gives
+    derived: set[str] = field(default_factory=set)  # values with a size that is known at the assumed sizes only
 
 
-UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})
-"""Names that some exporters write for unnamed sizes: each occurrence is a separate dimension."""
+UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})  # each occurrence is a dimension of its own
 
 
 @dataclass

@@ -74,8 +74,7 @@ class Comparison:
     incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
     divergences: tuple[Difference, ...]  # differences in other values than those of the rows, mode and order first
     context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
-    certificates: tuple[Difference, ...]
-    """Arenas with different certificates; between two runs of one planner they are divergences too."""
+    certificates: tuple[Difference, ...]  # different ones are divergences too between runs of one planner
     ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
     left_row: I64  # row in ``left``, or −1
     right_row: I64

@@ -87,8 +87,7 @@ class _Addressing(msgspec.Struct):
     bits: int = 0
 
 
-TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))
-"""Groups of notes: the first note of a group requires the others."""
+TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))  # the first requires the others
 register_types(_Metrics, _Arena, _Addressing)
 
 

@@ -27,8 +27,7 @@ from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Constraints, Plan, TensorRow
 
-NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
-"""Keys that are not hashed with the head: ``tensors_hash`` and ``execution_order_hash`` cover their values."""
+NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # hashes that the head has cover these
 
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
 """Figures of an arena that are written only if they have a value."""

@@ -23,10 +23,8 @@ from numpy.typing import ArrayLike
 
 GRAIN = 512  # the size of a block in bytes is a multiple of this
 SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
-LARGE_SIZE = 10 << 20
-"""From these bytes on, an allocation that fits no block gets a segment of its own size, rounded up."""
-SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
-"""Bytes of a new segment for a small allocation, and for one between :data:`SMALL_SIZE` and :data:`LARGE_SIZE`."""
+LARGE_SIZE = 10 << 20  # from these bytes on, an allocation that fits no block gets a segment of its own size
+SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for an allocation below ``LARGE_SIZE``
 ROUND_LARGE = 2 << 20  # any other new segment is a multiple of these bytes
 BASE_ADDRESS = 0x7F00_0000_0000
 
@@ -51,8 +49,7 @@ class Block:
 
 
 Pool = list[tuple[int, int, Block]]  # free blocks: ``(size, address, block)``, sorted
-Recorder = Callable[[str, int, int], None]
-"""``(action, address, bytes)`` of each segment that is reserved or released, with PyTorch's name of the action."""
+Recorder = Callable[[str, int, int], None]  # (PyTorch's action, address, bytes) of a segment reserved or released
 
 
 class OutOfMemory(Exception):

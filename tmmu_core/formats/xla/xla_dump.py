@@ -43,8 +43,7 @@ _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
 MOST = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
 LISTED = 12  # maximum modules that an error lists
-MOST_PROGRAM = 1 << 28
-"""Maximum bytes of a program's text that is read: only origins are used, and constants can have any size."""
+MOST_PROGRAM = 1 << 28  # maximum bytes of a program's text, which constants can make large, to read for origins
 
 
 @dataclass
@@ -57,8 +56,7 @@ class Buffer:
     size: int
     offset: int  # bytes from the start of the first allocation
     role: str
-    takes_over: str = ""
-    """The input buffer that this buffer reuses in place: the instruction that reads it last writes this buffer."""
+    takes_over: str = ""  # the input buffer that this buffer reuses in place: its last reader writes this buffer
     gaps: tuple[tuple[int, int], ...] = ()  # steps ``[first, end)`` in which the bytes hold other values
 
     @property
@@ -82,8 +80,7 @@ class _Allocation:
     size: int
     traits: str
     values: list[tuple[str, int, int]] = field(default_factory=list)  # (name, size, offset in the allocation)
-    phis: set[str] = field(default_factory=set)
-    """Values that represent several values: loop-carried values and results of branches."""
+    phis: set[str] = field(default_factory=set)  # loop-carried values and results of branches
 
 
 def companions(name: str) -> list[str]:
@@ -342,8 +339,7 @@ class Module:
     """A module of a dump that can be opened."""
 
     name: str  # XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``
-    files: tuple[str, ...]
-    """Files of the module: buffer assignment, live ranges, and the program's text unless missing or too large."""
+    files: tuple[str, ...]  # buffer assignment, live ranges, and the program's text unless missing or too large
     size: int  # bytes of its buffer assignment file, to sort modules
 
 

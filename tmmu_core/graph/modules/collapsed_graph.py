@@ -166,8 +166,7 @@ def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]])
 
 
 MOST_AT_FIRST = 60  # maximum number of vertices up to which levels are open initially
-MOST_NEAR = 80
-"""Maximum number of vertices of a neighbourhood with all levels open; above, only levels around the middle are open."""
+MOST_NEAR = 80  # maximum vertices of a neighbourhood with all levels open; above, few are open
 MOST_DRAWN = 3_000  # maximum number of vertices that are drawn at once
 
 
@@ -178,12 +177,8 @@ class GraphView:
     collapsed: Collapsed
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels without the middle are closed, because the neighbourhood has too many nodes
-    radius: int | None
-    """The radius shown: as requested, or the largest below it that can be drawn; ``None`` for the whole graph."""
-    too_many: int
-    """Number of vertices of the requested whole graph, or of the radius above :attr:`radius`, if they are too many to
-    draw; else 0.
-    """
+    radius: int | None  # the radius shown: as requested, or smaller to be drawn; ``None``: the whole graph
+    too_many: int  # vertices of the whole graph, or of the next radius, if too many to draw; else 0
 
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:

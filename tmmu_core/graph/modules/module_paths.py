@@ -33,8 +33,7 @@ MOST_LAYERS = 24  # maximum number of layer names if no block repeats
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
 _NUMBERED = re.compile(r"\d+$")
-_LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
-"""Name of a layer with its block as a prefix: ``res2_0`` in ``res2_0_branch2a``."""
+_LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")  # ``res2_0`` in ``res2_0_branch2a``
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +42,7 @@ class Modules:
 
     paths: tuple[Path, ...]  # distinct paths, sorted; the root first
     of_node: I64  # shape (nodes,): index into ``paths``
-    of_tensor: I64
-    """Shape (tensors,): index into ``paths`` of the producer's module; for a persistent tensor without producer, of the
-    module in its name; else of the root.
-    """
+    of_tensor: I64  # shape (tensors,): index into ``paths``: of the producer, or in a persistent tensor's name
     known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property

@@ -44,8 +44,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_id: str
     instr: str = ""
     inputs: tuple[Port, ...] = ()
-    shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None
-    """One shape, or a list of shapes; absent for a node without outputs."""
+    shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None  # absent for a node without outputs
     dtype: str | tuple[str, ...] | None = None  # required for a node with outputs
     role: Role | tuple[Role, ...] = "activation"
     phase: Phase = "forward"

@@ -20,8 +20,7 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
-CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})
-"""Cost formulas of the operators that sum over channels."""
+CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # sums over channels
 TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
 LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
 
@@ -32,8 +31,7 @@ class Read(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the operand is whole
     mesh: str = ""
-    ahead: int = 1
-    """Product of the sizes that a view merged in front of the split axis: 8 for ``[8, 12] → [96]``, split along 12."""
+    ahead: int = 1  # sizes that a view merged in front of the axis: 8 for ``[8, 12] → [96]``, split along 12
 
 
 def following_splits(

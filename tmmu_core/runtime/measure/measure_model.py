@@ -50,14 +50,11 @@ class Measured:
     theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
     figures: dict[str, int]
     given: Figures  # figures of a plan of the graph in the file
-    run: Figures | None
-    """Figures of a plan of the graph as onnxruntime rewrote it; ``None`` for other runtimes, with ``in_order``, and if
-    the rewritten graph cannot be read."""
+    run: Figures | None  # of the graph as onnxruntime rewrote it; ``None`` if it did not, or it cannot be read
     sizes: dict[str, int]
     steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
-    outputs_equal: bool | None = None
-    """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without it."""
+    outputs_equal: bool | None = None  # whether outputs on random inputs are the same bits with our plan
 
     @property
     def planned(self) -> Figures:

@@ -23,8 +23,7 @@ from typing import Any
 RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
-LARGEST = 1 << 30
-"""Bytes: if a model fails in an arena of TensorFlow Lite Micro of at least this size, no larger one is tried."""
+LARGEST = 1 << 30  # bytes: a model that fails in an arena of TensorFlow Lite Micro of this size is refused
 GRID = 16  # bytes: the smallest arena of TensorFlow Lite Micro is found as a multiple of this
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 

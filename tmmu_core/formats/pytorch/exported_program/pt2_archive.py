@@ -26,8 +26,7 @@ WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
-LEAST_UNBOUNDED = 1 << 40
-"""A range with this upper bound or a larger one is unbounded: PyTorch writes the largest integers without a bound."""
+LEAST_UNBOUNDED = 1 << 40  # a range up to this bound or more is unbounded: PyTorch writes the largest integers
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
@@ -35,8 +34,7 @@ _DAMAGE = (
 )
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 DEEPEST = 50
-ARGUMENTS = ("user_input", "constant_input")
-"""Kinds of the inputs that are arguments of the program: tensors, and other values such as ``None``."""
+ARGUMENTS = ("user_input", "constant_input")  # inputs that are arguments: tensors, and values such as ``None``
 ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
 """Kind of an input → its role, for inputs whose bytes are saved."""
 
@@ -60,8 +58,7 @@ class Program:
     graph: schema.Body
     inputs: tuple[Incoming, ...]  # the input tensors of the graph, in order
     outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
-    symbols: Mapping[str, int]
-    """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
+    symbols: Mapping[str, int]  # open size → value in the example, upper bound if it depends on data, or requested
     ranges: Mapping[str, tuple[int, int]]  # open size → its lower and upper bound in the exported program
     by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
     ignore_recorded: bool = False  # whether an open size has a value that differs from the example

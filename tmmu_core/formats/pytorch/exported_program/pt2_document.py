@@ -19,8 +19,7 @@ from tmmu_core.base.struct_types import register_types
 
 LONGEST_FORMULA = 2_000
 LARGEST = 2**63 - 1
-_Number = Fraction | float
-"""A value in a formula; as in PyTorch, a result that depends on a ``Float`` is rounded to 64 bits."""
+_Number = Fraction | float  # a value in a formula; as in PyTorch, a ``Float`` makes the result 64-bit floating point
 
 
 class SizeUnknown(Exception):

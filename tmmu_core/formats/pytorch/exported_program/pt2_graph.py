@@ -120,11 +120,9 @@ class _Reading:
         self.outputs: list[str] = []
         self.values: dict[str, _Value] = {}  # the values of the body that is read, by their names in it
         self.value_of: dict[str, _Value] = {}  # all values by the ids of their tensors
-        self.scope = self.prefix = ""
-        """The nested scope of the body, and the prefix of the ids of its nodes and tensors."""
+        self.scope = self.prefix = ""  # scope of the body, and prefix of the ids of its nodes and tensors
         self.tensor_names, self.node_names = _Names(), _Names()
-        self.own_name: dict[str, str] = {}
-        """Name of a parameter, buffer or input in the signature → its name in the graph."""
+        self.own_name: dict[str, str] = {}  # name in the signature of an input → its name in the graph
         self._add_inputs()
         for operation in self.body.nodes:
             self._operation(operation)

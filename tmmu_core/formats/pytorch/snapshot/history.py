@@ -15,8 +15,7 @@ from tmmu_core.plans.figures.live_bytes import live_bytes_of
 from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
-KEYS = ("category", "line", "module", "stream", "pool", "origin")
-"""Properties by which live bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
+KEYS = ("category", "line", "module", "stream", "pool", "origin")  # properties by which live bytes can be summed
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 

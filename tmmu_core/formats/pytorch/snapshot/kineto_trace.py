@@ -26,8 +26,7 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Record it with torch.profiler.profile(profile_memory=True, with_stack=True), then export_chrome_trace(FILE)."
 MEMORY = "[memory]"
-_DEVICE_NAMES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}
-"""Number of a device type of PyTorch (``c10/core/DeviceType.h``) → its name."""
+_DEVICE_NAMES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}  # ``c10/core/DeviceType.h``
 _PYTHON = re.compile(r"(.+\.py)\((\d+)\): (.+)$")
 _STACKED = ("cpu_op", "python_function", "user_annotation")
 

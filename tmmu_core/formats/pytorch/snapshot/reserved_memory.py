@@ -15,8 +15,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, I64,
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
-QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000
-"""Maximum number of rectangles for the portfolio of planners, and for one greedy pass; more are not placed."""
+QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000  # maximum rectangles for the portfolio, and for one greedy pass
 
 
 @dataclass(frozen=True)

@@ -25,19 +25,16 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
-ALLOC, FREE, MAP, UNMAP, OOM = range(5)
-"""Codes of actions: bytes are allocated or freed, a segment is reserved or released, an allocation fails."""
+ALLOC, FREE, MAP, UNMAP, OOM = range(5)  # codes of actions on blocks, on segments, and of a failed allocation
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
-MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
-"""Usual memory of a pickle's values, in bytes per byte of the file, and the least limit of this memory in bytes."""
+MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30  # usual bytes in memory per byte of a pickle, and their least limit
 _LEAST_BYTES = 8  # minimum bytes of a pickled event, segment or block: a dict with two memoised values
 
 I64 = NDArray[np.int64]
 Pool = tuple[int, int]
-Lane = tuple[int, Pool]
-"""``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
+Lane = tuple[int, Pool]  # ``(stream, pool)``: blocks of two lanes share no segment; the default pool is ``(0, 0)``
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]  # an address, or a number of bytes
 Frames = TypeVar("Frames")  # type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON
 

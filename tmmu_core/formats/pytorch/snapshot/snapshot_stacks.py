@@ -41,8 +41,7 @@ class Stacks:
 
     def __init__(self) -> None:
         self.lines = [UNKNOWN]  # ``model.py:12 Block.forward``: see :func:`label`
-        self.paths: list[tuple[str, ...]] = [()]
-        """User frames from the outermost inwards, without line numbers: ``("train/main", "model/Block/forward")``."""
+        self.paths: list[tuple[str, ...]] = [()]  # user frames from the outermost inwards: ``("train/main", …)``
         self.phases = [NO_STACK]
         self._row_of: dict[Any, int] = {}
 
