@@ -238,14 +238,11 @@ class _Reading:
         gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(lives[k]) if a[1] < b[0]]) for k in rows])
         pairs = [(int(number[a]), int(number[b])) for a, b in apart if number[a] >= 0]
         ranges = tuple(sorted([(r.begin, r.end) for r in arena.reserved_ranges if r.begin < r.end]))
-        own = terms.renumbered(number)
+        own, ids = terms.renumbered(number), tuple([self.ids[k] for k in rows])
+        birth, death = np.array([(lives[k][0][0], lives[k][-1][1]) for k in rows], np.int64).T
+        size, alignment = np.array([(buffers[k].size, buffers[k].alignment) for k in rows], np.uint64).T
         return Problem(
-            arena=arena.name,
-            ids=tuple([self.ids[k] for k in rows]),
-            birth=np.array([lives[k][0][0] for k in rows], np.int64),
-            death=np.array([lives[k][-1][1] for k in rows], np.int64),
-            size=np.array([buffers[k].size for k in rows], np.uint64),
-            alignment=np.array([buffers[k].alignment for k in rows], np.uint64),
+            *(arena.name, ids, birth, death, size, alignment),
             capacity=UNLIMITED if arena.capacity is None else min(arena.capacity, UNLIMITED),
             must_not_alias=np.array(pairs, np.int64) if pairs else None,
             fixed=np.array([fixed[k] for k in rows], np.int64) if any(fixed[k] >= 0 for k in rows) else None,

@@ -68,9 +68,6 @@ def total_flops(index: GraphIndex) -> int:
     return sum(filter(None, graph_flops(index)))
 
 
-# --- formulas --------------------------------------------------------------------------------------------------------
-
-
 def _fold(call: Call) -> int:
     """``Sum``, ``Max`` …: several inputs are combined element by element, or one input is reduced along axes."""
     widest = max(map(prod, call.inputs))

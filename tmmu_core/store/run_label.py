@@ -106,19 +106,10 @@ def run_of(plan: Plan, label: Label, content: bytes) -> Run:
     arenas = [
         ArenaFigures(a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas
     ]
-    return Run(
-        model=label.model,
-        commit=label.commit,
-        branch=label.branch,
-        at=instant(label.at),
-        graph=visible(plan.ir_name),
-        steps=plan.steps,
-        layout_hash=plan.layout_hash,
-        tmmu_plan_hash=plan.tmmu_plan_hash,
-        content=content,
-        arenas=tuple(arenas),
-        **fields,
-    )
+    fields |= {name: getattr(label, name) for name in ("model", "commit", "branch")}
+    fields |= {name: getattr(plan, name) for name in ("steps", "layout_hash", "tmmu_plan_hash")}
+    graph, at = visible(plan.ir_name), instant(label.at)
+    return Run(**fields, at=at, graph=graph, content=content, arenas=tuple(arenas))
 
 
 def instant(at: datetime) -> str:

@@ -130,13 +130,9 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     begins, sizes = np.array(lower, np.int64), np.array(size, np.uint64)
     order = normative_order(ids, begins, sizes)
     rows = order.tolist()
+    ends, alignments = np.array(upper, np.int64), np.array(alignment, np.uint64)
     problem = Problem(
-        arena="arena",
-        ids=tuple([ids[row] for row in rows]),
-        birth=begins[order],
-        death=np.array(upper, np.int64)[order],
-        size=sizes[order],
-        alignment=np.array(alignment, np.uint64)[order],
+        *("arena", tuple([ids[row] for row in rows]), begins[order], ends[order], sizes[order], alignments[order]),
         gaps=tuple([gaps[row] for row in rows]) if any(gaps) else None,
         fixed=np.array(offset, np.int64)[order] if is_partial and max(offset) >= 0 else None,
     )

@@ -227,9 +227,6 @@ def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
             raise Misuse(what + "32-bit integers and reach 2 GiB.", "Use --planner auto, or split the model.")
 
 
-# --- metadata ----------------------------------------------------------------------------------------------------
-
-
 def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> bytes:
     """Return the model with the metadata ``name`` set to ``value``. Raises ``Misuse`` for a model of a newer schema."""
     import tflite

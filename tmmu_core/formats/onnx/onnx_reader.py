@@ -160,9 +160,6 @@ def flattened(model: onnx.ModelProto) -> Flat:
     return without_dead_branches(flat, decided(flat.model))
 
 
-# --- the model ---------------------------------------------------------------------------------------------------
-
-
 def _parse(data: bytes) -> onnx.ModelProto:
     try:
         model = onnx.ModelProto.FromString(data)
@@ -226,9 +223,6 @@ def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
     required = (formal.option == defs.OpSchema.FormalParameterOption.Single for formal in schema.inputs)
     given = zip(required, node.input, strict=False)
     return len(node.input) < schema.min_input or any(is_required and not name for is_required, name in given)
-
-
-# --- the graph ---------------------------------------------------------------------------------------------------
 
 
 class Builder:

@@ -181,8 +181,6 @@ class _Flattening:
         attributes["captures"] = len(captures)
         return [*carried, *stacked, *results, *captures], attributes, carried + stacked
 
-    # --- common parts -------------------------------------------------------------------------------------------
-
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
         for weight in body.initializer:
             flat = deepcopy(weight)

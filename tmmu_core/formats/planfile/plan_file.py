@@ -105,14 +105,9 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     """Return one arena as packing CSV with offsets, a row per storage. Raises as :func:`rows_of_instance`."""
     s, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
-    problem = Problem(
-        arena=name,
-        ids=tuple([plan.tensor_ids[head] for head in s.head[rows].tolist()]),
-        birth=s.birth[rows],
-        death=np.maximum(s.death[rows], s.birth[rows] + 1),  # in a plan without steps, death may precede birth
-        size=s.size[rows],
-        alignment=s.alignment[rows],
-    )
+    ids = tuple([plan.tensor_ids[head] for head in s.head[rows].tolist()])
+    death = np.maximum(s.death[rows], s.birth[rows] + 1)  # in a plan without steps, death may precede birth
+    problem = Problem(name, ids, s.birth[rows], death, s.size[rows], s.alignment[rows])
     return write_csv(problem, s.offset[rows]).encode()
 
 

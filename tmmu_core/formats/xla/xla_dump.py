@@ -107,12 +107,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in buffers]
     birth, death, size, offset, taken_over = np.array(columns, np.int64).T
     problem = Problem(
-        arena="arena",
-        ids=tuple(row_of),
-        birth=birth,
-        death=death,
-        size=size.astype(np.uint64),
-        alignment=np.ones(len(row_of), np.uint64),
+        *("arena", tuple(row_of), birth, death, size.astype(np.uint64), np.ones(len(row_of), np.uint64)),
         handoff_from=taken_over,
         roles=tuple([buffer.role for buffer in buffers]),
         gaps=tuple([buffer.gaps for buffer in buffers]) if any(buffer.gaps for buffer in buffers) else None,

@@ -142,13 +142,8 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
             splits[i] = split
             contracted.append(i)
-    found = Sharding(
-        graph=graph,
-        spec=spec,
-        shapes=shapes,
-        splits=tuple(split or () for split in splits),
-        follows=tuple(split is None for split in splits),
-    )
+    follows = tuple(split is None for split in splits)
+    found = Sharding(graph, spec, shapes, tuple(split or () for split in splits), follows)
     whole = _bases_left_whole(found, contracted)
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 

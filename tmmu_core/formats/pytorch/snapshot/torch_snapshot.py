@@ -92,16 +92,9 @@ def instance_of_history(name: str, history: History, notes: list[str]) -> PlainI
     """Return the finished plan of a device, with its history."""
     offset, note = layout(history, history.reserved_peak_bytes)
     refuse_beyond_last_byte(sum(history.size.tolist()), int((offset + history.size).max(initial=0)))
-    count = len(history.ids)
-    problem = Problem(
-        arena="arena",
-        ids=history.ids,
-        birth=history.birth,
-        death=history.death,
-        size=history.size.astype(np.uint64),
-        alignment=np.ones(count, np.uint64),
-        roles=("activation",) * count,
-    )
+    size, alignment = history.size.astype(np.uint64), np.ones(len(history.ids), np.uint64)
+    roles = ("activation",) * len(history.ids)
+    problem = Problem("arena", history.ids, history.birth, history.death, size, alignment, roles=roles)
     packing = Packing(offset.astype(np.uint64))
     notes = [*notes, *_notes(history), *([note] if note else [])]
     return PlainInstance(name, problem, packing, tuple(notes), origins=history.origins(), recorded=history)
