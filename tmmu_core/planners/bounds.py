@@ -39,7 +39,11 @@ def lower_bound(problem: Problem) -> Bound:
     Raises ``InvalidIrShapes`` for conflicting storages that are fixed on common bytes.
     """
     rest, indices = without_empty(problem)
-    bound = bound_of(columns(rest))
+    if len(rest) and rest.reuse is not None and rest.reuse.exclusions:  # live bytes may exceed the extent
+        largest = int(np.argmax(rest.size))
+        bound = Bound(int(rest.size[largest]), (largest,), -1, "live", 0)
+    else:
+        bound = bound_of(columns(rest))
     return replace(bound, witness=tuple(indices[list(bound.witness)].tolist()))
 
 

@@ -75,12 +75,12 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         for name in (rule.memory, rule.constant_destination_memory or rule.memory):
             if name not in declared:
                 raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
-    for message in (*_memory_errors(platform), *_rule_errors(platform)):
+    for message in _contradictions(platform):
         raise _bad(message)
     return platform
 
 
-def _memory_errors(platform: Platform) -> Iterator[str]:
+def _contradictions(platform: Platform) -> Iterator[str]:
     names = [memory.name for memory in platform.memories]
     if len(set(names)) != len(names) or not names:
         yield f"there must be at least one memory, and all names must differ: {names}."
@@ -88,9 +88,6 @@ def _memory_errors(platform: Platform) -> Iterator[str]:
     for where, alignment in [("min_alignment", platform.min_alignment), *alignments]:
         if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
             yield f"{where}: an alignment of {alignment} B is not a power of two."
-
-
-def _rule_errors(platform: Platform) -> Iterator[str]:
     memory = {each.name: each for each in platform.memories}
     first: dict[tuple[Any, ...], int] = {}
     for k, rule in enumerate(platform.rules):

@@ -191,7 +191,10 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    birth = births_with_loading(run, ranges)
+    # A tensor that no step writes and a step after 0 uses was loaded before step 0.
+    loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
+    loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
+    birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}
     # Steps ascend: a member that died before a step is removed for good, so the cost stays linear in the writes.
     not_dead = {name: list(groups.members(name)) for name in groups.leaders()}
     views_of: dict[str, list[str]] = {}
@@ -232,10 +235,3 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     for name in sorted(offset):
         refuse_far(name, offset[name])
     return death
-
-
-def births_with_loading(run: Run, ranges: Ranges) -> dict[str, int]:
-    """Return the births; −1 (loaded before step 0) for a tensor that no step writes and a step after 0 uses."""
-    unwritten = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
-    loaded = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
-    return {name: -1 if name in loaded else born for name, born in ranges.birth.items()}

@@ -1,9 +1,6 @@
 """Compute the figures and the certificate (lower bound, optimality) of an arena; check capacity and budget."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
 from tmmu_core.graph.model import ONE_MEMORY, Arena
@@ -26,22 +23,34 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
 
     The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
     """
-    problem, packing = packed.problem, packed.packing
+    problem, packing, extent = packed.problem, packed.packing, packed.extent
     arena, parts = config.get(problem.arena, Arena()), packed.live_parts
     peak_live, max_live = peak_and_count(*parts, steps)
-    cost = reuse_cost(problem, packing)
+    cost, bound = reuse_cost(problem, packing), lower_bound(problem)
+    proven = max(bound.bytes, packing.lower_bound or 0)  # a search may prove more than the bounds of the problem
+    is_cheapest = (cost or 0) <= (packing.cost_bound or 0)
+    if extent < proven:
+        status = INVALID
+    elif (packing.optimal or extent == proven) and is_cheapest:  # whichever planner made the plan
+        status = OPTIMAL
+    else:
+        status = UNPROVEN if packing.stopped else FEASIBLE
     return ArenaSummary(
         name=problem.arena,
         capacity_bytes=arena.capacity_bytes,
         alignment_bytes=arena.alignment_bytes,
         page_size=arena.page_size,
-        extent_bytes=packed.extent,
-        committed_bytes=metrics.committed_bytes(packed.extent, arena.page_size, arena=problem.arena),
+        extent_bytes=extent,
+        committed_bytes=metrics.committed_bytes(extent, arena.page_size, arena=problem.arena),
         peak_live_bytes=peak_live,
         slots=int(packed.slot.max(initial=-1)) + 1,
         max_live=max_live,
         storages=len(parts[0]),
-        **certify(problem, packing, packed.extent),
+        lower_bound_bytes=bound.bytes,
+        proven_bytes=proven if proven > bound.bytes else None,
+        status=status,
+        witness=tuple([problem.ids[i] for i in bound.witness]),
+        witness_step=bound.step,
         reuse_cost=cost,
         reuse_cost_lower_bound=None if cost is None else packing.cost_bound or 0,
         reuse_cost_witness=packing.cost_witness,
@@ -54,39 +63,6 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
         return None
     begin, end = packing.offset.tolist(), (packing.offset + problem.size).tolist()
     return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
-
-
-def certify(problem: Problem, packing: Packing, extent: int) -> dict[str, Any]:
-    """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
-
-    A plan at a proven bound is optimal, whichever planner made it, if its reuse cost is minimal too. A search may have
-    proved a higher bound than that of the problem.
-    """
-    bound, witness, step = _bound(problem)
-    proven = max(bound, packing.lower_bound or 0)
-    is_cheapest = (reuse_cost(problem, packing) or 0) <= (packing.cost_bound or 0)
-    if extent < proven:
-        status = INVALID
-    elif (packing.optimal or extent == proven) and is_cheapest:
-        status = OPTIMAL
-    else:
-        status = UNPROVEN if packing.stopped else FEASIBLE
-    return {
-        "lower_bound_bytes": bound,
-        "proven_bytes": proven if proven > bound else None,
-        "status": status,
-        "witness": witness,
-        "witness_step": step,
-    }
-
-
-def _bound(problem: Problem) -> tuple[int, tuple[str, ...], int]:
-    """Return ``(lower bound in bytes, witness, step of the witness)``; the step is −1 if none proves the bound."""
-    if problem.reuse is not None and problem.reuse.exclusions and len(problem):  # live bytes may exceed the extent
-        largest = int(np.argmax(problem.size))
-        return int(problem.size[largest]), (problem.ids[largest],), -1
-    best = lower_bound(problem)
-    return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
 
 
 GRAPH_ADVICE = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."

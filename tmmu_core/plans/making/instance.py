@@ -68,6 +68,8 @@ def plan_problem(
         if planner != GIVEN and not over_limits:
             check_capacity(problem, summary, of_graph=False)
     constraints = _constraints(instance.problems)
+    hashed = [[problem.arena, _hashed_rows(problem)] for problem in instance.problems]
+    content = hashed[0][1] if len(hashed) == 1 and constraints is None else [hashed, to_builtins(constraints)]
     return assemble(
         columns,
         arenas,
@@ -77,7 +79,7 @@ def plan_problem(
         planner=planner,
         planner_options=meter.options(options),
         ir_name=instance.name,
-        ir_hash=H(["tmmu_problem_v1", _hashed_content(instance.problems, constraints)]),
+        ir_hash=H(["tmmu_problem_v1", content]),
         mode="inference",
         preset="inference",
         places="slots" if arenas[0].packing.slot is not None else "bytes",
@@ -154,12 +156,6 @@ def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
     pages = {p.arena: {"page_size": p.page_size} for p in problems if p.page_size}
     limits = {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
     return {name: limit | pages.get(name, {}) for name, limit in limits.items()}
-
-
-def _hashed_content(problems: Sequence[Problem], constraints: Constraints | None) -> Any:
-    if len(problems) == 1 and constraints is None:
-        return _hashed_rows(problems[0])
-    return [[[problem.arena, _hashed_rows(problem)] for problem in problems], to_builtins(constraints)]
 
 
 def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
