@@ -195,11 +195,7 @@ class Store:
         found = self._distinct(statement, 20)
         if graph in found or len(found) == 1:
             return graph if graph in found else found[0]
-        how = (
-            f"Several models have a graph of that name: {', '.join(found)}."
-            if found
-            else "No run has a graph of that name."
-        )
+        how = f"Several models have it: {', '.join(found)}." if found else "No run has a graph of that name."
         why = f"{reference} names no model, and the graph is {graph!r}."
         raise StoreFault(why, store=self.name, hint=f"{how} Write store:MODEL@COMMIT.")
 

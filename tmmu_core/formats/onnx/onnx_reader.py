@@ -120,9 +120,7 @@ def _build_with_runtime_shapes(
         onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
-    text = (
-        "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (off: --max-run-seconds 0)"
-    )
+    text = "%s does not state all shapes: onnxruntime runs it for at most %s s (--max-run-seconds 0 turns this off)"
     LOG.info(text, name or "the model", limits.ceiling(limits.RUN_SECONDS))
     run = onnx_shape_run.measure(data, flat, onnx_shape_run.points_to_try(sizes))
     if not run.failed and run.point != sizes.point():
