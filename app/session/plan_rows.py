@@ -14,7 +14,12 @@ from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
-from tmmu_core.plans.analysis.why_offset import Placed, PlacementDifference, first_different_placement, placed_in
+from tmmu_core.plans.analysis.why_offset import (
+    PlacementDifference,
+    PlacementOrder,
+    first_different_placement,
+    placed_in,
+)
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
 
 
@@ -145,7 +150,7 @@ def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> Buffers
 
 
 @remembered
-def placement_order(shown: Shown, arena: str) -> Placed:
+def placement_order(shown: Shown, arena: str) -> PlacementOrder:
     """Return the storages of an arena in the order of their placement, or by offset if this order is not known."""
     return placed_in(shown.plan, arena, (shown.solution or shown.opened).problems)
 

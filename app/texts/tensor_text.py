@@ -17,7 +17,7 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import Placed, PlacementDifference, WhyHere
+from tmmu_core.plans.analysis.why_offset import PlacementDifference, PlacementOrder, WhyHere
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
@@ -178,7 +178,7 @@ def largest(
     return fragment("peak_card", arena=arena, step=at, note=note, groups=entries)
 
 
-def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
+def why_offset(plan: Plan, why: WhyHere, placed: PlacementOrder) -> str:
     """Return the card that explains the offset of a storage."""
     blocked = [(blocker.start, blocker.end, blocker) for blocker in why.blockers]
     below = blocked + [(start, end, None) for start, end in why.free_ranges]

@@ -7,7 +7,7 @@ from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.idle_time import idle_of
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.timeline import Stretch, build_timeline, phases_of
+from tmmu_core.liveness.timeline import PhaseSteps, build_timeline, phases_of
 
 
 def facts(liveness: Liveness) -> dict[str, tuple[int, ...]]:
@@ -51,12 +51,12 @@ def test_backward_pass_is_a_stretch_and_loading_belongs_to_forward() -> None:
     tensors = [tensor("x", role="input"), tensor("a"), tensor("g", role="gradient")]
     which = graph(tensors, [node("n", "x", "a"), node("b", "a", "g", phase="backward")], "x", "g")
     timeline = build_timeline(which, "backward", "train_full")
-    assert phases_of(timeline) == (Stretch("forward", 0, 2), Stretch("backward", 2, 3))
+    assert phases_of(timeline) == (PhaseSteps("forward", 0, 2), PhaseSteps("backward", 2, 3))
 
 
 @settings(max_examples=15)
 @given(plannable_cases())
-def test_stretches_cover_all_steps(case: Case) -> None:
+def test_phases_cover_all_steps(case: Case) -> None:
     timeline = build_timeline(case.graph, case.mode, case.preset)
     edges = [0]
     for stretch in phases_of(timeline):

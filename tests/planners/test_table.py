@@ -9,7 +9,7 @@ from tests.planners.packings import offsets, problem, problem_with
 from tests.support.build import graph, node, residual, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.columns import count_option, flag_option, option
+from tmmu_core.planners.columns import choice_option, count_option, flag_option
 from tmmu_core.planners.exact import DEFAULT_BUDGET
 from tmmu_core.planners.search import DEFAULT_ITERATIONS
 from tmmu_core.plans.making.engine import plan_graph
@@ -63,9 +63,9 @@ def test_planner_option_is_parsed_or_rejected() -> None:
     for wrong in ("yes", 1, ""):
         with pytest.raises(InvalidIrShapes, match="f="):
             flag_option({"f": wrong}, "f", True)
-    assert (option({}, "o", "a", ("a", "b")), option({"o": "b"}, "o", "a", ("a", "b"))) == ("a", "b")
+    assert (choice_option({}, "o", "a", ("a", "b")), choice_option({"o": "b"}, "o", "a", ("a", "b"))) == ("a", "b")
     with pytest.raises(InvalidIrShapes, match="o='c'"):
-        option({"o": "c"}, "o", "a", ("a", "b"))
+        choice_option({"o": "c"}, "o", "a", ("a", "b"))
 
 
 def test_empty_storage_is_at_0_or_its_fixed_offset() -> None:

@@ -122,7 +122,7 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
         _raised.reset(token)
 
 
-def values_of(stored: int, packed: bool) -> int:
+def values_limit(stored: int, packed: bool) -> int:
     """Return the limit :data:`VALUES` for a file of ``stored`` bytes; ``packed``: whether it is compressed.
 
     The default grows with the file: one value per two bytes, or two values per byte if it is compressed, and at least

@@ -223,9 +223,9 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
     """Return the growth limits of live peak, extent and lower bound.
 
-    ``given`` maps three option names to values, in this order: for all measures, for the peak, for the extent. Peak and
-    extent use their own option, else that for all. The lower bound uses the option for all, else that for the peak.
-    Without either option, the limit is 0.
+    ``given``: the names of three options → their values; the first option is for all measures, the second for the peak,
+    the third for the extent. Peak and extent use their own option, else the first one. The lower bound uses the first
+    option, else that for the peak. Without either, the limit is 0.
     """
     overall, peak, extent = given
     options: dict[Measure, tuple[str, str]] = {

@@ -188,34 +188,34 @@ def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Steps ``[start, end)`` of one phase."""
+class PhaseSteps:
+    """Consecutive steps ``[start, end)`` of one phase."""
 
     phase: Phase
     start: int
     end: int
 
 
-def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
+def phases_of(timeline: Timeline) -> tuple[PhaseSteps, ...]:
     """Return the phases as ranges that cover all steps, in order. ``@inputs`` belongs to the first."""
     nodes = timeline.graph.nodes
-    return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
+    return _phase_steps([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
 
 
-def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
+def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[PhaseSteps, ...]:
     """Return the phases as ranges of ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
 
     Other steps have the phase of the step before them. Without any known phase the result is empty.
     """
     by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
-    return _stretches([by_step.get(step) for step in range(steps if by_step else 0)])
+    return _phase_steps([by_step.get(step) for step in range(steps if by_step else 0)])
 
 
-def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
+def _phase_steps(phases: Sequence[Phase | None]) -> tuple[PhaseSteps, ...]:
     """Join steps of equal phase to ranges. ``None`` is the phase before it; at the start, the first known phase."""
     first: Phase = next(filter(None, phases), "forward")
     known: list[Phase] = []
     for phase in phases:
         known.append(phase or (known[-1] if known else first))
     begins = [step for step, phase in enumerate(known) if step == 0 or phase != known[step - 1]]
-    return tuple([Stretch(known[begin], begin, end) for begin, end in pairwise([*begins, len(known)])])
+    return tuple([PhaseSteps(known[begin], begin, end) for begin, end in pairwise([*begins, len(known)])])

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tmmu_core.planners.bounds import bound_of, reachable
+from tmmu_core.planners.bounds import bound_of, possible_extent
 from tmmu_core.planners.columns import columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
 from tmmu_core.planners.meter import metered
@@ -41,7 +41,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     bound = bound_of(cols)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
-    bound = replace(bound, bytes=reachable(cols, bound.bytes))
+    bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     count = len(cols)
     best = best_greedy(cols, bound, meter, RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS, goal=goal)
     above = f"the greedy runs are {best.extent - bound.bytes} bytes above the bound"

@@ -84,8 +84,8 @@ def bound_of(cols: Columns) -> Bound:
     return best
 
 
-def reachable(cols: Columns, at: int) -> int:
-    """Return the least value ≥ ``at`` that is a multiple of a storage's alignment plus its size, as every extent is.
+def possible_extent(cols: Columns, at: int) -> int:
+    """Return the least possible extent ≥ ``at``: a multiple of a storage's alignment, plus its size.
 
     Return ``at`` itself if all alignments are 1, or beyond int64.
     """

@@ -27,7 +27,7 @@ NEVER, HANDOFF = 0, 1
 
 
 class ConflictTable:
-    """Ragged table: per storage, ``(other, kind)`` pairs, created on access. ``len`` is the number of all pairs."""
+    """Extra conflicts of each storage, as ``(other, kind)`` pairs. ``len``: the number of pairs of all storages."""
 
     def __init__(self, first: I64, table: I64) -> None:
         """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
@@ -225,7 +225,7 @@ def extent_of(cols: Columns, offset: Sequence[int]) -> int:
     return max(map(add, offset, cols.size), default=0)
 
 
-def finished(cols: Columns, offset: Sequence[int]) -> U64:
+def offset_column(cols: Columns, offset: Sequence[int]) -> U64:
     """Return the offsets as a uint64 column. Raises AllocationOverflow if a storage ends past 2^64 − 1."""
     for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
@@ -234,7 +234,7 @@ def finished(cols: Columns, offset: Sequence[int]) -> U64:
     return np.asarray(offset, dtype=np.uint64)
 
 
-def option(options: Mapping[str, Any], name: str, default: str, known: Sequence[str]) -> str:
+def choice_option(options: Mapping[str, Any], name: str, default: str, known: Sequence[str]) -> str:
     """Return a named choice from planner options. Raises InvalidIrShapes (``planner_option``) for an unknown one."""
     value = options.get(name, default)
     if value not in known:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tmmu_core.planners.columns import HANDOFF, align_up, columns, extent_of, finished
+from tmmu_core.planners.columns import HANDOFF, align_up, columns, extent_of, offset_column
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 
@@ -58,4 +58,4 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
             offset[i] = region.offset
     shared = sum(len(region.storages) * (len(region.storages) - 1) // 2 for region in regions)
     notes = {"regions": len(regions), "sharing_pairs": shared, "saved_bytes": unshared_end - extent_of(cols, offset)}
-    return Packing(finished(cols, offset), notes=notes)
+    return Packing(offset_column(cols, offset), notes=notes)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.planners.columns import HANDOFF, Columns, columns, finished, free_gap, option
+from tmmu_core.planners.columns import HANDOFF, Columns, choice_option, columns, free_gap, offset_column
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
@@ -34,12 +34,13 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     ``lowest``). ``free_list`` means the fit ``lowest`` in birth order, whatever ``order`` is. Raises
     ``AllocationOverflow`` for an end past 2^64 − 1.
     """
-    fit = option(options, "fit", "lowest", FITS)
-    order = option(options, "order", "size", ORDERS)
+    fit = choice_option(options, "fit", "lowest", FITS)
+    order = choice_option(options, "order", "size", ORDERS)
     if fit == "free_list":
         order = "birth"
     cols = columns(problem)
-    return Packing(finished(cols, place(cols, sorted_storages(cols, order), fit)), notes={"order": order, "fit": fit})
+    offset = place(cols, sorted_storages(cols, order), fit)
+    return Packing(offset_column(cols, offset), notes={"order": order, "fit": fit})
 
 
 # --- orders ------------------------------------------------------------------------------------------------------
@@ -68,13 +69,13 @@ def sorted_storages(cols: Columns, order: str) -> list[int]:
             steps: I64 = cols.problem.death - cols.problem.birth
             if cols.problem.gaps is not None:
                 steps = steps - np.array([sum(b - a for a, b in gaps) for gaps in cols.problem.gaps], np.int64)
-            return _sorted_by(_times(cols, steps))
+            return _sorted_by(_byte_steps(cols, steps))
         case "birth":
             return _sorted_by(-cols.problem.birth)
         case "length":
             return _sorted_by(births, cols.sizes)
         case "size_length":
-            return _sorted_by(_times(cols, births))
+            return _sorted_by(_byte_steps(cols, births))
         case _:
             return _sorted_by(widest(cols), cols.sizes)
 
@@ -88,7 +89,7 @@ def _sorted_by(*keys: NDArray[Any]) -> list[int]:
     return order
 
 
-def _times(cols: Columns, steps: I64) -> NDArray[Any]:
+def _byte_steps(cols: Columns, steps: I64) -> NDArray[Any]:
     """Return bytes × steps of each storage, as Python integers where int64 could overflow."""
     largest = max(cols.size, default=0) * int(np.abs(steps).max(initial=0))
     return cols.sizes.astype(np.int64 if largest < 2**63 else object) * steps

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, extent_of, finished
+from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
 from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
@@ -38,7 +38,7 @@ class Best:
         """Return the run as a packing; its notes are the order, the fit, the number of runs, and ``notes``."""
         last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
         return Packing(
-            finished(cols, self.offset),
+            offset_column(cols, self.offset),
             lower_bound=bound.bytes,
             optimal=self.extent == bound.bytes,
             stopped=self.stopped,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.planners.bounds import bound_of
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, offset_column
 from tmmu_core.planners.greedy import place
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import best_greedy
@@ -72,7 +72,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
             meter.halt()
         stopped = meter.ended() and done < iterations
     return Packing(
-        finished(cols, least[1]),
+        offset_column(cols, least[1]),
         lower_bound=bound.bytes,
         optimal=least[0] == bound.bytes,
         stopped=stopped,

@@ -93,15 +93,12 @@ def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], byte
     Both are recomputed from the rows, whose tables are encoded once. The layout hash does not depend on the token.
     """
     names = [arena.name for arena in plan.arenas]
-    slots = _encoded(Table((plan.tensor_ids, named(names, plan.arena), plan.logical_slot)))
-    addresses = _encoded(logical_address_table(names, plan.arena, plan.logical_slot, plan.offset))
+    slot_table = Table((plan.tensor_ids, named(names, plan.arena), plan.logical_slot))
+    address_table = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
+    slots, addresses = Encoded(cbor_canonical(slot_table)), Encoded(cbor_canonical(address_table))
     identity, tables = {name: getattr(plan, name) for name in HASHED}, ([plan.replay_token, slots], addresses)
     hashes = [H(["tmmu_plan_v1", [*(identity | {"rank": rank}).values(), *tables]]) for rank in ranks]
     return hashes, H(["tmmu_layout_v1", [slots, addresses]])
-
-
-def _encoded(table: Table) -> Encoded:
-    return Encoded(cbor_canonical(table))
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:

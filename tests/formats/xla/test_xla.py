@@ -14,7 +14,7 @@ from tmmu_core.formats.xla.xla_dump import Buffer, companions, read_dump
 from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.liveness.timeline import Stretch, phases_from_known
+from tmmu_core.liveness.timeline import PhaseSteps, phases_from_known
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.make import make_plan
@@ -280,8 +280,8 @@ def test_cyclic_calls_end() -> None:
 
 def test_phases_are_ranges_of_steps() -> None:
     assert phases_from_known(6, [(1, "forward"), (2, None), (3, "backward")]) == (
-        Stretch("forward", 0, 3),
-        Stretch("backward", 3, 6),
+        PhaseSteps("forward", 0, 3),
+        PhaseSteps("backward", 3, 6),
     )
     assert phases_from_known(6, [(1, None)]) == ()
 

@@ -68,7 +68,7 @@ def refuse_many_values(data: bytes, packed: int = 0) -> None:
     ``packed`` is the size of the compressed file, or 0. One byte, such as an empty list in CBOR, can need sixty bytes
     in memory. Values are estimated from commas, brackets and lines; in CBOR, from bytes that can begin a list.
     """
-    ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
+    ceiling, how = limits.values_limit(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:
         return
     if how == "cbor":

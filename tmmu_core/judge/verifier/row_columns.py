@@ -42,12 +42,12 @@ class PlanFacts:
         self.plan, self.end = plan, plan.end
         owner = plan.storage
         count = self.storages = int(owner.max(initial=-1)) + 1
-        self.birth: I64 = _hull(np.minimum, np.full(count, self.end, np.int64), owner, plan.birth)
-        self.death: I64 = _hull(np.maximum, np.zeros(count, np.int64), owner, plan.death)
-        self.start: U64 = _hull(np.minimum, np.full(count, U64_MAX, np.uint64), owner, plan.offset)
-        self.stop: U64 = _hull(np.maximum, np.zeros(count, np.uint64), owner, plan.offset + plan.size)
+        self.birth: I64 = _reduce_into(np.minimum, np.full(count, self.end, np.int64), owner, plan.birth)
+        self.death: I64 = _reduce_into(np.maximum, np.zeros(count, np.int64), owner, plan.death)
+        self.start: U64 = _reduce_into(np.minimum, np.full(count, U64_MAX, np.uint64), owner, plan.offset)
+        self.stop: U64 = _reduce_into(np.maximum, np.zeros(count, np.uint64), owner, plan.offset + plan.size)
         self.size: U64 = self.stop - self.start
-        self.alignment: U64 = _hull(np.maximum, np.ones(count, np.uint64), owner, plan.alignment)
+        self.alignment: U64 = _reduce_into(np.maximum, np.ones(count, np.uint64), owner, plan.alignment)
         self.is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
         by_name = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
         self.first_row: I64 = np.zeros(count, np.int64)
@@ -60,9 +60,9 @@ class PlanFacts:
         self.slot_of: I64 = np.zeros(count, np.int64)
         self.slot_of[self.by_slot] = np.cumsum(self.opens_slot) - 1
         opener = self.by_slot[self.opens_slot]
-        lowest = _hull(np.minimum, self.start[opener], self.slot_of, self.start)
+        lowest = _reduce_into(np.minimum, self.start[opener], self.slot_of, self.start)
         backing = np.full(len(opener), plan.places != "bytes", np.uint64)
-        backing = _hull(np.maximum, backing, self.slot_of, self.size)
+        backing = _reduce_into(np.maximum, backing, self.slot_of, self.size)
         self.slots = Slots(self.arena[opener].astype(np.int64), self.slot[opener], lowest, backing)
 
     @cached_property
@@ -131,7 +131,7 @@ class PlanFacts:
         return live_peak(self.birth[here], self.held_until[here], self.size[here])
 
 
-def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
+def _reduce_into(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
     """Update the entry of each owner in ``column`` with its ``values`` by ``extreme``, and return ``column``."""
     extreme.at(column, owner, values)
     return column

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
-from tmmu_core.planners.bounds import Bound, bound_of, reachable
-from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
+from tmmu_core.planners.bounds import Bound, bound_of, possible_extent
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, flag_option, offset_column
 from tmmu_core.planners.exact.branch_and_bound import Searcher
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
@@ -83,7 +83,7 @@ def exact_from(
     budget = count_option(options, "budget", DEFAULT_BUDGET)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
     goal = 0 if minimise else problem.capacity
-    bound = replace(bound, bytes=reachable(cols, bound.bytes))
+    bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
@@ -110,7 +110,7 @@ def exact_from(
             notes[PROGRESS_NOTE] = [[nodes, *map(reported, row)] for nodes, *row in log.rows]
     _reject_if_proven(problem, lower, bound.max_live)
     return Packing(
-        finished(cols, offset),
+        offset_column(cols, offset),
         lower_bound=lower,
         optimal=extent_of(cols, offset) == lower,
         stopped=stopped,
@@ -175,7 +175,7 @@ def _beside_always_live(
         offset[rest] -= np.uint64(padded[last])
         offset[last] = total - cols.size[last]
     if start.extent < total:
-        offset, total = finished(cols, start.offset), start.extent
+        offset, total = offset_column(cols, start.offset), start.extent
     _reject_if_proven(cols.problem, lower, bound.max_live)
     return replace(packing, offset=offset, lower_bound=lower, optimal=total == lower)
 
@@ -340,6 +340,6 @@ def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
     for indices in found:
         own, at = columns(subproblem(cols.problem, indices)), [offset[i] for i in indices.tolist()]
         bound = bound_of(own)
-        bound = replace(bound, bytes=reachable(own, bound.bytes))
+        bound = replace(bound, bytes=possible_extent(own, bound.bytes))
         parts.append(_Component(indices.tolist(), own, bound, extent_of(own, at), at))
     return sorted(parts, key=lambda part: (-part.bound.bytes, part.indices[0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from tmmu_core.planners.bounds import reachable
+from tmmu_core.planners.bounds import possible_extent
 from tmmu_core.planners.columns import Columns, align_up
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
@@ -141,7 +141,7 @@ class ComponentSearch:
             variant.target_step = max(step - 2, 0) if outcome == FOUND else min(step + 1, 7)
         if outcome == INFEASIBLE:
             grain = variant.model.grain
-            variant.bound = align_up(reachable(self.cols, capacity + grain), grain)
+            variant.bound = align_up(possible_extent(self.cols, capacity + grain), grain)
         elif offset is not None:
             for branching in variant.branching.values():
                 branching.follow_packing(offset)

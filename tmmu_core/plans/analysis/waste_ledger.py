@@ -126,7 +126,7 @@ class SlotReport:
     tenants: int  # number of its tenants
     largest: str  # name of the largest tenant
     busy_steps: int  # number of steps with a live tenant
-    unused_byte_steps: int  # σ over its tenants of (backing − size) × live steps
+    unused_byte_steps: int  # sum over its tenants: (backing − size) × live steps
 
 
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:

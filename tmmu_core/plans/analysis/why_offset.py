@@ -20,7 +20,7 @@ BOTTOM_UP = "offset"
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacementOrder:
     """The storages of an arena in placement order."""
 
     storages: tuple[int, ...]  # storage numbers of the plan; the live parts of a buffer with gaps follow each other
@@ -33,7 +33,7 @@ class Placed:
         return self.by != BOTTOM_UP
 
 
-def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Placed:
+def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
     A greedy planner records its order and its placement rule in the plan's notes. If the placement of the arena's
@@ -43,7 +43,7 @@ def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Place
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)
     if plan.has_slots:
-        return Placed(tuple(by_birth(plan, arena)), "birth", "slot")
+        return PlacementOrder(tuple(by_birth(plan, arena)), "birth", "slot")
     notes = plan.arena_notes(arena)
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
@@ -56,9 +56,9 @@ def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> Place
         if parts and [set(s.offset[part].tolist()) for part in parts] == [{at} for at in place(cols, sequence, fit)]:
             storages = np.concatenate([parts[i] for i in sequence]).tolist()
             empty = [i for i in by_birth(plan, arena) if not s.size[i]]
-            return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
+            return PlacementOrder((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
     by_offset = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: at equal offsets, by birth
-    return Placed(tuple(by_offset), BOTTOM_UP, "")
+    return PlacementOrder(tuple(by_offset), BOTTOM_UP, "")
 
 
 @dataclass(frozen=True)

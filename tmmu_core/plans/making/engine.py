@@ -30,7 +30,7 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
 from tmmu_core.plans.making.plan_rows import arena_problems, assemble, packed_arena, placed_storages, plan_columns
-from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_words
+from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_mode_or_preset
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8  # maximum number of unplanned parts that are listed by name; further parts are counted
@@ -87,7 +87,7 @@ def solve(
     """
     try:
         explicit = request.with_defaults(graph)
-        refuse_unknown_words(explicit)
+        refuse_unknown_mode_or_preset(explicit)
         refuse_invalid_token(explicit)
         try:
             return _planned(graph, explicit, ir_hash, progress)

@@ -106,7 +106,7 @@ def default_planner(instance: PlainInstance) -> str:
     return "greedy" if any(problem.fixed_count for problem in instance.problems) else DEFAULT_PLANNER
 
 
-def refuse_unknown_words(request: PlanRequest) -> None:
+def refuse_unknown_mode_or_preset(request: PlanRequest) -> None:
     """Raise ``InvalidIrShapes`` for an unknown or missing mode or preset."""
     for what, value, known in (("mode", request.mode, MODES), ("preset", request.preset, PRESETS)):
         if value not in known:
@@ -158,7 +158,7 @@ def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     if request.arenas:
         return tuple(request.arenas)
     explicit = request.with_defaults(graph)
-    refuse_unknown_words(explicit)
+    refuse_unknown_mode_or_preset(explicit)
     assert explicit.mode is not None
     assert explicit.preset is not None
     timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)
