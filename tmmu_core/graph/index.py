@@ -118,26 +118,11 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     out_ptr, out_idx = _operands(graph, tensor_of, "outputs")
     producer = np.full(len(tensors), -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
+    is_forward = np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases))
+    base = np.full(len(tensors), -1, np.int64)
     index = GraphIndex(
-        graph=graph,
-        tensor_ids=tensor_ids,
-        node_ids=node_ids,
-        tensor_of=tensor_of,
-        node_of=node_of,
-        role=role,
-        is_forward=np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases)),
-        marked=marked,
-        nbytes=nbytes,
-        shapes=shapes,
-        producer=producer,
-        is_input=is_input,
-        is_output=is_output,
-        is_persistent=is_persistent,
-        base=np.full(len(tensors), -1, np.int64),
-        in_ptr=in_ptr,
-        in_idx=in_idx,
-        out_ptr=out_ptr,
-        out_idx=out_idx,
+        *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, marked, nbytes, shapes, producer),
+        *(is_input, is_output, is_persistent, base, in_ptr, in_idx, out_ptr, out_idx),
     )
     _check(index)
     return index

@@ -95,15 +95,10 @@ def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> 
 def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of a plan's row, in bytes, counts and steps; the layout hash in hex."""
     sums = totals(plan)
-    return {
-        "name": plan.ir_name,
-        "mode": plan.mode,
-        "preset": plan.preset,
-        "lower_bound_bytes": sums.lower_bound_bytes,
-        "extent_bytes": sums.extent_bytes,
-        "places": plan.places,
-        "slots": sum(a.slots for a in plan.arenas),
-        "storages": sum(a.storages for a in plan.arenas),
+    row: dict[str, Any] = {"name": plan.ir_name, "mode": plan.mode, "preset": plan.preset}
+    row |= {name: getattr(sums, name) for name in ("lower_bound_bytes", "extent_bytes")} | {"places": plan.places}
+    row |= {name: sum(getattr(arena, name) for arena in plan.arenas) for name in ("slots", "storages")}
+    return row | {
         "steps": plan.steps,
         "layout_hash": plan.layout_hash.hex(),
         "status": {a.name: a.status for a in plan.arenas},

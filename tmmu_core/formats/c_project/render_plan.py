@@ -176,16 +176,9 @@ def build_render_plan(
     envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
     placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
     scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
-    render = RenderMemoryPlan(
-        scratch,
-        persistent,
-        constant,
-        plan_hash=H(["render_plan_v1", envelope]).hex(),
-        tensor_layout_hash=H(["render_layout_v1", placement]).hex(),
-        module_prefix=module_prefix,
-        tensors=tensors,
-        residences=tuple(residences(plan)),
-    )
+    hashes = H(["render_plan_v1", envelope]).hex(), H(["render_layout_v1", placement]).hex()
+    where = tuple(residences(plan))
+    render = RenderMemoryPlan(scratch, persistent, constant, (), *hashes, module_prefix, tensors, where)
     return _with_blobs(render, plan, bytes_of) if bytes_of else render
 
 
@@ -278,11 +271,5 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
         columns |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
         columns |= {"macro": render.tensor_stems[tensor.tensor_id]}
         tensors.append(columns | (cells(render.residences[row]) if render.residences else {}))
-    return {
-        "schema": "tmmu_residency/1",
-        "module_prefix": render.module_prefix,
-        "plan_hash": render.plan_hash,
-        "tensor_layout_hash": render.tensor_layout_hash,
-        "arenas": arenas,
-        "tensors": tensors,
-    }
+    head = {name: getattr(render, name) for name in ("module_prefix", "plan_hash", "tensor_layout_hash")}
+    return {"schema": "tmmu_residency/1", **head, "arenas": arenas, "tensors": tensors}

@@ -152,13 +152,10 @@ class Reading:
         unplanned = subgraphs - len(self.planned)
         note = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
+        tensors = (*[self.tensors[name] for name in ids], *self.variables.values())
+        name = PurePath(self.name).name.removesuffix(".tflite") + note
         return Graph(
-            ir_schema=GRAPH_SCHEMA,
-            name=PurePath(self.name).name.removesuffix(".tflite") + note,
-            tensors=(*[self.tensors[name] for name in ids], *self.variables.values()),
-            nodes=tuple(self.nodes),
-            inputs=inputs,
-            outputs=outputs,
+            *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
             execution_order=tuple([node.node_id for node in self.nodes]),
             alignment=ALIGNMENT,
             notes=self._notes(),
@@ -207,14 +204,10 @@ class Reading:
             is_open = use.subgraph.open_tensors
             if not self.open_inputs and is_open.isdisjoint(reads):  # otherwise, the size may be that of an input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
-            node = Node(
-                name,
-                operator.instr,
-                (*[self._id(use, i) for i in reads], *variables),
-                tuple([self._id(use, i) for i in writes]),
-                inplace=permission(use.subgraph.tensors, operator.instr, reads, writes),
-                unplanned=tuple(unplanned),
-            )
+            inplace = permission(use.subgraph.tensors, operator.instr, reads, writes)
+            inputs = (*[self._id(use, i) for i in reads], *variables)
+            outputs = tuple([self._id(use, i) for i in writes])
+            node = Node(name, operator.instr, inputs, outputs, inplace=inplace, unplanned=tuple(unplanned))
             self.place(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:

@@ -121,13 +121,11 @@ class MicroModel:
             inplace = tuple([(reads.index(giver), writes.index(taker)) for giver, taker in pairs])
             ids = tuple(map(_id, reads)), tuple(map(_id, writes))
             nodes.append(Node(f"{scope.instr}_{k}", scope.instr, *ids, inplace=inplace or "none"))
+        tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in lives])
+        inputs = tuple([_id(key) for key, (first, _) in lives.items() if first <= 0])
+        outputs = tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in lives])
         return Graph(
-            ir_schema=GRAPH_SCHEMA,
-            name=self.graph.name,
-            tensors=tuple([structs.replace(self.tensor(key), id=_id(key)) for key in lives]),
-            nodes=tuple(nodes),
-            inputs=tuple([_id(key) for key, (first, _) in lives.items() if first <= 0]),
-            outputs=tuple([_id((0, i)) for i in dict.fromkeys(self.file.subgraph(0).outputs) if (0, i) in lives]),
+            *(tensors, tuple(nodes), inputs, outputs, GRAPH_SCHEMA, self.graph.name),
             execution_order=tuple([node.node_id for node in nodes]),
             alignment=tflite.ALIGNMENT,
         )

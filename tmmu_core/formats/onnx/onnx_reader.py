@@ -258,11 +258,7 @@ class Builder:
         note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
         origins = {node_id: _origin_of(node) for (_, node), node_id in zip(unfolded, ids, strict=True)}
         return Graph(
-            tensors=tuple(self.tensors.values()),
-            nodes=tuple(nodes),
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            ir_schema=GRAPH_SCHEMA,
+            *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(outputs), GRAPH_SCHEMA),
             name=(self.graph.name or PurePath(self.source).stem) + note,
             dims=self.open_sizes.dims,
             assumed=self.open_sizes.assumed,
@@ -314,10 +310,7 @@ class Builder:
         overwrites = in_place(node) if is_scope(node) else ()
         sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
         return Node(
-            node_id=node_id,
-            instr=_instr(node),
-            inputs=tuple(operands),
-            outputs=tuple(written),
+            *(node_id, _instr(node), tuple(operands), tuple(written)),
             inplace=pairs or "none",
             in_place_write=tuple((operands.index(place), written.index(name)) for place, name in overwrites),
             params={"shapes": min(sources)} if sources else {},

@@ -125,11 +125,9 @@ def _close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
 
 _RULES: dict[str, Any] = {
     "If.close": _if_close,
-    "Loop.open": _open,
-    "Loop.close": _close,
-    "Scan.open": _open,
     "Scan.next": _next,
-    "Scan.close": _close,
+    **dict.fromkeys(("Loop.open", "Scan.open"), _open),
+    **dict.fromkeys(("Loop.close", "Scan.close"), _close),
 }
 
 

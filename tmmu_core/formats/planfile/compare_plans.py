@@ -208,18 +208,11 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     complete = a.complete and b.complete
     if not complete:
         ids, left_row, right_row = (), left_row[:0], right_row[:0]
+    context = tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset")))
+    certificates = tuple(_certificates(a.plan, b.plan, complete))
     return Comparison(
-        left=a.plan,
-        right=b.plan,
-        incomparable=tuple(_incomparable(a, b)),
-        divergences=tuple(_divergences(a, b, complete)),
-        context=tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset"))),
-        certificates=tuple(_certificates(a.plan, b.plan, complete)),
-        ids=ids,
-        left_row=left_row,
-        right_row=right_row,
-        kinds=_kinds(a.plan, b.plan, left_row, right_row),
-        complete=complete,
+        *(a.plan, b.plan, tuple(_incomparable(a, b)), tuple(_divergences(a, b, complete)), context, certificates),
+        *(ids, left_row, right_row, _kinds(a.plan, b.plan, left_row, right_row), complete),
     )
 
 

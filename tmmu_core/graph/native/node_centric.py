@@ -147,15 +147,9 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
             hint = "Give one value for all outputs, or one for each."
             raise _fault(node, f"{path}.{field}", message, hint, "wrong_length")
         columns[field] = value
-    return [
-        Tensor(
-            id=f"{node.node_id}:{i}",
-            shape=shape,
-            must_not_alias=node.must_not_alias,
-            **{field: values[i] for field, values in columns.items()},
-        )
-        for i, shape in enumerate(shapes)
-    ]
+    columns["must_not_alias"] = (node.must_not_alias,) * len(shapes)
+    fields = [{field: values[i] for field, values in columns.items()} for i in range(len(shapes))]
+    return [Tensor(f"{node.node_id}:{i}", shape, **fields[i]) for i, shape in enumerate(shapes)]
 
 
 def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> InvalidIrShapes:

@@ -51,14 +51,10 @@ def as_saved(program: Program, name: str) -> Graph:
     Raises ``UnreadableInput`` for a tensor of unknown size, and for a reference to a value that the file does not have.
     """
     reading = _Reading(program)
+    nodes, outputs = tuple(reading.nodes), tuple(dict.fromkeys(reading.outputs))
     return Graph(
-        ir_schema=GRAPH_SCHEMA,
-        name=name,
-        tensors=tuple(reading.tensors.values()),
-        nodes=tuple(reading.nodes),
-        inputs=tuple(reading.inputs),
-        outputs=tuple(dict.fromkeys(reading.outputs)),
-        execution_order=tuple(node.node_id for node in reading.nodes),
+        *(tuple(reading.tensors.values()), nodes, tuple(reading.inputs), outputs, GRAPH_SCHEMA, name),
+        execution_order=tuple(node.node_id for node in nodes),
         origins=reading.origins,
     )
 
@@ -195,10 +191,7 @@ class _Reading:
         # The caller reads an input that the program writes.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
-            node_id,
-            op.title,
-            tuple(value.id for value in operands),
-            tuple(ids),
+            *(node_id, op.title, tuple(value.id for value in operands), tuple(ids)),
             inplace=self._permission(op, operands, [self.values[name] for name in results]),
             unplanned=tuple([str(body.get("name")) for body in bodies]),
             scope=self.scope,

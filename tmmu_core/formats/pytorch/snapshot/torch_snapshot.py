@@ -75,17 +75,11 @@ def history_of(device: Device, stacks: Stacks) -> History:
         ids.append(f"{line} #{seen[line]}")
         seen[line] += 1
     order = normative_order(ids, device.birth, device.size)
-    columns: dict[str, Any] = vars(device) | device.rows(order)
-    return History(
-        **columns,
-        categories=tuple([CATEGORIES[k] for k in category[order].tolist()]),
-        reserved_peak_bytes=reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None,
-        ids=tuple([ids[row] for row in order.tolist()]),
-        phase=phase[order],
-        lines=stacks.lines,
-        paths=stacks.paths,
-        reserved=reserved,
-    )
+    columns: dict[str, Any] = vars(device) | device.rows(order) | {"phase": phase[order], "reserved": reserved}
+    columns |= {"lines": stacks.lines, "paths": stacks.paths, "ids": tuple([ids[row] for row in order.tolist()])}
+    categories = tuple([CATEGORIES[k] for k in category[order].tolist()])
+    peak = reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None
+    return History(**columns, categories=categories, reserved_peak_bytes=peak)
 
 
 def instance_of_history(name: str, history: History, notes: list[str]) -> PlainInstance:
