@@ -89,6 +89,12 @@ def choose(**changes: Any) -> None:
     current.choice = new
 
 
+def choose_and_show(page: str, **changes: Any) -> None:
+    """Change fields of the choice; after the callbacks of this run, switch to a page ("": the current page)."""
+    choose(**changes)
+    session().redirect = page
+
+
 def follow_history() -> None:
     """Read the choice from the address after the browser's Back or Forward, if the address names a graph."""
     context = get_script_run_ctx()

@@ -72,8 +72,7 @@ def _uploaded(key: str) -> None:
         is_file_of_link = choice.file == files[0][0] and opening.is_gone(choice.source)
         state.choose(**{**(vars(choice) if is_file_of_link else {}), "source": sources[0]})
         if len(sources) == 2:
-            state.choose(baseline=sources[1])
-            state.session().redirect = "compare"
+            state.choose_and_show("compare", baseline=sources[1])
     for card in cards:
         state.refuse(card)
     rejected = {card.get("source") for card in cards}

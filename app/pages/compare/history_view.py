@@ -33,36 +33,36 @@ def draw() -> None:
     try:
         store = history.store()
         assert store is not None, "the view is hidden without a store"
-        _runs_and_sweeps(store)
+        if lines := store.lines():
+            _runs_of_model(store, lines)
+        else:
+            st.html(markup.claim("No recorded runs"))
+            how = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
+            st.html(markup.empty("Record a run", how))
+        _sweeps(store)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
         st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
-def _runs_and_sweeps(store: Store) -> None:
-    lines = store.lines()
-    if not lines:
-        st.html(markup.claim("No recorded runs"))
-        how = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
-        st.html(markup.empty("Record a run", how))
-    else:
-        models = sorted({line.model for line in lines})
-        model = state.choice().model if state.choice().model in models else models[0]
-        runs = _runs(store, model)
-        st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
-        with controls.row("history"):
-            st.selectbox(
-                "Model",
-                models,
-                key=state.set_widget("model", model),
-                on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
-                width=320,
-            )
-            branches = sorted({line.branch for line in lines if line.model == model})
-            st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
-        _chart(runs)
-        _table(lines)
-    _sweeps(store)
+def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
+    models = sorted({line.model for line in lines})
+    model = state.choice().model if state.choice().model in models else models[0]
+    runs = _runs(store, model)
+    st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
+    with controls.row("history"):
+
+        def changed() -> None:
+            state.choose(model=state.widget_value("model"), branch="")
+
+        st.selectbox("Model", models, key=state.set_widget("model", model), on_change=changed, width=320)
+        branches = sorted({line.branch for line in lines if line.model == model})
+        st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
+    _chart(runs)
+    shown = lines[:MOST_LINES]
+    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
+    head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
+    st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
@@ -99,7 +99,7 @@ def _chart(runs: tuple[Run, ...]) -> None:
     draw_chart(sizes_over_commits(runs, picked), key, lambda point: _click(int(point["customdata"][0]), runs))
     if picked is not None:
         with controls.row():
-            st.button("Open plan", key="history-open", on_click=lambda: _show_plan(runs[picked]))
+            st.button("Open plan", key="history-open", on_click=lambda: _open(history.source_of(runs[picked]), "plan"))
             controls.button("Clear selection", "history-clear", {"pick": ""})
 
 
@@ -116,10 +116,8 @@ def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
     marker = {"color": LIVE, "size": [16 if k == picked else 9 for k in x]}
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
-    hover = (
-        "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
-        "<br>lower bound %{customdata[5]}"
-    )
+    hover = "%{customdata[1]}, %{customdata[2]} UTC"
+    hover += "<br>size %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
     options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
     add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **options)
     interval = -(-len(runs) // MOST_LABELS)
@@ -145,25 +143,13 @@ def _click(clicked: int, runs: tuple[Run, ...]) -> None:
         state.choose(pick="" if picked == clicked else runs[clicked].commit)
         return
     before, after = (history.source_of(runs[k]) for k in sorted((picked, clicked)))
-    _open(after, baseline=before, pick="", tab="")
+    _open(after, "", baseline=before, pick="", tab="")
 
 
-def _open(source: str, **changes: str) -> None:
+def _open(source: str, page: str, **changes: str) -> None:
     """Open the plan of a run. A new source resets the other fields, so model, branch and selection are set again."""
     kept = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
-    state.choose(**{"source": source, **kept, **changes})
-
-
-def _show_plan(run: Run) -> None:
-    _open(history.source_of(run))
-    state.session().redirect = "plan"
-
-
-def _table(lines: tuple[Line, ...]) -> None:
-    shown = lines[:MOST_LINES]
-    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
-    head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
-    st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
+    state.choose_and_show(page, **{"source": source, **kept, **changes})
 
 
 def _row(line: Line) -> list[str]:

@@ -43,10 +43,15 @@ def page() -> None:
         st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample or file"))
         _pick(options, "")
         return
-    baseline = _baseline()
+    target = planning.baseline_of(chosen)
+    assert target is not None
+    job = planning.plan_job(target)
+    baseline = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
     if baseline is None:
         _pick(options, chosen.baseline)
         return
+    if (limited := page_frame.limited_choice(job, target)) is not None:
+        state.choose(baseline=page_jobs.start_of(limited))
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.compared(left, right)
     moves = page_jobs.moves_of(chosen)
@@ -57,15 +62,16 @@ def page() -> None:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
         move_tables.in_order(moves)
     elif comparison.lines:
-        st.html(line_changes(comparison))
+        line_changes(comparison)
     elif comparison.incomparable:
-        st.html(reasons(comparison))
+        reasons(comparison)
     if comparison.complete:
         body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-    differences = "" if comparison.incomparable else reasons(comparison)  # else they are above
-    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison) + differences)
+    arenas(comparison)
+    if not comparison.incomparable:  # else the reasons are above
+        reasons(comparison)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -105,36 +111,17 @@ def _pick(options: dict[str, str], value: str) -> None:
         is_link = text and text not in names and text.partition(":")[0] not in BASELINE_KINDS
         state.choose(baseline=f"link:{text}" if is_link else text)
 
+    def title(name: str) -> str:
+        return options.get(name, numbers.shortened(name, 60))
+
     with controls.row("baseline"):
-        st.selectbox(
-            "Baseline",
-            names,
-            index=None,
-            key=state.set_widget("baseline", value or None),
-            on_change=changed,
-            accept_new_options=True,
-            format_func=lambda name: options.get(name, numbers.shortened(name, 60)),
-            placeholder="choose, or paste a link",
-            width=460,
-        )
-        st.button(
-            "Swap",
-            icon=":material/swap_horiz:",
-            disabled=not value,
-            help="Swap baseline and candidate." if value else "Choose a baseline first.",
-            on_click=lambda: state.choose(swapped=not state.choice().swapped),
-        )
-
-
-def _baseline() -> Shown | None:
-    """Return the plan of the baseline. If there is no plan yet, draw the progress or the error and return ``None``."""
-    target = planning.baseline_of(state.choice())
-    assert target is not None
-    job = planning.plan_job(target)
-    baseline = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
-    if baseline is not None and (limited := page_frame.limited_choice(job, target)) is not None:
-        state.choose(baseline=page_jobs.start_of(limited))
-    return baseline
+        widget: dict[str, Any] = {"key": state.set_widget("baseline", value or None), "on_change": changed}
+        widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
+        st.selectbox("Baseline", names, index=None, format_func=title, **widget)
+        about = "Swap baseline and candidate." if value else "Choose a baseline first."
+        swap = {"swapped": not state.choice().swapped}
+        icon = ":material/swap_horiz:"
+        controls.button("Swap", "swap", swap, kind="secondary", icon=icon, disabled=not value, help=about)
 
 
 def name_of(side: Shown) -> str:
@@ -180,19 +167,18 @@ def verdict(comparison: Comparison, moves: int) -> str:
     return f'<span class="bad">≠ {differ if comparison.complete else "different plans"}</span>'
 
 
-def line_changes(comparison: Comparison) -> str:
-    """Return tables of the changes between the peaks of two snapshots, by category and by line of code."""
+def line_changes(comparison: Comparison) -> None:
+    """Draw tables of the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [line for line in comparison.lines if line.growth_bytes or line.before_count != line.after_count]
-    tables = []
+    listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
+    st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
     for title, lines in (("category at the peak", by_category(comparison.lines)), ("line at the peak", changed)):
         rows = [[*map(markup.esc, change_text.line_row(line))] for line in lines[:MOST_LINES]]
-        tables.append(markup.table([title, *change_text.LINE_FIGURES], rows, numbers=(1, 2, 3, 4)))
-    listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
-    return markup.heading("Growth at the peak", f"{listed}, largest change first") + "".join(tables)
+        st.html(markup.table([title, *change_text.LINE_FIGURES], rows, numbers=(1, 2, 3, 4)))
 
 
-def reasons(comparison: Comparison) -> str:
-    """Return a table: why plans are not comparable, first difference, different settings."""
+def reasons(comparison: Comparison) -> None:
+    """Draw a table: why plans are not comparable, first difference, different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))
@@ -201,7 +187,8 @@ def reasons(comparison: Comparison) -> str:
         [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]
         for kind, field in rows
     ]
-    return markup.table(["", "where", "baseline → candidate"], cells) if cells else ""
+    if cells:
+        st.html(markup.table(["", "where", "baseline → candidate"], cells))
 
 
 def _field_text(path: str) -> str:
@@ -218,8 +205,9 @@ def _value_text(value: Any) -> str:
     return markup.esc(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60))
 
 
-def arenas(comparison: Comparison) -> str:
-    """Return a table of figures per arena and a table of the totals, baseline → candidate, as HTML."""
+def arenas(comparison: Comparison) -> None:
+    """Draw a table of figures per arena and a table of the totals, baseline → candidate."""
+    st.html(markup.heading("Arenas", "baseline → candidate"))
     rows = []
     for change in comparison.arenas:
         name, *figures = map(markup.esc, change_text.arena_row(change, comparison))
@@ -228,8 +216,8 @@ def arenas(comparison: Comparison) -> str:
         figures[growth] = f'<span class="{css}">{figures[growth]}</span>'
         rows.append([f"<b>{name}</b>", *figures])
     sums = [[*map(markup.esc, total)] for total in totals_text.changes(comparison.left, comparison.right)]
-    table = markup.table(("arena", *ARENA_FIGURES), rows, numbers=(1, 2, 3, 4, 6, 7))
-    return table + markup.table(["all arenas", ""], sums)
+    st.html(markup.table(("arena", *ARENA_FIGURES), rows, numbers=(1, 2, 3, 4, 6, 7)))
+    st.html(markup.table(["all arenas", ""], sums))
 
 
 @st.fragment

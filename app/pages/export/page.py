@@ -40,10 +40,13 @@ def page() -> None:
     with right:
         for (title, note), listed in downloads.entries(shown, stem).items():
             st.html(markup.heading(title, note))
-            for entry in listed:
-                _row(*entry)
-                if entry.name.endswith(".tflite") and installed("tflite_micro"):
-                    measured_by_runtime(shown, entry.make)
+            for label, name, mime, purpose, make in listed:
+                with controls.row(f"take.{name}"):
+                    controls.download(label, name, mime, make, width=150)
+                    text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
+                    st.html(f'<div class="tm">{text}</div>')
+                if name.endswith(".tflite") and installed("tflite_micro"):
+                    measured_by_runtime(shown, make)
 
 
 def report(shown: Shown, stem: str) -> None:
@@ -53,22 +56,12 @@ def report(shown: Shown, stem: str) -> None:
     job = planning.plan_job(choice) if choice else None
     baseline = job.result() if job and job.wait(planning.PATIENCE) and job.succeeded else None
     name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
-    with_baseline = st.checkbox(
-        for_markdown(f"Compare with {name}"),
-        value=baseline is not None,
-        disabled=baseline is None,
-        help=None if baseline else "Choose a baseline on Compare first.",
-    )
+    about = None if baseline else "Choose a baseline on Compare first."
+    label, has_none = for_markdown(f"Compare with {name}"), baseline is None
+    with_baseline = st.checkbox(label, value=not has_none, disabled=has_none, help=about)
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
     controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
-
-
-def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], bytes | str]) -> None:
-    with controls.row(f"take.{name}"):
-        controls.download(label, name, mime, make, width=150)
-        text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
-        st.html(f'<div class="tm">{text}</div>')
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:

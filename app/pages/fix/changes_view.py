@@ -75,7 +75,9 @@ def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
         if not best.moves:
             return f"Fits {limit} without changes: {current_bytes}"
         count, size = numbers.count(len(best.moves), "change"), numbers.short_bytes(capacity.limited_bytes(best.plan))
-        return f"Fits {limit}: {size} after {count}, {_cost_text(fitted, best)}"
+        cost = [f"+{numbers.percent(best.cost.extra_flops, fitted.flops)} FLOPs"] if best.cost.extra_flops else []
+        cost += [f"{numbers.short_bytes(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
+        return f"Fits {limit}: {size} after {count}, {', '.join(cost) or 'no extra cost'}"
     bound = numbers.short_bytes(fitted.bound_within(capacity))
     if fitted.answer == "cannot":
         return f"Does not fit: needs at least {bound}, limit {limit}"
@@ -89,13 +91,6 @@ def limit_text(capacity: Capacity) -> str:
     for name, limit in sorted(capacity.arenas.items()):
         texts.append(numbers.short_bytes(limit) + (f" of {name}" if name != ONE_MEMORY else ""))
     return " and ".join(texts)
-
-
-def _cost_text(fitted: Fitted, candidate: Candidate) -> str:
-    cost = candidate.cost
-    parts = [f"+{numbers.percent(cost.extra_flops, fitted.flops)} FLOPs"] if cost.extra_flops else []
-    parts += [f"{numbers.short_bytes(cost.moved_bytes)} transferred"] if cost.moved_bytes else []
-    return ", ".join(parts) or "no extra cost"
 
 
 def limit_of(shown: Shown) -> Capacity | None:
@@ -113,15 +108,10 @@ def _kinds() -> frozenset[Kind]:
 
 def pick_kinds() -> None:
     """Draw the selection of the allowed kinds of changes."""
-    st.multiselect(
-        "Allowed changes",
-        list(KINDS),
-        key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
-        format_func=KINDS.__getitem__,
-        on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
-        placeholder="allowed changes",
-        label_visibility="collapsed",
-    )
+    key = state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()])
+    options: dict[str, Any] = {"placeholder": "allowed changes", "label_visibility": "collapsed"}
+    options |= {"on_change": lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds")))}
+    st.multiselect("Allowed changes", list(KINDS), key=key, format_func=KINDS.__getitem__, **options)
 
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
@@ -184,26 +174,19 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
     is_changed = planned is not shown
     size, limited = capacity.limited_bytes(planned.plan), capacity.limited(planned.plan)
-    if limit is None:
-        result = numbers.short_bytes(size)
-    else:
+    result = numbers.short_bytes(size)
+    if limit is not None:
         result = f"{numbers.short_bytes(size - limit)} over the limit" if size > limit else "within the limit"
     peaks = [numbers.short_bytes(int(capacity.live(side.plan).max())) for side in (shown, planned)]
     note = "dashed: current plan" if is_changed else "arenas end to end"
     st.html(markup.heading(f"Memory map: {result}; peak {numbers.change(*peaks)}", note))
     handle = plan_drawing.store(planned, shown if is_changed else None, key="fit-bytes")
     chosen = state.choice()
-    colour: Any = chosen.colour or (None if len(limited) < 2 else "arena")
-    picture = Picture(
-        height=380,
-        title=False,
-        toolbar=False,
-        show_baseline=planned.plan.steps == shown.plan.steps,
-        colour=colour,
-        memory=Memory([name for name in plan_drawing.end_to_end(planned.plan) if name in limited], limit),
-        selected=chosen.selected if chosen.selected in planned.plan.row_of else None,
-        link="",
-    )
+    options: dict[str, Any] = {"colour": chosen.colour or (None if len(limited) < 2 else "arena")}
+    options |= {"selected": chosen.selected if chosen.selected in planned.plan.row_of else None}
+    options |= {"show_baseline": planned.plan.steps == shown.plan.steps}
+    memory = Memory([name for name in plan_drawing.end_to_end(planned.plan) if name in limited], limit)
+    picture = Picture(memory=memory, height=380, title=False, toolbar=False, link="", **options)
     plan_canvas(handle, picture, {"select": plan_drawing.select}, key="fit-map")
 
 
@@ -211,31 +194,23 @@ _BEFORE = "fit.before"  # session key of the choice from which a plan of Fix was
 
 
 def _buttons(shown: Shown, preview: Candidate) -> None:
+    def apply() -> None:
+        state.put(_BEFORE, state.choice())
+        if all(move.kind == "planner" for move in preview.moves):
+            state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
+        else:
+            state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
+
+    def undo() -> None:
+        state.choose(**vars(state.raw(_BEFORE)))
+        state.put(_BEFORE, None)
+
     with controls.row("fit-open"):
-        st.button(
-            "Open this plan",
-            key="fit-apply",
-            type="primary",
-            icon=":material/check:",
-            disabled=not preview.moves,
-            help="All pages show the changed graph; the current plan becomes the baseline.",
-            on_click=lambda: _apply(shown, preview),
-        )
+        about = "All pages show the changed graph; the current plan becomes the baseline."
+        options: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "help": about, "key": "fit-apply"}
+        st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
         if state.raw(_BEFORE) is not None and state.choice().baseline.startswith("link:"):
-            st.button("Undo", key="fit-undo", on_click=_undo)
-
-
-def _apply(shown: Shown, preview: Candidate) -> None:
-    state.put(_BEFORE, state.choice())
-    if all(move.kind == "planner" for move in preview.moves):
-        state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
-    else:
-        state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
-
-
-def _undo() -> None:
-    state.choose(**vars(state.raw(_BEFORE)))
-    state.put(_BEFORE, None)
+            st.button("Undo", key="fit-undo", on_click=undo)
 
 
 def _sizes(shown: Shown, capacity: Capacity) -> None:
@@ -265,15 +240,11 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
-    marker = {
-        "size": [15 if candidate is chosen else 10 for candidate in curve],
-        "color": [LIVE if value <= limit else BAD for value in y],
-        "symbol": ["circle" if value <= limit else "x" for value in y],
-    }
-    texts = [
-        (numbers.full_bytes(size), numbers.short_bytes(c.cost.moved_bytes), len(c.moves))
-        for size, c in zip(y, curve, strict=True)
-    ]
+    looks = [(LIVE, "circle") if value <= limit else (BAD, "x") for value in y]
+    marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}
+    marker |= {"color": [colour for colour, _ in looks], "symbol": [symbol for _, symbol in looks]}
+    moved = [numbers.short_bytes(c.cost.moved_bytes) for c in curve]
+    texts = [(numbers.full_bytes(size), moved[k], len(curve[k].moves)) for k, size in enumerate(y)]
     hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
     # The marker of the current plan is on the axis, so it must not be clipped.
     add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, mode="lines+markers", marker=marker, cliponaxis=False)

@@ -31,15 +31,11 @@ def in_order(moves: Sequence[Move]) -> None:
         "transferred": [numbers.short_bytes(move.cost.moved_bytes) if move.cost.moved_bytes else "" for move in moves],
     }
     costs = {name: cells for name, cells in costs.items() if any(cells)}
-    rows = [
-        [
-            markup.esc(move.kind),
-            numbers.short_bytes(move.bytes),
-            *(cells[k] for cells in costs.values()),
-            f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>',
-        ]
-        for k, move in enumerate(moves)
-    ]
+    rows = []
+    for k, move in enumerate(moves):
+        details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
+        cost = [cells[k] for cells in costs.values()]
+        rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *cost, details])
     head = ("change", "saved", *costs, "details · why it is allowed")
     st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
 
@@ -93,16 +89,14 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),
         "transferred": st.column_config.NumberColumn("transferred (B)", format="localized"),
     }
-    cell = None if row is None else (row, "details")
-    data_table.selectable(table, key, cell, lambda clicked: _choose(listed, clicked), columns=columns)
+
+    def choose(cell: data_table.Cell | None) -> None:
+        state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
+
+    data_table.selectable(table, key, None if row is None else (row, "details"), choose, columns=columns)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:
     """Return the selected change if this ranking contains it; else ``None``."""
     moves = job.result().moves if job.succeeded else ()
     return next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
-
-
-def _choose(listed: tuple[Move, ...], cell: data_table.Cell | None) -> None:
-    move = None if cell is None else listed[cell[0]]
-    state.put(CHOSEN, None if move is None else (move.kind, move.what))

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -65,23 +64,17 @@ def editor(graph: Graph, chosen: Choice) -> None:
         if name := state.widget_value("shard-preset"):
             _apply(presets[name][1])
 
+    def apply_text() -> None:
+        _apply(state.widget_value("shard-text") or "")
+
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
-    st.pills(
-        "Presets",
-        list(presets),
-        key=state.set_widget("shard-preset", preset),
-        on_change=apply_preset,
-        label_visibility="collapsed",
-    )
+    hidden: dict[str, Any] = {"label_visibility": "collapsed"}
+    key = state.set_widget("shard-preset", preset)
+    st.pills("Presets", list(presets), key=key, on_change=apply_preset, **hidden)
     if preset is not None:
         st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
-    st.text_area(
-        "Shard spec as JSON",
-        key=state.set_widget("shard-text", text),
-        height=300,
-        on_change=lambda: _apply(state.widget_value("shard-text") or ""),
-        label_visibility="collapsed",
-    )
+    key = state.set_widget("shard-text", text)
+    st.text_area("Shard spec as JSON", key=key, height=300, on_change=apply_text, **hidden)
     with st.expander("Syntax"):
         st.markdown(
             "- `mesh`: the axes of the mesh, slowest first.\n"
@@ -158,16 +151,12 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         spec = rank_sets.spec_of(choice.shard)
         changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
         about = "All pages show the plan of this rank until you close it in the toolbar."
-        st.button("Open plan", key="use-rank", type="primary", help=about, on_click=_open, args=(changes,))
+        options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
+        st.button("Open plan", key="use-rank", type="primary", help=about, **options)
         same = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
         st.html(
             f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {same} the same graph")}</div>'
         )
-
-
-def _open(changes: dict[str, Any]) -> None:
-    state.choose(**changes)
-    state.session().redirect = "plan"
 
 
 # --- the heat map ------------------------------------------------------------------------------------------------
@@ -179,38 +168,24 @@ COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 HIDDEN = {"marker": {"opacity": 0}}
 
 
-@dataclass(frozen=True)
-class RankGrid:
-    """The columns and rows of a heat map."""
-
-    columns: int
-    rows: int
-    fills_columns: bool  # whether consecutive ranks are in one column, not in one row
-    column_title: str
-    row_title: str
-
-    def cell(self, rank: int) -> tuple[int, int]:
-        """Return column and row of a rank."""
-        return divmod(rank, self.rows) if self.fills_columns else (rank % self.columns, rank // self.columns)
-
-
-def grid_of(spec: ShardSpec) -> RankGrid:
-    """Return the grid for the ranks of a mesh.
+def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:
+    """Return ``(columns, rows, title of the columns, title of the rows)`` of the heat map for the ranks of a mesh.
 
     Up to :data:`MOST_IN_ONE_ROW` ranks form one row. For more ranks, the slow mesh axes are the columns and the fast
-    axes the rows. If these would be more than 256 columns or 16 rows, the ranks fill long rows one after the other.
+    axes the rows. If these would be more than 256 columns or 16 rows, the ranks fill long rows one after the other;
+    then the rows have no title.
     """
     axes = [(name, size) for name, size in spec.mesh if size > 1]
     world = spec.world_size
     if world <= MOST_IN_ONE_ROW:
-        return RankGrid(world, 1, False, "rank", "")
+        return world, 1, "rank", ""
     for cut in range(1, len(axes)):
         rows = prod(size for _, size in axes[cut:])
         if rows <= 16 and world // rows <= 256:
             slow, fast = (" × ".join(name for name, _ in part) for part in (axes[:cut], axes[cut:]))
-            return RankGrid(world // rows, rows, True, slow, fast)
+            return world // rows, rows, slow, fast
     columns = MOST_IN_ONE_ROW if world <= 512 else 128 if world <= 2048 else 256
-    return RankGrid(columns, -(-world // columns), False, f"rank, {columns} per row", "")
+    return columns, -(-world // columns), f"rank, {columns} per row", ""
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
@@ -218,13 +193,14 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
 
     An invisible marker is on each cell, because only markers have hover texts and clicks.
     """
-    grid, totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
-    cell = 36 if grid.rows == 1 else max(7, min(14, 200 // grid.rows))
-    fig = figure(grid.rows * cell + 62)
-    x, y = np.array([grid.cell(rank) for rank in range(ranks.world_size)]).T
-    z = np.full((grid.rows, grid.columns), np.nan)
+    (columns, rows, column_title, row_title), totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
+    cell = 36 if rows == 1 else max(7, min(14, 200 // rows))
+    fig = figure(rows * cell + 62)
+    numbered = np.arange(ranks.world_size)
+    x, y = np.divmod(numbered, rows) if row_title else np.divmod(numbered, columns)[::-1]
+    z = np.full((rows, columns), np.nan)
     z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
-    gaps = {"xgap": 1 if grid.columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
+    gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
     fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
     fig.add_scatter(
         x=x,
@@ -240,19 +216,18 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
         hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
         "<br>rank class %{customdata[3]}<extra></extra>",
     )
-    column, row = grid.cell(look)
-    frame = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    frame = {"x0": x[look] - 0.5, "x1": x[look] + 0.5, "y0": y[look] - 0.5, "y1": y[look] + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
-    fig.update_xaxes(range=[-0.5, grid.columns - 0.5], tickvals=_ticks(grid.columns, 32), **plain)
-    fig.update_xaxes(title={"text": grid.column_title, "standoff": 4})
-    rows = _ticks(grid.rows, 8)
-    fig.update_yaxes(range=[grid.rows - 0.5, -0.5], tickvals=rows, showticklabels=grid.rows > 1, **plain)
-    if grid.row_title:
-        fig.update_yaxes(title={"text": grid.row_title, "standoff": 4})
-    elif grid.rows > 1:
-        fig.update_yaxes(ticktext=[str(row * grid.columns) for row in rows])
-    margin = {"l": 56 if grid.rows > 1 else 10, "r": 10, "t": 8, "b": 38}
+    fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **plain)
+    fig.update_xaxes(title={"text": column_title, "standoff": 4})
+    ticks = _ticks(rows, 8)
+    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, showticklabels=rows > 1, **plain)
+    if row_title:
+        fig.update_yaxes(title={"text": row_title, "standoff": 4})
+    elif rows > 1:
+        fig.update_yaxes(ticktext=[str(row * columns) for row in ticks])
+    margin = {"l": 56 if rows > 1 else 10, "r": 10, "t": 8, "b": 38}
     return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
 
 

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
@@ -99,11 +98,6 @@ class Job(Generic[T]):
         return bool(self.stopped_for)
 
     @property
-    def ending(self) -> bool:
-        """Whether the job was stopped or abandoned."""
-        return self.stopping or self.abandoned
-
-    @property
     def finished(self) -> bool:
         """Whether the job has a result or an error."""
         return self._finished.is_set()
@@ -140,15 +134,6 @@ def running_job() -> Job[Any] | None:
     return getattr(_thread, "job", None)
 
 
-@dataclass(frozen=True, eq=False)
-class _UsedWorker:
-    """A worker in use."""
-
-    visitor: str
-    job: Job[Any] | None
-    since: float
-
-
 class JobTable:
     """Running jobs and cached results by key."""
 
@@ -159,7 +144,7 @@ class JobTable:
         self._pages: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
-        self._used_workers: list[_UsedWorker] = []
+        self._used_workers: list[tuple[str, Job[Any] | None, float]] = []  # (visitor, job, start), the oldest first
         self.cache = MemoryCache(ceiling(KEPT_BYTES), is_connected)
         """Cached results, and values that pages derive from them."""
 
@@ -257,45 +242,39 @@ class JobTable:
     @contextmanager
     def _reserved_worker(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
         visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.SERVER)
-        worker: _UsedWorker | None = None
-        while worker is None:
-            with self._lock:
-                of_visitor = [worker for worker in self._used_workers if worker.visitor == visitor]
-                if len(of_visitor) >= ceiling(SESSION_WORKERS):
-                    # Before a new run of the page requests this job, it may still request the running ones.
-                    if job is None or job.visitors().get(visitor) == self._pages.get(visitor, 0):
-                        self._end_hidden(visitor, of_visitor)
-                elif len(self._used_workers) >= ceiling(SERVER_WORKERS):
-                    self._stop_longest()
-                else:
-                    worker = _UsedWorker(visitor, job, time.monotonic())
-                    self._used_workers.append(worker)
-            if worker is None:
-                if not progress("waiting for a free worker", 0, 0):
-                    raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
-                time.sleep(0.05)
+        while not self._has_free_worker(visitor, job):
+            if not progress("waiting for a free worker", 0, 0):
+                raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
+            time.sleep(0.05)
         try:
             yield
         finally:
             with self._lock:
-                self._used_workers.remove(worker)
+                self._used_workers.remove(next(used for used in self._used_workers if used[:2] == (visitor, job)))
 
-    def _end_hidden(self, visitor: str, used_workers: list[_UsedWorker]) -> None:
-        """Abandon the visitor's oldest running job that no page shows, unless another job of the visitor is ending."""
-        jobs = [worker.job for worker in used_workers if worker.job is not None]
-        for job in jobs if not any(job.ending for job in jobs) else ():
-            pages = job.visitors()
-            if set(pages) == {visitor} and pages[visitor] < self._pages.get(visitor, 0):
-                self._abandon(job)
-                return
-
-    def _stop_longest(self) -> None:
-        """Stop the oldest job if it has run longer than :data:`FAIR_SHARE`, unless another job is ending."""
-        workers_ = [(worker.since, worker.job) for worker in self._used_workers if worker.job is not None]
-        if workers_ and not any(job.ending for _, job in workers_):
-            since, job = workers_[0]
-            if time.monotonic() - since > FAIR_SHARE:
-                job.stop(job.visitors())
+    def _has_free_worker(self, visitor: str, job: Job[Any] | None) -> bool:
+        """Reserve a free worker. Without one, end a job to free its worker, unless another job is ending."""
+        with self._lock:
+            of_visitor = [used for used in self._used_workers if used[0] == visitor]
+            is_own_limit = len(of_visitor) >= ceiling(SESSION_WORKERS)
+            if not is_own_limit and len(self._used_workers) < ceiling(SERVER_WORKERS):
+                self._used_workers.append((visitor, job, time.monotonic()))
+                return True
+            used_workers = of_visitor if is_own_limit else self._used_workers
+            jobs = [(other, since) for _, other, since in used_workers if other is not None]
+            if any(other.stopping or other.abandoned for other, _ in jobs):
+                return False
+            page = self._pages.get(visitor, 0)
+            if not is_own_limit:
+                for other, since in jobs[:1]:
+                    if time.monotonic() - since > FAIR_SHARE:
+                        other.stop(other.visitors())
+            # Before a new run of the page requests this job, it may still request the running ones.
+            elif job is None or job.visitors().get(visitor) == page:
+                hidden = (other for other, _ in jobs if [*other.visitors()] == [visitor])
+                if (oldest := next((other for other in hidden if other.visitors()[visitor] < page), None)) is not None:
+                    self._abandon(oldest)
+            return False
 
     # --- visitors --------------------------------------------------------------------------------------------------
 

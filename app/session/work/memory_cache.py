@@ -102,20 +102,17 @@ class MemoryCache:
 
         ``owners`` is called after the computation, because visitors may request the value meanwhile.
         """
-        entry = self._entry(key)
-        if entry is None:
-            with self._lock:
-                lock = self._locks.setdefault(key, threading.Lock())
-            with lock:
-                entry = self._entry(key)
-                if entry is None:
-                    try:
-                        value = make()
-                        self.put(key, value, owners())
-                        return value
-                    finally:
-                        with self._lock:
-                            self._locks.pop(key, None)
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            try:
+                if (entry := self._entry(key)) is None:
+                    value = make()
+                    self.put(key, value, owners())
+                    return value
+            finally:
+                with self._lock:
+                    self._locks.pop(key, None)
         self.add_owners(key, owners())
         return entry.value
 

@@ -165,7 +165,7 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existin
     visiting(monkeypatch, "ann")
     table.new_page()
     time.sleep(0.3)
-    assert not first.ending  # the new page may still request it
+    assert not first.abandoned  # the new page may still request it
     assert endless(table, "second") is second
     assert first.wait(60)
     assert until(lambda: second.done > 0)
