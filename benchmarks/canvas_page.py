@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from app.canvas.pack import Origin, Packed, pack_plan
-from app.canvas.plan_component import Picture, View, plan_canvas, plan_store
+from app.canvas.plan_component import plan_canvas, plan_store
 from benchmarks.canvas_plans import synthetic_plan
 from tmmu_core.plans.model import Plan
 
@@ -23,7 +23,7 @@ def _packed(boxes: int, slots: int, is_compared: bool) -> tuple[Packed, Plan, Pl
 
 arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
 boxes = int(st.query_params.get("boxes", arguments[0] if arguments else 500))
-view: View = st.query_params.get("view", "map")  # type: ignore[assignment]
+view = st.query_params.get("view", "map")
 two = "two" in st.query_params
 handle = plan_store(*_packed(boxes, int(st.query_params.get("slots", 48)), "compare" in st.query_params))
 
@@ -36,15 +36,10 @@ def charts() -> None:
         st.query_params["tensor"] = event["id"] or ""
 
     now = st.query_params.get("tensor") or None
-    plan_canvas(
-        handle,
-        Picture(view=view, selected=now, height=560, arena=st.query_params.get("arena")),
-        {"select": selected},
-        key="one",
-    )
+    shared: dict[str, Any] = {"on": {"select": selected}, "selected": now, "link": "page"}
+    plan_canvas(handle, key="one", view=view, height=560, arena=st.query_params.get("arena"), **shared)
     if two:
-        below = Picture(view="lifetimes", selected=now, height=300)
-        plan_canvas(handle, below, {"select": selected}, key="two")
+        plan_canvas(handle, key="two", view="lifetimes", height=300, **shared)
     st.text(f"selected {now}")
 
 

@@ -132,10 +132,7 @@ def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return a flag per row: whether its id or the id of its producer contains ``text``, like the search of the canvas.
-
-    The case of the letters A to Z is ignored. An empty text matches no row.
-    """
+    """Return a flag per row: whether its id or its producer's contains ``text``, like the search of the canvas."""
     if not text:
         return np.zeros(len(plan), np.bool_)
     needle = _fold(text)

@@ -16,8 +16,7 @@ MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
 WORKER = "worker.js"  # name of a generated module that contains the script of the layout worker as a string
 WORKER_MODULE = "layout.js"  # the module of the layout worker; the script of the worker begins with the layout library
-LIBRARY = "dagre.min.js"
-"""The unchanged layout library; its licence is in the same folder (``docs/decisions/03-one-canvas.md``)."""
+LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
 _NAMED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)

@@ -32,10 +32,8 @@ _LONGEST_LINE = 20_000
 
 def _cut(value: Any) -> Any:
     """Return a text, or a JSON value with texts, in which long words and long texts are cut."""
-    if isinstance(value, dict):
-        return {key: _cut(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_cut(inner) for inner in value]
+    if isinstance(value, dict | list):
+        return {k: _cut(v) for k, v in value.items()} if isinstance(value, dict) else [*map(_cut, value)]
     if not isinstance(value, str):
         return value
     text = _LONG_WORD.sub(r"\1…", value)

@@ -52,13 +52,11 @@ class Resolved:
 
     name: str  # of the file, or the reference of a stored plan
     plan: Plan
-    result: PlanningResult | None = None
-    """Result of planning a graph or an instance, also of an instance that contains offsets; else ``None``."""
+    result: PlanningResult | None = None  # of a graph or instance, also of one with offsets; else ``None``
     trace: Trace | None = None  # of the file, if it contains one
     whole_graph_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
     verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
-    ignored: tuple[str, ...] = ()
-    """Planning options on the command line that have no effect, because the plan is finished."""
+    ignored: tuple[str, ...] = ()  # planning options without effect, because the plan is finished
 
     @property
     def solution(self) -> Solution | None:
@@ -111,10 +109,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 
 
 def input_of(name: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a file, an XLA dump, or standard input for ``-``. Raises ``UnreadableInput``.
-
-    For a folder with an XLA dump of one module, or a file of such a dump, the bytes are those of all its files.
-    """
+    """Return ``(bytes, name)`` of a file, an XLA dump (all its files) or standard input. Raises ``UnreadableInput``."""
     if name != STREAM and os.path.isdir(name):
         from tmmu_core.formats import unplannable
         from tmmu_core.formats.xla import xla_dump
@@ -286,10 +281,9 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
-    """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
+    """Return the plan of a file, or the stored plan of ``store:MODEL@COMMIT``, to which ``request`` does not apply.
 
-    ``request`` applies to files only, because a stored plan is not planned again. A reference without a model refers to
-    the model of ``other_plan``.
+    A reference without a model refers to the model of ``other_plan``.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)

@@ -75,10 +75,9 @@ def choose_size(dim: str, size: int | None, default: int) -> None:
 def parsed(
     widget: str, field: str, read: Callable[[str], Any], text: str, failed: str, hint: str = "", empty: Any = None
 ) -> dict[str, Any]:
-    """Set a text widget to ``text``, and return its arguments ``key`` and ``on_change``.
+    """Set a text widget to ``text``; return its ``key`` and ``on_change``, which sets ``field`` to ``read(its text)``.
 
-    The callback sets ``field`` of the choice to ``read(its text)``, or to ``empty`` for an empty text. An invalid text
-    stays in the widget, and an error card shows ``failed``, the reason and ``hint``.
+    An invalid text stays in the widget, and a card shows ``failed``, the reason and ``hint``. No text: ``empty``.
     """
 
     def changed() -> None:

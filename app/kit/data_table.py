@@ -36,11 +36,7 @@ def selectable(
 
 
 def show(frame: pd.DataFrame, **options: Any) -> None:
-    """Draw ``frame`` as a table; ``options``: further arguments of ``st.dataframe``.
-
-    Texts that a spreadsheet reads as formulas, except ``@inputs``, get an apostrophe, because the download button of
-    ``st.dataframe`` does not escape them.
-    """
+    """Draw a table; texts that a spreadsheet would read as formulas get an apostrophe, except ``@inputs``."""
 
     def escape(cell: object) -> object:
         return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell

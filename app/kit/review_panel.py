@@ -38,7 +38,10 @@ def draw(shown: Shown) -> None:
         with right:
             _views(current)
             _decision(current)
-            _files(shown, current)
+            name = f"{repeat_command.file_stem(shown.opened.name)}.tmmu-review.html"
+            about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
+            data = partial(downloads.review_page, shown, current, review.link())
+            controls.download("Review file", name, "text/html", data, help=about)
 
 
 def _notes(current: review.Review) -> None:
@@ -82,7 +85,11 @@ def _views(current: review.Review) -> None:
 
 def _decision(current: review.Review) -> None:
     decision = current.decision
-    st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=_sign)
+
+    def sign() -> None:
+        review.sign(str(state.widget_value("review.author") or "").strip())
+
+    st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=sign)
     key = state.set_widget("review.answer", decision.answer if decision else None)
     st.segmented_control("Decision", review.DECISIONS, key=key, on_change=_decide)
     if decision:
@@ -90,17 +97,6 @@ def _decision(current: review.Review) -> None:
         st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))
 
 
-def _sign() -> None:
-    review.sign(str(state.widget_value("review.author") or "").strip())
-
-
 def _decide() -> None:
     answer, reason = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
     review.decide(review.Decision(answer, reason, review.current().author, review.today()) if answer else None)
-
-
-def _files(shown: Shown, current: review.Review) -> None:
-    name = f"{repeat_command.file_stem(shown.opened.name)}.tmmu-review.html"
-    about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
-    data = partial(downloads.review_page, shown, current, review.link())
-    controls.download("Review file", name, "text/html", data, help=about)

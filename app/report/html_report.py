@@ -64,9 +64,8 @@ class ReviewPart(NamedTuple):
 
     content: Any  # a Review of the session
     moves: Sequence[Move]
-    element: str
-    embedded: str
-    """A review file as JSON. The report contains it in the HTML element ``element`` and can be opened as a review."""
+    element: str  # id of the HTML element that contains ``embedded``
+    embedded: str  # the review file as JSON, so that the report can be opened as a review
 
 
 def build_report(
@@ -78,10 +77,7 @@ def build_report(
     theme: pictures.Theme = "light",
     review: ReviewPart | None = None,
 ) -> bytes:
-    """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
-
-    Verdicts and origins that are not in ``known`` are computed. A ``Solution`` is verified against its graph.
-    """
+    """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given."""
     known = known or Known()
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -100,7 +96,11 @@ def build_report(
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
         arena = totals_text.main_arena(plan)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
-    text = _template().render(
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
+    environment.filters.update(text=_text, optimality=optimality)
+    template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
+    text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
         remarks=remarks(plan),
@@ -129,13 +129,6 @@ def build_report(
         picture=picture,
     )
     return text.encode("utf-8", "replace")
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
-    environment.filters.update(text=_text, optimality=optimality)
-    return environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
 
 
 def _style() -> Markup:

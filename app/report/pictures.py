@@ -106,23 +106,6 @@ class Sheet:
         )
 
 
-@dataclass(frozen=True)
-class Boxes:
-    """The boxes of a picture: per box the plan row, its vertical range ``low`` to ``high``, and its live range.
-
-    ``top`` is the upper end of the vertical axis, ``total`` the number of all boxes, drawn or not.
-    """
-
-    rows: NDArray[np.int64]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    birth: NDArray[np.int64]
-    death: NDArray[np.int64]
-    top: int
-    total: int
-    noun: str
-
-
 def arena_picture(
     plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None
 ) -> Markup:
@@ -134,8 +117,8 @@ def arena_picture(
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]
-    boxes = _boxes(plan, summary, kind)
-    note = f"{numbers.of(len(boxes.rows), boxes.total, boxes.noun)} drawn"
+    boxes, top, count = _boxes(plan, summary, kind)
+    note = f"{numbers.of(len(boxes), count, 'tensor' if kind == 'lifetimes' else 'buffer')} drawn"
     title = {
         "map": f"Arena map of {arena}: arena size {numbers.short_bytes(summary.extent_bytes)}, {note}",
         "slots": f"Slots of {arena}: {numbers.count(summary.slots, 'slot')}, {note}",
@@ -144,40 +127,46 @@ def arena_picture(
     width, height = sheet.area
     parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{sheet.look.panel}"/>']
     by_role = row_colours(plan, "role")
-    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row in boxes.rows.tolist()}
-    parts += _drawn_boxes(plan, boxes, sheet, summary.capacity_bytes if kind == "map" else None, colours)
+    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row, *_ in boxes}
+    parts += _drawn_boxes(plan, boxes, top, sheet, summary.capacity_bytes if kind == "map" else None, colours)
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
-        parts += [sheet.level(value / boxes.top, dash) for value, dash in levels if value <= boxes.top]
-        parts += [sheet.mark(mark / boxes.top, numbers.short_bytes(mark)) for mark in numbers.ticks(boxes.top, 8)]
+        parts += [sheet.level(value / top, dash) for value, dash in levels if value <= top]
+        parts += [sheet.mark(mark / top, numbers.short_bytes(mark)) for mark in numbers.ticks(top, 8)]
     else:
-        every = max(1, -(-boxes.top // max(1, height // 16)))
-        for row in range(0, boxes.top, every):
-            y = (row if kind == "slots" else boxes.top - 1 - row) + 0.5
-            parts.append(sheet.mark(y / boxes.top, f"{row:,}"))
+        every = max(1, -(-top // max(1, height // 16)))
+        for row in range(0, top, every):
+            y = (row if kind == "slots" else top - 1 - row) + 0.5
+            parts.append(sheet.mark(y / top, f"{row:,}"))
     parts += sheet.steps(plan, range(plan.steps))
     return sheet.picture(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
 
 
-def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> Boxes:
+def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[int, ...]], int, int]:
+    """Return ``(boxes to draw, upper end of the vertical axis, number of all boxes)``.
+
+    A box is ``(row of the plan, lower end, upper end, first write, step after the last)``.
+    """
     number = arena_number(plan, summary.name)
     if kind == "lifetimes":
         in_arena = np.flatnonzero(plan.arena == number)
         rows = in_arena[np.argsort(plan.birth[in_arena], kind="stable")][:MOST_BOXES]
-        high, top = len(rows) - np.arange(len(rows), dtype=np.int64), max(1, len(rows))
-        return Boxes(rows, high - 1, high, plan.birth[rows], plan.death[rows], top, len(in_arena), "tensor")
-    s = storages_of(plan)
-    in_arena = np.flatnonzero(s.arena == number)
-    area = s.size[in_arena].astype(np.float64) * (s.death[in_arena] - s.birth[in_arena])
-    largest = in_arena[np.argsort(-area, kind="stable")][:MOST_BOXES]
-    rows, birth, death = s.head[largest], s.birth[largest], s.death[largest]
-    if kind == "slots":
-        low, top = plan.logical_slot[rows], max(1, summary.slots)
+        birth, death, top = plan.birth[rows], plan.death[rows], max(1, len(rows))
+        low = len(rows) - 1 - np.arange(len(rows))
         high = low + 1
     else:
-        low, top = s.offset[largest].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
-        high = low + s.size[largest].astype(np.int64)
-    return Boxes(rows, low, high, birth, death, top, len(in_arena), "buffer")
+        s = storages_of(plan)
+        in_arena = np.flatnonzero(s.arena == number)
+        area = s.size[in_arena].astype(np.float64) * (s.death[in_arena] - s.birth[in_arena])
+        largest = in_arena[np.argsort(-area, kind="stable")][:MOST_BOXES]
+        rows, birth, death = s.head[largest], s.birth[largest], s.death[largest]
+        low, top = plan.logical_slot[rows], max(1, summary.slots)
+        high = low + 1
+        if kind == "map":
+            low, top = s.offset[largest].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
+            high = low + s.size[largest].astype(np.int64)
+    columns = (column.tolist() for column in (rows, low, high, birth, death))
+    return list(zip(*columns, strict=True)), top, len(in_arena)
 
 
 def _top(extent: int, capacity: int) -> int:
@@ -186,12 +175,16 @@ def _top(extent: int, capacity: int) -> int:
 
 
 def _drawn_boxes(
-    plan: Plan, boxes: Boxes, sheet: Sheet, capacity: int | None, colours: Mapping[int, str]
+    plan: Plan,
+    boxes: Sequence[tuple[int, ...]],
+    end: int,
+    sheet: Sheet,
+    capacity: int | None,
+    colours: Mapping[int, str],
 ) -> Iterator[str]:
-    """Yield the SVG elements of boxes; the part of a box above ``capacity`` is a box of its own."""
+    """Yield the SVG elements of boxes on an axis up to ``end``; the part above ``capacity`` is a box of its own."""
     short = shortener(plan.tensor_ids[row] for row in colours)
-    for k, row in enumerate(boxes.rows.tolist()):
-        birth, death, low, high = (int(column[k]) for column in (boxes.birth, boxes.death, boxes.low, boxes.high))
+    for row, low, high, birth, death in boxes:
         left, right = (sheet.x(t / max(1, plan.steps)) for t in (birth, death))
         colour, name = colours[row], plan.tensor_ids[row]
         size = numbers.short_bytes(int(plan.size[row]))
@@ -201,11 +194,11 @@ def _drawn_boxes(
             parts = [(low, capacity, colour)] if low < capacity else []
             parts.append((max(low, capacity), high, OVER))
         for bottom, top, fill in parts:
-            upper, lower = sheet.y(top / boxes.top), sheet.y(bottom / boxes.top)
+            upper, lower = sheet.y(top / end), sheet.y(bottom / end)
             w, h = max(0.3, right - left - 0.5), max(0.3, lower - upper - 0.5)
             at = f'x="{left:.2f}" y="{upper:.2f}" width="{w:.2f}" height="{h:.2f}"'
             yield f'<rect {at} fill="{fill}">{tip}</rect>'
-        upper, lower = sheet.y(high / boxes.top), sheet.y(low / boxes.top)
+        upper, lower = sheet.y(high / end), sheet.y(low / end)
         if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
             label = short(name, int((right - left - 8) / LETTER))
             at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'

@@ -126,9 +126,8 @@ def gate_markdown(
 
 
 def _bars(after: Plan, before: Plan | None) -> list[str]:
-    new = totals(after)
     rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
-    rows += [("plan", new.extent_bytes), ("lower bound", new.lower_bound_bytes)]
+    rows += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
     most = max(1, *(n for _, n in rows))
     return [f"{name:<11}  {'█' * -(-n * BAR // most):<{BAR}}  {numbers.full_bytes(n)}" for name, n in rows]
 

@@ -15,8 +15,7 @@ from tmmu_core.graph.modules.module_tree import Tree, tree_of
 MODEL, AROUND = WALKS
 RADIUS = 2  # default distance from the selection, in edges
 MOST_RADIUS = 9
-MOST_WITHOUT = 200
-"""Maximum number of nodes. A larger graph without modules is first shown around the selection, not as a whole."""
+MOST_WITHOUT = 200  # nodes; a larger graph without modules is first shown around the selection
 
 
 def path_text(path: Path) -> str:

@@ -34,8 +34,7 @@ from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23  # bytes of a file that is read in a worker, where reading can be cancelled
-SHARED = "TMMU_GALLERY"
-"""Environment variable; with the value ``shared``, the list of opened files shows the files of all visitors."""
+SHARED = "TMMU_GALLERY"  # environment variable; ``shared``: the files of all visitors are listed
 SAMPLES = project_path("sample_graphs")
 
 
@@ -127,10 +126,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of the file at ``path``, or of each module or snapshot in a folder.
-
-    Raises ``OSError``, and ``UnreadableInput`` for a file that changes while it is read.
-    """
+    """Return ``(name, bytes)`` of a file, or of each module or snapshot of a folder. Raises ``OSError``."""
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):

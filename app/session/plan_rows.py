@@ -107,10 +107,9 @@ MAX_IDLE_BUFFERS = 8  # returned by idle_before_last_use
 
 @remembered
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return the buffers that are idle between their last two uses, most bytes × idle steps first.
+    """Return ``(row, step of the last use, step of the use before)`` of buffers that are idle between these two steps.
 
-    At most :data:`MAX_IDLE_BUFFERS` tuples ``(row of the first tensor, step of the last use, step of the use before)``,
-    without persistent buffers; [] for a plan without a graph.
+    Most bytes × idle steps first; without persistent buffers; [] for a plan without a graph.
     """
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []

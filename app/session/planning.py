@@ -236,10 +236,7 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def keep_reviewed(choice: Choice, plan: Plan) -> bool:
-    """Cache the plan of a review file for its choice, so that no planner runs.
-
-    Liveness is computed from the graph. Return whether the plan is a plan of the choice; otherwise, cache nothing.
-    """
+    """Cache the plan of a review file for its choice, so that no planner runs; return whether it is its plan."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash

@@ -28,11 +28,9 @@ class Session:
     drafts: dict[str, str] = field(default_factory=dict)  # input → its invalid text, which the user can correct
     page: str = ""
     redirect: str = ""  # page to switch to after the callbacks of this run
-    by_link: bool = False
-    """Whether a link started the session; false once the page has reported the missing items of the link."""
+    by_link: bool = False  # a link started the session, and its missing items were not reported yet
     last_valid: Choice | None = None  # the last choice that could be planned
-    previous: Choice | None = None
-    """The latest choice with another request before ``last_valid``; ``None`` if it was about another file."""
+    previous: Choice | None = None  # choice of the same file with another request before ``last_valid``
     uploads: int = 0
     """Number of times that the user opened files. The keys of the upload widgets contain it, so that they are empty
     afterwards."""
@@ -46,8 +44,7 @@ def session() -> Session:
 def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    ``sources`` are the files of the command line. If the link names no graph, the first file is opened, and the second
-    of two files becomes the baseline. Without a link and without files, :data:`LANDING` is shown.
+    Without a graph in the link, the first of the files ``sources`` is opened; the second of two is the baseline.
     """
     if _SESSION in st.session_state:
         return False
@@ -162,11 +159,7 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Set a widget to ``value``, and return the arguments ``key`` and ``on_change`` of the widget.
-
-    The callback writes the widget's value into the field ``name`` of the choice; an empty widget writes the default.
-    ``widget``: name of the widget if it differs from the field's.
-    """
+    """Set a widget to ``value``; return its ``key`` and ``on_change``, which sets field ``name`` (empty: default)."""
     widget = widget or name
 
     def changed() -> None:

@@ -37,30 +37,25 @@ class Choice(PlanRequest):
     """``sample:<name>``, ``file:<key>`` of a file on this server (anyone with the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
     file: str = ""  # name of the file of ``source``, for a server without the file; empty for samples
-    fit_kinds: str = ""
-    """Kinds of changes that Fix may use, separated by commas; empty: all kinds that do not change the results."""
+    fit_kinds: str = ""  # kinds of changes for Fix, separated by commas; empty: all that keep the results
     fit_dim: str = ""  # dimension for which Fix searches the largest size
     baseline: str = ""
     """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
     value."""
-    moves: str = ""
-    """Source of the file with the changes from the baseline's graph to this graph. Set when a plan of Fix is opened."""
+    moves: str = ""  # source of the file with the changes of Fix from the baseline's graph to this graph
     swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
     tab: str = ""  # view of a page; empty or a view of another page: the first view
     view: str = "map"
     colour: str = ""  # colour scheme; empty: slots in the slot view, roles in the other views
     selected: str = ""  # tensor id
     search: str = ""  # search text of Graph and of the table of tensors
-    marked: str = ""
-    """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
+    marked: str = ""  # ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
     tried: tuple[int, int] | None = None  # tried place of the selected storage: offset in bytes, and first step
     turn: int | None = None  # number of placements that the replay shows; None: all placements
-    zoom: tuple[float, ...] | None = None
-    """Visible range of the drawing: ``(t0, t1, v0, v1)`` in steps, and in bytes, slots or rows; ``None``: all of it."""
-    walk: str = ""
-    """View of Graph: ``model`` (whole model) or ``around`` (the selection); empty: chosen by the size of the graph."""
+    zoom: tuple[float, ...] | None = None  # visible ``(t0, t1, v0, v1)`` of the drawing; ``None``: all of it
+    walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by the size of the graph
     radius: int | None = None  # maximum distance from the selection in edges, for "around"
     opened: str = ""  # modules that the user opened in Graph: paths of quoted names, separated by commas
     closed: str = ""  # modules that the user closed in Graph

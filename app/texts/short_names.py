@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 from app.texts.numbers import shortened
 
-_WORD = re.compile(r"([A-Za-z0-9]+)")
-"""``split`` returns the words of a name at the odd positions, and their separators at the even ones."""
+_WORD = re.compile(r"([A-Za-z0-9]+)")  # ``split`` returns words at odd positions, separators at even ones
 
 
 def shortener(names: Iterable[str]) -> Callable[[str, int], str]:

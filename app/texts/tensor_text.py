@@ -1,7 +1,6 @@
 """HTML cards of a tensor, of its offset, and of the largest buffers at a step."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,23 +39,13 @@ FIT_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """The buffers before and after that of a tensor in its slot, named by their first tensors."""
-
-    before: str | None
-    after: str | None
-    tenants: int  # number of buffers that use the slot
-
-
-def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
-    """Return the neighbours of a tensor in its slot. Raises ``KeyError`` for a tensor that is not in the plan."""
-    row = plan.row_of[tensor_id]
+def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
+    """Return the first tensors of the buffers before and after that of a row in its slot, and the number of buffers."""
     name_of: dict[int, str] = {}
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
         name_of.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
     generation = int(plan.generation[row])  # generations count from 0
-    return Neighbours(name_of.get(generation - 1), name_of.get(generation + 1), len(name_of))
+    return {"before": name_of.get(generation - 1), "after": name_of.get(generation + 1), "tenants": len(name_of)}
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:
@@ -83,13 +72,7 @@ def details(
     producer: StorageOrigin | None = None,
     colour: str = "",
 ) -> str:
-    """Return the card of one tensor.
-
-    ``idle``: idle times of the solution's storages. ``producer``: producer of the tensor, for a plan without a graph.
-    ``colour``: colour of its box on the map, or "".
-
-    Raises ``KeyError`` for a tensor that is not in the plan.
-    """
+    """Return the card of one tensor. ``producer``: for a plan without a graph; ``colour``: of its box, or ""."""
     number, memories = plan.row_of[tensor_id], residences(plan)
     row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
     shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
@@ -98,7 +81,7 @@ def details(
         plan=plan,
         row=row,
         why=why,
-        neighbours=neighbours(plan, tensor_id),
+        neighbours=_neighbours(plan, number),
         most=MOST,
         padded=align_up(row.size_bytes, row.alignment),
         colour=colour,

@@ -15,8 +15,7 @@ LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above the plot
-FEW_TICKS = 10
-"""Maximum length of an axis of whole numbers with a tick at each number. Plotly would add ticks at fractions."""
+FEW_TICKS = 10  # maximum length of an axis with a tick at each whole number; Plotly would add ticks at fractions
 
 
 class TextFigure(go.Figure):
@@ -87,11 +86,7 @@ def add_curve(
     texts: Sequence[Any] | None = None,
     **options: Any,
 ) -> None:
-    """Add a step curve to a figure.
-
-    ``hover``: template of the hover text; without it the curve has none. ``texts``: data of the template (default:
-    ``y`` in bytes). ``options``: further arguments of ``go.Scatter``.
-    """
+    """Add a step curve. ``hover``: template of the hover text, with the data ``texts`` (default: ``y`` in bytes)."""
     hover_text: dict[str, Any] = {"hoverinfo": "skip"}
     if hover:
         data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts

@@ -54,6 +54,10 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     """Return ``(heading, note) → files``: all formats of ``tmmu export`` but ONNX, and the inputs of ``tmmu plan``."""
     plan, solution = shown.plan, shown.solution
     prefix = c_prefix(plan.ir_name or "model")
+
+    def summary() -> bytes:
+        return markdown(plan, verify_plan(plan, shown.graph))
+
     records = [
         _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the trace, smaller", trace.to_cbor_sequence, plan),
@@ -70,7 +74,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
             _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
         ],
-        ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
+        ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", summary)],
         ("Trace and checkpoint", "records of this plan"): records,
         ("C code", "one region per role and memory"): [
             _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
@@ -88,10 +92,6 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     return sections
 
 
-def _summary(shown: Shown) -> str | bytes:
-    return markdown(shown.plan, verify_plan(shown.plan, shown.graph))
-
-
 def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> str | bytes:
     return write(build_render_plan(shown.plan, module_prefix=shown.plan.ir_name or "model"))
 
@@ -103,17 +103,9 @@ def _instances(plan: Plan, stem: str) -> list[Entry]:
         with suppress(TmmuError):
             plan_file.rows_of_instance(plan, arena.name)  # raises for other arenas
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
-            label = numbers.shortened(arena.name, 16)
-            files.append(
-                _entry(
-                    label,
-                    f"{stem}.arena{k}-{repeat_command.file_stem(arena.name)}.csv",
-                    purpose,
-                    plan_file.to_instance,
-                    plan,
-                    arena.name,
-                )
-            )
+            label, name = numbers.shortened(arena.name, 16), repeat_command.file_stem(arena.name)
+            write = partial(plan_file.to_instance, plan, arena.name)
+            files.append(_entry(label, f"{stem}.arena{k}-{name}.csv", purpose, write))
     return files
 
 
@@ -144,25 +136,16 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
     return inputs
 
 
-def review_json(shown: Shown, review_: Review, link: str) -> bytes:
-    """Return the review file as JSON."""
-    verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
-    return review.to_json(shown, verdict, review_, link)
-
-
 def review_page(shown: Shown, review_: Review, link: str) -> bytes:
     """Return the review file as an HTML report that contains the JSON. It can be read without a server."""
-    return report(shown, None, review_, embedded=review_json(shown, review_, link))
+    verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
+    return report(shown, None, review_, embedded=review.to_json(shown, verdict, review_, link))
 
 
 def report(
     shown: Shown, baseline: Shown | None, review_: Review, *, dark: bool = False, embedded: bytes = b""
 ) -> bytes:
-    """Return the HTML report with the findings of the verifier, if these are ready within a minute.
-
-    ``baseline``: plan to compare with. ``review_``: review whose notes, views and decision are shown. ``embedded``:
-    review file as JSON that the report contains.
-    """
+    """Return the HTML report with the findings of the verifier, if these are ready within a minute."""
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.succeeded else None
     return build_report(

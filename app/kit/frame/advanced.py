@@ -43,12 +43,6 @@ EXAMPLES = {
 }
 
 
-def number_set(full: Choice) -> int:
-    """Return the number of settings in this menu that differ from their defaults."""
-    settings = (full.arenas or None, full.alignment, full.page_size, full.budget)
-    return sum(value is not None for value in settings) + len(full.dims) + len(full.options)
-
-
 def draw(full: Choice, opened: Opened) -> None:
     """Draw the options of the planner, and the settings of arenas and dimensions."""
     if full.planner in PLANNERS and (options := dict(PLANNERS[full.planner].options)):
@@ -89,24 +83,18 @@ def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
     options = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
+
+        def set_board() -> None:
+            if (name := state.widget_value("board")) in BOARDS:
+                state.choose(options={**state.choice().options, **options_of(name)})
+
         board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
-        st.selectbox(
-            "Board",
-            (NO_BOARD, *BOARDS),
-            key=state.set_widget("board", board),
-            on_change=_set_board,
-            help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
-        )
+        key, about = state.set_widget("board", board), "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
+        st.selectbox("Board", (NO_BOARD, *BOARDS), key=key, on_change=set_board, help=about)
     for name, default in defaults.items():
         _option(name, default, options.get(name, default))
     if options:
         controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
-
-
-def _set_board() -> None:
-    board = state.widget_value("board")
-    if board in BOARDS:
-        state.choose(options={**state.choice().options, **options_of(board)})
 
 
 def _option(name: str, default: Any, value: Any) -> None:
@@ -116,26 +104,16 @@ def _option(name: str, default: Any, value: Any) -> None:
         state.choose(options=_options_with(name, state.widget_value(widget), default))
 
     if name in CHOICES:
-        options = list(dict.fromkeys((*CHOICES[name], value)))
-        st.selectbox(
-            title,
-            options,
-            key=state.set_widget(widget, value),
-            format_func=lambda choice: {None: "default", True: "yes", False: "no"}.get(choice, choice),
-            help=about,
-            on_change=changed,
-        )
+        options, key = list(dict.fromkeys((*CHOICES[name], value))), state.set_widget(widget, value)
+        words: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
+        words = {option: words.get(option, option) for option in options}
+        st.selectbox(title, options, key=key, format_func=words.__getitem__, help=about, on_change=changed)
     elif isinstance(default, int) or name == "max_nodes":
-        st.number_input(
-            title if default is None else f"{title} (default {default:,})",
-            min_value=1 if name == "min_alignment" else 0,
-            max_value=controls.MOST_NUMBER,
-            value=None if default is None else "min",  # an empty field means no value
-            step=1,
-            key=state.set_widget(widget, value if isinstance(value, int) else default),
-            help=about,
-            on_change=changed,
-        )
+        label = title if default is None else f"{title} (default {default:,})"
+        least = 1 if name == "min_alignment" else 0
+        start: Any = None if default is None else "min"  # None: an empty field
+        key = state.set_widget(widget, value if isinstance(value, int) else default)
+        st.number_input(label, least, controls.MOST_NUMBER, start, 1, key=key, help=about, on_change=changed)
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         example, empty = EXAMPLES[name], _options_with(name, default, default)

@@ -7,8 +7,7 @@ from app.texts import markup
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.csv import csv_table, instance_csv
 
-_TABLE = "columns.table"
-"""Session key of the rejected table: ``(name, bytes, source that was open when the table was rejected)``."""
+_TABLE = "columns.table"  # session key: ``(name, bytes, source that was open)`` of the rejected table
 NONE = "none"
 ABOUT = {
     "size": "Size of the buffer in bytes.",

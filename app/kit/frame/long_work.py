@@ -59,10 +59,9 @@ def progress(
 
 
 def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float | None = None) -> T | None:
-    """Return the result of a job. Draw the progress of a running job or the error of a failed job; return ``None``.
+    """Return the result of a job; else draw its progress (``title``) or its error (``failed``), and return ``None``.
 
-    ``title``: title of the progress. ``failed``: title of the error. ``source``: file that the error is about.
-    ``patience``: seconds to wait before the progress is drawn; ``None``: as long as a page waits for its plan.
+    ``source``: file of the error. ``patience``: seconds before the progress is drawn; ``None``: as for a plan.
     """
     if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)

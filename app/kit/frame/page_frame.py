@@ -27,10 +27,9 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice. If there is no plan to show, end the run of the page.
+    """Draw the frame and return the plan of the choice; if there is none, end the run of the page.
 
-    ``allows_digest``: also return a digest, which has no tensors. ``shows_last_plan``: while a job runs, return the
-    last valid plan, and dim everything that the page draws.
+    ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
     gallery.drop()
     choice = state.choice()
@@ -73,7 +72,12 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     if not job.finished:
         name, size = opening.label_of(choice.source)
         draw_errors()
-        return _progress(job, f"Reading {name}, {numbers.short_bytes(size)}", shows_last_plan, _stop_reading)
+
+        def stop_reading(job: Job[Any]) -> None:
+            job_table().leave(job)
+            state.choose(**vars(state.session().last_valid or Choice()))
+
+        return _progress(job, f"Reading {name}, {numbers.short_bytes(size)}", shows_last_plan, stop_reading)
     try:
         opened = job.result()
         if choice.source.startswith("file:") and not choice.file:
@@ -97,12 +101,6 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     with st.container(key="gallery"):
         gallery.draw()
     st.stop()
-
-
-def _stop_reading(job: Job[Any]) -> None:
-    """Stop reading a file, and show the last valid plan or the first sample."""
-    job_table().leave(job)
-    state.choose(**vars(state.session().last_valid or Choice()))
 
 
 def _progress(

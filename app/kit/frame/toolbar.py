@@ -49,7 +49,8 @@ def draw(chosen: Choice, opened: Opened) -> None:
             state.choose(**planning.picking(full, name))
 
         _menu("Planner", {name: name for name in planning.planners_for(opened)}, full.planner, choose, about, fixed)
-        count = advanced.number_set(full)
+        settings = (full.arenas or None, full.alignment, full.page_size, full.budget)
+        count = sum(value is not None for value in settings) + len(full.dims) + len(full.options)
         title = f"Advanced ({count})" if count else "Advanced"
         about = fixed or "Options of the planner, arenas, alignment and dimensions."
         with st.popover(title, icon=":material/tune:", key="advanced", disabled=bool(fixed), help=about):
@@ -89,13 +90,6 @@ def _menu(
     """Draw a menu of name → title. ``value``: current name. ``fixed``: reason why the menu is disabled, or ""."""
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
-    st.selectbox(
-        title,
-        list(names),
-        key=state.set_widget(key, value),
-        format_func=names.__getitem__,
-        on_change=lambda: choose(state.widget_value(key)),
-        disabled=bool(fixed),
-        help=fixed or about,
-        width=200,
-    )
+    widget: dict[str, Any] = {"key": state.set_widget(key, value), "on_change": lambda: choose(state.widget_value(key))}
+    help_text = fixed or about
+    st.selectbox(title, list(names), 0, names.__getitem__, disabled=bool(fixed), help=help_text, width=200, **widget)

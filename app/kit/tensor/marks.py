@@ -99,18 +99,12 @@ def pick_layer(shown: Shown) -> None:
         return
     repeated = ", ".join(f"{count:,} × {for_markdown(name)}" for name, count in origins.modules.repeated)
 
+    about = f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
+    about += f" Repeated: {repeated}." if repeated else ""
+
     def picked() -> None:
         layer = state.widget_value("layer")
         state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
 
-    st.selectbox(
-        "Layer",
-        names,
-        index=None,
-        key=state.set_widget("layer", chosen if chosen in names else None),
-        placeholder="all",
-        on_change=picked,
-        width=300,
-        help=f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
-        + (f" Repeated: {repeated}." if repeated else ""),
-    )
+    key = state.set_widget("layer", chosen if chosen in names else None)
+    st.selectbox("Layer", names, None, key=key, placeholder="all", on_change=picked, width=300, help=about)

@@ -1,14 +1,13 @@
 """The canvas of a plan: memory map, slots and lifetimes. It shows the choice of the session; its events change it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.pack import Origin, Packed, pack_plan, picture_of
-from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
+from app.canvas.pack import NO_ORIGIN, Origin, Packed, pack_plan, picture_of
+from app.canvas.plan_component import PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.tensor import marks, why_here
 from app.session import state
@@ -27,10 +26,9 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 @remembered
 def _packed(shown: Shown, has_layers: bool, baseline: Shown | None, baseline_has_layers: bool) -> Packed:
-    if baseline is None:
-        return pack_plan(shown.plan, _origin(shown, has_layers))
-    before = _origin(baseline, baseline_has_layers)
-    return pack_plan(shown.plan, _origin(shown, has_layers), baseline=baseline.plan, baseline_origin=before)
+    before = NO_ORIGIN if baseline is None else _origin(baseline, baseline_has_layers)
+    baseline_plan = None if baseline is None else baseline.plan
+    return pack_plan(shown.plan, _origin(shown, has_layers), baseline=baseline_plan, baseline_origin=before)
 
 
 def _needs_layers(shown: Shown) -> bool:
@@ -55,7 +53,7 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
-    """Draw a canvas of the choice. ``more``: fields of :class:`Picture` that replace the values of the choice."""
+    """Draw a canvas of the choice. ``more``: settings of the drawing that replace the values of the choice."""
     chosen, arena = state.choice(), arena_focus.drawn(handle.plan)
     _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None if all are drawn
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
@@ -64,23 +62,26 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     is_hashed = handle.plan.places == "sparse"  # offsets are hashes, so a map would show nothing
     if steps is not None:
         more["flags"] = [(_drawn(steps, (at, at + 1))[0], text) for at, text in more.pop("flags", ())]
-    picture = Picture(
-        view=cast(Any, "slots" if is_hashed and chosen.view == "map" else chosen.view),
-        colour=cast(Any, chosen.colour or None),
-        arena=arena,
-        selected=chosen.selected if chosen.selected in handle.plan.row_of else None,
-        search=chosen.search,
-        marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena),
-        step=step,
-        span=chosen.span if chosen.span is None or steps is None else _drawn(steps, chosen.span),
-        ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
-        zoom=chosen.zoom,
-        height=height,
-    )
+    settings: dict[str, Any] = {
+        "view": "slots" if is_hashed and chosen.view == "map" else chosen.view,
+        "colour": chosen.colour or None,
+        "arena": arena,
+        "selected": chosen.selected if chosen.selected in handle.plan.row_of else None,
+        "search": chosen.search,
+        "marked": more.pop("marked", None) or marks.of_witness(handle.plan, arena),
+        "step": step,
+        "span": chosen.span if chosen.span is None or steps is None else _drawn(steps, chosen.span),
+        "ghost": why_here.ghost_drawn(handle.plan) if steps is None else None,
+        "zoom": chosen.zoom,
+        "height": height,
+        "link": "page",
+    }
     on: dict[str, Any] = {
         "select": select,
         "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        "span": lambda ends: state.choose(span=ends and _of_plan(steps, ends)),
+        "span": lambda ends: state.choose(
+            span=ends and tuple(int(end if steps is None else steps[end]) for end in ends)
+        ),
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
         "view": lambda view: state.choose(view=view) if view in VIEWS else None,
         "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
@@ -89,11 +90,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     }
     if steps is None:
         on["ghost"] = lambda where: why_here.put(handle.plan, where)
-    plan_canvas(handle, replace(picture, **more), on, key=key)
-
-
-def _of_plan(steps: NDArray[np.int64] | None, ends: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(end) if steps is None else int(steps[end]) for end in ends)
+    plan_canvas(handle, on, key=key, **settings | more)
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:

@@ -12,10 +12,7 @@ from tmmu_core.plans.figures.metrics import totals
 
 
 def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
-    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers.
-
-    ``device``: the drawing shows all arenas, coloured by arena.
-    """
+    """Draw the cards of the selected tensor; without one, the largest buffers. ``device``: all arenas are drawn."""
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:

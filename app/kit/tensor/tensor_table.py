@@ -180,11 +180,8 @@ def column_config(frame: pd.DataFrame) -> dict[str, Any]:
     widths: dict[str, Any] = {"tensor": "medium", "operator": 130}
     config = {}
     for name in frame.columns:
-        options: dict[str, Any] = {
-            "label": TITLES.get(name),
-            "help": glossary.define(name) or None,
-            "width": widths.get(name),
-        }
+        about = glossary.define(name) or None
+        options: dict[str, Any] = {"label": TITLES.get(name), "help": about, "width": widths.get(name)}
         if not is_numeric_dtype(frame[name].dtype):
             config[name] = st.column_config.TextColumn(**options)
         elif name in GROUPED:

@@ -16,11 +16,7 @@ TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
 
 
 def mark(shown: Shown) -> str:
-    """Return the verdict as HTML; "" if the only errors are exceeded capacities.
-
-    Until the verdict is ready, return the verdict that was made when the file was read, or a placeholder, and rerun the
-    page when the verdict is ready.
-    """
+    """Return the verdict as HTML, "" if only capacities are exceeded; rerun the page when a verdict is ready."""
     is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
     if job is None or not job.wait(SECONDS_TO_WAIT if is_small else 0):
@@ -44,7 +40,7 @@ def mark(shown: Shown) -> str:
 
 
 def facts(shown: Shown) -> list[str]:
-    """Return planner, totals, counts and hash of a plan as HTML texts."""
+    """Return planner, totals, counts and hash of a plan as HTML."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     remark = markup.esc(certificate_text.planner_remark(plan, arena))
     return [

@@ -91,13 +91,12 @@ def turns(shown: Shown) -> list[int] | None:
     if chosen is None or not last:
         return None
     turn, order = max(1, min(chosen, last)), plan_rows.placement_order(shown, arena_focus.arena(shown))
-    key = state.set_widget("turn", turn)
 
     def changed() -> None:
         state.choose(**_turn(shown, int(state.widget_value("turn"))))
 
     with controls.row("turns"):
-        st.number_input("Placement", 1, last, key=key, on_change=changed, width=200)
+        st.number_input("Placement", 1, last, key=state.set_widget("turn", turn), on_change=changed, width=200)
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))

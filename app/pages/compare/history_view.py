@@ -104,11 +104,7 @@ def _chart(runs: tuple[Run, ...]) -> None:
 
 
 def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound with one point per run.
-
-    ``picked``: index of the selected run, whose point is larger. Only the curve of the arena size has clickable points.
-    Its hover text contains the figures of all three curves.
-    """
+    """Return the curves of arena size, peak and lower bound per run; the point of run ``picked`` is larger."""
     fig = figure(320)
     x = list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")

@@ -248,7 +248,7 @@ def _side_by_side(left: Shown, right: Shown, handle: Any | None) -> None:
             if handle is None:
                 graph_view.draw(side, f"walk-{name}")
             else:
-                options |= {"reach": max(sizes, default=0), "draw_baseline_itself": side is left}
+                options |= {"reach": max(sizes, default=0), "plan_index": int(side is left)}
                 plan_drawing.canvas(handle, key=f"compare-{name}", **options)
 
 

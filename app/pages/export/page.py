@@ -17,8 +17,7 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO
 
-BEFORE_OPTION = " \\\n  "
-"""Separator of the options of a command. Without line breaks, a browser breaks a long line after a hyphen."""
+BEFORE_OPTION = " \\\n  "  # line break before each option; a browser would break a long line after a hyphen
 
 
 def page() -> None:

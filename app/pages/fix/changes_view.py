@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.canvas.plan_component import Memory, Picture, plan_canvas
+from app.canvas.plan_component import plan_canvas
 from app.kit import controls
 from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
@@ -185,9 +185,9 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     options: dict[str, Any] = {"colour": chosen.colour or (None if len(limited) < 2 else "arena")}
     options |= {"selected": chosen.selected if chosen.selected in planned.plan.row_of else None}
     options |= {"show_baseline": planned.plan.steps == shown.plan.steps}
-    memory = Memory([name for name in plan_drawing.end_to_end(planned.plan) if name in limited], limit)
-    picture = Picture(memory=memory, height=380, title=False, toolbar=False, link="", **options)
-    plan_canvas(handle, picture, {"select": plan_drawing.select}, key="fit-map")
+    arenas = [name for name in plan_drawing.end_to_end(planned.plan) if name in limited]
+    options |= {"memory": {"arenas": arenas, "capacity": limit}, "height": 380, "title": False, "toolbar": False}
+    plan_canvas(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
 
 _BEFORE = "fit.before"  # session key of the choice from which a plan of Fix was opened, for the button Undo

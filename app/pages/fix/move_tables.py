@@ -17,8 +17,7 @@ from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"  # session key: (kind, text) of the selected change, whose plan the page previews
 MOST_LISTED = 40
-SMALLEST_SHARE = 1_000
-"""Changes that save less than 1/1000 of the plan's bytes are listed only if no change saves more than that."""
+SMALLEST_SHARE = 1_000  # changes that save less than 1/1000 of the bytes are listed only if no change saves more
 
 
 def in_order(moves: Sequence[Move]) -> None:

@@ -42,10 +42,15 @@ def draw(shown: Shown, key: str = "walk") -> None:
     scene = scene_of(shown)
     if key == "walk":
         _controls(scene)
+
+    def close(path: str) -> None:
+        opened, closed = graph_levels.moved(path, state.choice().opened, state.choice().closed)
+        state.choose(opened=opened, closed=closed)
+
     callbacks = {
         "on_select_change": state.listener(key, "select", lambda name: state.choose(selected=str(name))),
         "on_open_change": state.listener(key, "open", lambda path: _open_all((str(path),))),
-        "on_close_change": state.listener(key, "close", _close),
+        "on_close_change": state.listener(key, "close", close),
     }
     _component()(key=key, data=drawing(scene), height="content", **callbacks)
 
@@ -71,14 +76,9 @@ def _controls(scene: Scene) -> None:
         controls.switch("Shown part", PARTS, **state.bound("walk", part))
         search(scene.shown)
         if part == graph_levels.AROUND:
-            st.number_input(
-                "Edges away",
-                min_value=0,
-                max_value=graph_levels.MOST_RADIUS,
-                width=230,
-                help="Show the boxes that are at most this number of edges away from the selection.",
-                **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
-            )
+            about = "Show the boxes that are at most this number of edges away from the selection."
+            widget = state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
+            st.number_input("Edges away", 0, graph_levels.MOST_RADIUS, width=230, help=about, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
         about = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
@@ -92,35 +92,21 @@ def search(shown: Shown) -> None:
     """Draw the search over nodes and attributes. Enter selects the largest tensor of the next node found."""
     chosen = state.choice()
     matches = _matches(shown, chosen.search)
-    st.text_input(
-        "Search nodes and attributes",
-        key=state.set_widget("node-search", chosen.search),
-        type="search",
-        placeholder="search nodes and attributes",
-        on_change=_searched,
-        args=(shown,),
-        label_visibility="collapsed",
-        width=240,
-    )
+
+    def searched() -> None:
+        text = str(state.widget_value("node-search") or "").strip()
+        state.choose(search=text, marked="")
+        _select_next(_matches(shown, text))
+
+    look: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed", "width": 240}
+    key = state.set_widget("node-search", chosen.search)
+    st.text_input("Search nodes and attributes", key=key, type="search", on_change=searched, **look)
     if chosen.search:
         position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
-        st.button(
-            f"{position}{len(matches):,} found",
-            key="next-node",
-            icon=":material/keyboard_arrow_down:",
-            type="tertiary",
-            disabled=not matches,
-            help="Select the next node found.",
-            shortcut="Shift+Enter",
-            on_click=_select_next,
-            args=(matches,),
-        )
-
-
-def _searched(shown: Shown) -> None:
-    text = str(state.widget_value("node-search") or "").strip()
-    state.choose(search=text, marked="")
-    _select_next(_matches(shown, text))
+        look = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}
+        look |= {"disabled": not matches, "help": "Select the next node found."}
+        label = f"{position}{len(matches):,} found"
+        st.button(label, key="next-node", on_click=_select_next, args=(matches,), **look)
 
 
 def _matches(shown: Shown, text: str) -> list[str]:
@@ -246,32 +232,22 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         origin = timeline.graph.origins.get(name)
         tip += [("source", origin.source)] if origin is not None and origin.source else []
         under = " · ".join(part for part in (node.instr, size) if part not in ("", name))
-    return {
-        "key": key,
-        "name": visible(name),
-        "under": visible(under),
-        "kind": vertex.kind,
-        "level": level,
-        "path": None if path is None else graph_levels.path_text(path),
-        "pick": pick,
-        "tip": [(label, visible(text)) for label, text in tip],
-        "hidden": vertex.hidden,
-        "held": written_bytes / total if total else 0.0,
-    }
+    texts = {"name": visible(name), "under": visible(under), "tip": [(label, visible(text)) for label, text in tip]}
+    target = {"pick": pick, "path": None if path is None else graph_levels.path_text(path)}
+    held = written_bytes / total if total else 0.0
+    return {"key": key, "kind": vertex.kind, "level": level, "hidden": vertex.hidden, "held": held, **texts, **target}
 
 
 def _edge(scene: Scene, edge: Edge) -> list[Any]:
     """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
-    index = scene.index
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
     tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
-    return [edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1)]
+    return [edge.source, edge.target, scene.index.tensor_ids[edge.largest], tip, 1.5 if more else 1]
 
 
 def _level(tree: Tree, level: int) -> list[Any]:
     """Return number, parent, name, path and text of the node count of an open module."""
-    count = numbers.count(int(tree.members[level]), "node")
-    path = graph_levels.path_text(tree.paths[level])
+    count, path = numbers.count(int(tree.members[level]), "node"), graph_levels.path_text(tree.paths[level])
     return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]
 
 
@@ -280,9 +256,4 @@ def _open_all(paths: tuple[str, ...]) -> None:
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
         closed, opened = graph_levels.moved(path, closed, opened)
-    state.choose(opened=opened, closed=closed)
-
-
-def _close(path: str) -> None:
-    opened, closed = graph_levels.moved(path, state.choice().opened, state.choice().closed)
     state.choose(opened=opened, closed=closed)

@@ -12,7 +12,6 @@ from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, totals_text
-from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
@@ -24,7 +23,9 @@ def page() -> None:
     """Draw the page, or the reason why the file has no graph to draw."""
     shown = page_frame.draw()
     if shown.solution is None:
-        _no_graph(shown)
+        st.html(markup.claim(f"{shown.opened.name} has no graph"))
+        kind = "plan" if shown.opened.plan is not None else "CSV instance"
+        st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
         return
     st.html(markup.claim(claim(shown)))
     body(shown)
@@ -41,14 +42,6 @@ def claim(shown: Shown) -> str:
         f"{numbers.count(len(timeline.graph.tensors), 'tensor')}, {numbers.count(timeline.steps, 'step')} "
         f"in mode {timeline.mode}"
     )
-
-
-def _no_graph(shown: Shown) -> None:
-    st.html(markup.claim(f"{shown.opened.name} has no graph"))
-    kind = "plan" if shown.opened.plan is not None else "CSV instance"
-    st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
-    for line in shown.opened.instance.notes if shown.opened.instance is not None else ():
-        st.caption(for_markdown(line))
 
 
 @remembered

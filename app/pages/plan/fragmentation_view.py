@@ -8,15 +8,9 @@ from app.kit.tensor import tensor_table
 from app.report.pictures import ACCOUNT_LOOKS
 from app.session import state
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import job_table
 from app.texts import glossary, markup, numbers
-from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, slot_reports, waste_ledger
-
-
-@remembered
-def reports(shown: Shown, arena: str) -> tuple[SlotReport, ...]:
-    """Return a report of each slot of an arena."""
-    return slot_reports(shown.plan, arena)
+from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, slot_reports, waste_ledger
 
 
 def draw(shown: Shown) -> None:
@@ -26,7 +20,13 @@ def draw(shown: Shown) -> None:
     step = arena_focus.step_of(shown, arena)
     bytes_of = waste_ledger(plan, arena).at(step)
     st.html(markup.claim(claim(arena, extent, step, bytes_of)))
-    st.html(_accounts(bytes_of, extent))
+    rows = []
+    for account in ACCOUNTS:
+        (name, colour, _), size = ACCOUNT_LOOKS[account], bytes_of[account]
+        cells = (numbers.full_bytes(size), numbers.percent(size, extent), glossary.define(name))
+        rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
+    rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
+    st.html(markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2)))
     slots(shown, arena)
 
 
@@ -42,16 +42,6 @@ def claim(arena: str, extent: int, step: int, bytes_of: dict[str, int]) -> str:
     )
 
 
-def _accounts(bytes_of: dict[str, int], extent: int) -> str:
-    rows = []
-    for account in ACCOUNTS:
-        (name, colour, _), size = ACCOUNT_LOOKS[account], bytes_of[account]
-        cells = (numbers.full_bytes(size), numbers.percent(size, extent), glossary.define(name))
-        rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
-    rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
-    return markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
-
-
 def slots(shown: Shown, arena: str) -> None:
     """Draw the table of slots, or why the plan has none."""
     if not shown.plan.has_slots:
@@ -59,7 +49,8 @@ def slots(shown: Shown, arena: str) -> None:
         return
     note = "most unused bytes × steps first; click a row to select the largest tensor of the slot"
     st.html(markup.heading("Slots", note))
-    listed = sorted(reports(shown, arena), key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
+    reports = job_table().remembered(("slots", shown.key, arena), lambda: slot_reports(shown.plan, arena))
+    listed = sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(
         {
             "slot": [r.slot for r in listed],

@@ -45,16 +45,9 @@ def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figu
     hover = [f"{label} {numbers.full_bytes(size)}" for label, size in sizes.items()]
     texts = [numbers.short_bytes(size) for size in sizes.values()]
     fig = figure(132)
-    fig.add_bar(
-        x=list(sizes.values()),
-        y=list(sizes),
-        orientation="h",
-        marker={"color": [LINE, LIVE, FAINT]},
-        text=texts,
-        textposition="auto",
-        hovertext=hover,
-        hoverinfo="text",
-    )
+    labels = {"text": texts, "textposition": "auto", "hovertext": hover, "hoverinfo": "text"}
+    look = {"orientation": "h", "marker": {"color": [LINE, LIVE, FAINT]}}
+    fig.add_bar(x=list(sizes.values()), y=list(sizes), **look, **labels)
     fig.update_xaxes(bytes_axis(max(sizes.values())), rangemode="tozero", fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
     fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.canvas.plan_component import Memory, PlanHandle
+from app.canvas.plan_component import PlanHandle
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
 from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
@@ -87,7 +87,7 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         if view in STEP_VIEWS:
             options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
-            memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
+            memory = {"arenas": plan_drawing.end_to_end(shown.plan), "capacity": device_bytes(shown)}
             options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
         plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **options)
         _step_range(shown)

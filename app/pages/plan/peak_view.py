@@ -90,10 +90,9 @@ def treemap(
     group_of: Callable[[int], Path],
     colours: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """Return the treemap of buffers, given as ``(row of the first tensor, bytes)``, largest first.
+    """Return the treemap of buffers ``(row of the first tensor, bytes)``, largest first, grouped by a :data:`Grouping`.
 
-    ``group_of`` and ``colours`` are a :data:`Grouping`. ``customdata`` of a box is ``[tensor, exact size]``; a click
-    selects the tensor (``address.js``). The tensor is URL-quoted, because plotly would read a name as HTML.
+    ``customdata`` of a box: ``[tensor, exact size]``. The tensor is URL-quoted, because plotly would read it as HTML.
     """
     totals: dict[Path, int] = {}
     boxes: list[tuple[Path, str, int, str]] = []
@@ -110,23 +109,19 @@ def treemap(
         colours = dict(zip(unknown, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
     entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
     filled = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
-    fig = figure(300)
-    fig.add_trace(
-        go.Treemap(
-            ids=[_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))],
-            parents=[_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes],
-            labels=[name or "none" for _, name, _, _ in entries],
-            values=[size for _, _, size, _ in entries],
-            text=[numbers.short_bytes(size) for _, _, size, _ in entries],
-            customdata=[[tensor, numbers.full_bytes(size)] for _, _, size, tensor in entries],
-            marker={"colors": filled, "line": {"width": 1, "color": "#fff"}},
-            textfont={"size": 12, "color": [ink_on(colour) for colour in filled]},
-            branchvalues="total",
-            hovertemplate="<b>%{label}</b><br>%{customdata[1]}<extra></extra>",
-            tiling={"pad": 1},
-            pathbar={"thickness": 20},
-        )
-    )
+    tree = {
+        "ids": [_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))],
+        "parents": [_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes],
+        "labels": [name or "none" for _, name, _, _ in entries],
+        "values": [size for _, _, size, _ in entries],
+        "text": [numbers.short_bytes(size) for _, _, size, _ in entries],
+        "customdata": [[tensor, numbers.full_bytes(size)] for _, _, size, tensor in entries],
+    }
+    look = {"tiling": {"pad": 1}, "pathbar": {"thickness": 20}, "branchvalues": "total"}
+    look |= {"marker": {"colors": filled, "line": {"width": 1, "color": "#fff"}}}
+    look |= {"textfont": {"size": 12, "color": [ink_on(colour) for colour in filled]}}
+    hover, fig = "<b>%{label}</b><br>%{customdata[1]}<extra></extra>", figure(300)
+    fig.add_trace(go.Treemap(**tree, **look, hovertemplate=hover))
     margin = {"l": 0, "r": 0, "t": 0, "b": 0}
     return fig.update_layout(margin=margin, uniformtext={"minsize": 11, "mode": "hide"})
 

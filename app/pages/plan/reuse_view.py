@@ -57,16 +57,11 @@ def claim(arena: ArenaSummary) -> str:
 def reuse_table(plan: Plan, arena: str) -> str:
     """Return the table of the costly reuses of an arena, highest cost first, as HTML."""
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
-    rows = [
-        [
-            markup.esc(plan.tensor_ids[reuse.second]),
-            markup.esc(plan.tensor_ids[reuse.first]),
-            numbers.grouped(reuse.cost),
-            numbers.short_bytes(reuse.high - reuse.low),
-            numbers.grouped(reuse.low),
-        ]
-        for reuse in reuses[:MOST_LISTED]
-    ]
+    rows = []
+    for reuse in reuses[:MOST_LISTED]:
+        names = [markup.esc(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]
+        shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
+        rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
     head = ("tensor", "waits for the bytes of", "cost", "shared", "from byte")
     return markup.heading("Costly reuses", listed) + markup.table(head, rows, numbers=(2, 3, 4))

@@ -1,5 +1,6 @@
 """The view Snapshot: the live and reserved bytes of a recorded allocator history, and the live bytes by property."""
 
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -8,7 +9,7 @@ import streamlit as st
 from app.kit import arena_focus, controls
 from app.kit.charts import chart_base
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import job_table
 from app.texts import markup, numbers
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
@@ -29,7 +30,8 @@ def draw(shown: Shown) -> None:
     assert history is not None
     step = arena_focus.step_of(shown, arena_focus.arena(shown))
     st.html(markup.claim(claim(history, step)))
-    chart_base.draw_chart(_curve(shown, history, step), f"reserved.{shown.key}.{step}")
+    live = job_table().remembered(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
+    chart_base.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
     key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
     st.html(_totals(history, key or KEYS[0], step))
 
@@ -43,9 +45,9 @@ def claim(history: History, step: int) -> str:
     return f"{reserved} reserved, {live} live at #{step:,}{largest}"
 
 
-def _curve(shown: Shown, history: History, step: int) -> go.Figure:
+def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
     """Return the figure of the live bytes per category, stacked, and of the reserved bytes over the steps."""
-    steps, by_category = _live_by_category(shown)
+    steps, by_category = live
     fig = chart_base.figure(250)
     for name, values in by_category.items():
         filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
@@ -57,13 +59,6 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
     fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
     fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
     return fig
-
-
-@remembered
-def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
-    history = history_of(shown)
-    assert history is not None
-    return history.live_by_category(SAMPLES)
 
 
 def _totals(history: History, key: str, step: int) -> str:

@@ -189,10 +189,7 @@ def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
-    """Return a heat map of the bytes per rank. ``places``: mesh coordinates of each rank; ``look``: the selected rank.
-
-    An invisible marker is on each cell, because only markers have hover texts and clicks.
-    """
+    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``look``: the selected rank."""
     (columns, rows, column_title, row_title), totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
     cell = 36 if rows == 1 else max(7, min(14, 200 // rows))
     fig = figure(rows * cell + 62)

@@ -130,10 +130,7 @@ def table(curve: DimCurve, current: int) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the figure of arena size and peak over a dimension, with the current size, the limit and rejected sizes.
-
-    A planned size has a marker for each figure. Sizes between the markers were not planned, so no line joins them.
-    """
+    """Return the figure of arena size and peak at the planned sizes; no line joins them. Rejected sizes are crosses."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()

@@ -24,8 +24,7 @@ from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
 GRACE = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
-FAIR_SHARE = 60.0
-"""Seconds after which a job is stopped if another job waits for its worker. A search returns its best result."""
+FAIR_SHARE = 60.0  # seconds after which a job is stopped with its best result if another job waits
 FORGOTTEN = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
@@ -44,14 +43,10 @@ class Job(Generic[T]):
         self.what, self.key = what, key
         self.doing, self.done, self.of = what, 0, 0
         self.began = time.monotonic()
-        self.found: list[Any] = []
-        """Intermediate results, the best one last."""
-        self.waiters: dict[str | Job[Any], int] = {}
-        """Visitor → number of the visitor's page at the latest request; job that requested this job → 0."""
-        self.left_at: float | None = None
-        """Time when the job table found no connected visitor; ``None`` while a visitor is connected."""
-        self.stopped_for: set[str] = set()
-        """Visitors who stopped the job. Only these visitors see its result."""
+        self.found: list[Any] = []  # intermediate results, the best one last
+        self.waiters: dict[str | Job[Any], int] = {}  # visitor → number of its page; requesting job → 0
+        self.left_at: float | None = None  # time when no visitor was connected; ``None`` while one is
+        self.stopped_for: set[str] = set()  # visitors who stopped the job; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self._finished = False, threading.Event()
         self._result: T | None = None
@@ -145,8 +140,7 @@ class JobTable:
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
         self._used_workers: list[tuple[str, Job[Any] | None, float]] = []  # (visitor, job, start), the oldest first
-        self.cache = MemoryCache(ceiling(KEPT_BYTES), is_connected)
-        """Cached results, and values that pages derive from them."""
+        self.cache = MemoryCache(ceiling(KEPT_BYTES), is_connected)  # results, and values derived from them
 
     def new_page(self) -> None:
         """Count a new run of the visitor's page. A job that the new run does not request is not on the page."""
@@ -225,10 +219,7 @@ class JobTable:
     # --- workers ---------------------------------------------------------------------------------------------------
 
     def run_task(self, call: TaskCall, progress: Progress | None = None) -> Any:
-        """Wait for a free worker, run a task in it, and return the result of the task.
-
-        ``progress`` defaults to a callback that raises :class:`TaskNotFinished` when the visitor has closed the tab.
-        """
+        """Wait for a free worker, run a task in it, and return its result; by default, until the tab closes."""
         job, visitor = running_job(), visitors.visitor()
 
         def while_connected(*_: Any) -> bool:

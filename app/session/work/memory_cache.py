@@ -21,15 +21,13 @@ import pandas as pd
 
 T = TypeVar("T")
 AFTER = 10.0  # seconds that an entry is kept after its last visitor has left
-_SAMPLED = 64
-"""Maximum number of members of a collection whose size is measured; their mean is used for the other members."""
+_SAMPLED = 64  # members of a collection that are measured; their mean is used for the others
 
 
 def weight_of(value: Any, seen: set[int]) -> float:
-    """Return the approximate size of a value in bytes, with all values that it refers to.
+    """Return the approximate bytes of a value with all that it refers to, except values whose ids are in ``seen``.
 
-    Large collections are measured by a sample of their members. ``seen``: ids of values that were counted before and
-    count as 0 bytes; the function adds the ids of the values that it counts.
+    Large collections are measured by a sample. The ids of the counted values are added to ``seen``.
     """
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
@@ -85,10 +83,7 @@ class MemoryCache:
             return self._entries.get(key)
 
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
-        """Store a value, and evict the least recently used values while the cache exceeds its limit.
-
-        At most half of the limit is counted for one value. So a large plan and a value derived from it fit together.
-        """
+        """Store a value, and evict the least recently used values while the cache exceeds its limit."""
         entry = _Entry(value, min(int(weight_of(value, set())), self._most // 2), set(owners))
         with self._lock:
             self._entries[key] = entry
@@ -98,10 +93,7 @@ class MemoryCache:
                 weight -= self._entries.popitem(last=False)[1].weight
 
     def get_or_make(self, key: Hashable, make: Callable[[], T], owners: Callable[[], Iterable[str]]) -> T:
-        """Return the value of a key; a missing value is computed once, even for concurrent callers.
-
-        ``owners`` is called after the computation, because visitors may request the value meanwhile.
-        """
+        """Return the value of a key; compute a missing one once, also for concurrent callers; then add ``owners()``."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

@@ -25,11 +25,9 @@ const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
 
-/**
- * Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], note}. The scheme
- * "size" also returns `ramp`: [smallest, largest] size in the arenas `shown`. If the plan lacks the data of a scheme,
- * return the colours of the roles.
- */
+/** Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], note}. The
+ * scheme "size" also returns `ramp`: [smallest, largest] size in the arenas `shown`. If the plan lacks the data of a
+ * scheme, return the colours of the roles. */
 export function paint(plan, scheme, shown) {
   const isKnown = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
   const paints = (isKnown ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = paints;
@@ -92,10 +90,8 @@ function byOperator(plan) {
   };
 }
 
-/**
- * Give the colours to the layers in order of the first write in the layer, like `layer_colours` in palette.py. The
- * legend lists the largest layer of each colour.
- */
+/** Give the colours to the layers in order of the first write in the layer, like `layer_colours` in palette.py. The
+ * legend lists the largest layer of each colour. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
   for (let i = 0; i < plan.n; i++) {

@@ -5,10 +5,9 @@ import { luminance } from "./colours.js";
 /** Approximate width of a letter of the drawing's font in pixels. */
 export const LETTER = 6.1;
 
-/**
- * Return the look of an element: the CSS colour `ink` of its text, its opaque background `solid` as [r, g, b], whether
- * that is `dark`, the `font`, and colours for the drawing. `ratio`: device pixels per CSS pixel, for the pattern `hatch`.
- */
+/** Return the look of an element: the CSS colour `ink` of its text, its opaque background `solid` as [r, g, b],
+ * whether that is `dark`, the `font`, and colours for the drawing. `ratio`: device pixels per CSS pixel, for the
+ * pattern `hatch`. */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element);
   const channels = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);

@@ -28,18 +28,24 @@ const ROWS = {
   slots: "one row per slot",
   map: "offset upwards from 0, same scale for all arenas",
 };
-// The settings of class Picture in app/canvas/plan_component.py, and settings of the user: compared, transposed.
-const DEFAULTS = {
-  plan: null, plan_index: 0, view: "map", colour: null, arena: null, show_baseline: true, memory: null, reach: 0,
-  selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
-  toolbar: true, strip: true, title: true, height: 520, room: 0,
-  transposed: false, zoom: null, link: "",
+// The settings of a drawing. A value of the page is applied only when it changes; until then a change by the user stays.
+export const DEFAULTS = {
+  plan: null, plan_index: 0, // token of the packed plans; index of the drawn plan: 0, or 1 for the baseline
+  view: "map", colour: null, arena: null, // null: the default colours of the view; all arenas with the same scale
+  show_baseline: true, // outline the tensors that differ from the baseline
+  memory: null, // {arenas, capacity}: one memory that contains these arenas end to end, the first at the bottom
+  reach: 0, // least bytes on the axis of the map, so that several maps have the same scale
+  selected: null, compared: null, search: "", marked: null, // ids; marked: rows to highlight without a search
+  step: null, span: null, flags: [], // selected step and half-open range of steps; [step, text] of each flag
+  ghost: null, // a storage at a tried place: {id, offset, birth, conflicts, legal, extent}
+  toolbar: true, strip: true, title: true, // strip: the curve of live bytes
+  height: 520, room: 0, // pixels; room: as high as the window minus `room`, and at least `height`
+  transposed: false, zoom: null, // zoom: the visible [t0, t1, v0, v1]; null: all
+  link: "", // group of drawings that share selection, step, range of steps and visible steps
 };
 
-/**
- * A chart. Its function `emit(event, value)` sends an event to the page: see Listeners in plan_component.py.
- * `wants(event)`, if set, returns whether the page uses an event.
- */
+/** A chart. Its function `emit(event, value)` sends an event to the page: see Events in plan_component.py.
+ * `wants(event)`, if set, returns whether the page uses an event. */
 export class Chart extends Drawing {
   constructor(parent) {
     super();
@@ -120,7 +126,10 @@ export class Chart extends Drawing {
     if (hasAny("search", "marked", "arena")) this.search();
     if (hasAny("selected")) this.selected = this.rowOf(state.selected);
     if (hasAny("compared")) this.compared = this.rowOf(state.compared);
-    if (hasAny("ghost", "selected")) this.ghost = this.ghostOf(state.ghost);
+    if (hasAny("ghost", "selected")) {
+      const row = this.rowOf(state.ghost?.id);
+      this.ghost = row < 0 ? null : { ...state.ghost, row };
+    }
     if (hasAny("zoom")) this.pendingZoom = { zoom: state.zoom }; // layout() applies it
     this.showState();
     this.soon("layout");
@@ -152,12 +161,6 @@ export class Chart extends Drawing {
 
   rowOf(id) {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
-  }
-
-  /** Return the tried place of a storage with its row: {row, offset, birth, conflicts, legal, extent}; null if none. */
-  ghostOf(ghost) {
-    const row = ghost ? this.rowOf(ghost.id) : -1;
-    return row < 0 ? null : { ...ghost, row };
   }
 
   /** Return {row, offset, birth} of the box that a drag from a pixel moves: the ghost, or with alt the selected box. */
@@ -595,10 +598,8 @@ export class Chart extends Drawing {
   }
 }
 
-/**
- * Return {plot, strip}: the rectangles of picture and live-bytes strip on the stage; strip is null if it is hidden. All
- * views have the same margins, so that the steps of charts below each other are aligned.
- */
+/** Return {plot, strip}: the rectangles of picture and live-bytes strip on the stage; strip is null if it is hidden.
+ * All views have the same margins, so that the steps of charts below each other are aligned. */
 function rectangles(width, height, { transposed, strip }) {
   const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0, y = transposed ? 10 : 8 + beside;
   const w = Math.max(40, width - x - MARGIN.right - (transposed ? beside : 0)), h = Math.max(40, height - MARGIN.bottom - y);

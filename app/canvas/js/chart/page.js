@@ -2,7 +2,7 @@
 // token. A chart refers to a plan by the token, also before the bytes have arrived.
 
 import { byteLabels } from "../drawing/axes.js";
-import { Chart } from "./chart.js";
+import { Chart, DEFAULTS } from "./chart.js";
 import { charts, mount, unmount } from "./drawing.js";
 import { decode, headerOf, inflated } from "../plan/columns.js";
 import { el } from "./element.js";
@@ -50,10 +50,8 @@ export function show(parent, state, emit) {
   return chart;
 }
 
-/**
- * Return a button per bookmarked view {name, link}, for a page without a server. `drawn`: view → chart. A click
- * restores the view and calls onSelect(chart, {id, row}).
- */
+/** Return a button per bookmarked view {name, link}, for a page without a server. `drawn`: view → chart. A click
+ * restores the view and calls onSelect(chart, {id, row}). */
 export function bookmarks(drawn, views, onSelect) {
   return views.map(({ name, link }) => {
     return el("button", { type: "button", onclick: () => restore(drawn, new URLSearchParams(link), onSelect) }, name);
@@ -84,7 +82,7 @@ function streamlit({ data, parentElement, setTriggerValue }) {
   }
   if (!data) return;
   const { events = [], ...state } = data, wanted = new Set(events);
-  const chart = show(parentElement, state, (event, value) => {
+  const chart = show(parentElement, { ...DEFAULTS, ...state }, (event, value) => {
     if (wanted.has(event)) setTriggerValue(event, { value });
   });
   chart.wants = (event) => wanted.has(event);

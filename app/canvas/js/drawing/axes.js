@@ -14,11 +14,9 @@ function tens(least) {
 /** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
-/**
- * Return a function that formats the labels of ticks that are `every` bytes apart, a power of two. All labels up to
+/** Return a function that formats the labels of ticks that are `every` bytes apart, a power of two. All labels up to
  * `highest` have the same unit, the largest in which they are exact with at most three decimals; labels wider than
- * `letters` are hexadecimal.
- */
+ * `letters` are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
   for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;

@@ -15,10 +15,8 @@ export function within(pen, { x, y, w, h }, draw) {
 
 const reported = new Set(); // messages already reported to the console
 
-/**
- * Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels, lines,
- * tooltip or overlay. Errors with the same message are reported once.
- */
+/** Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels,
+ * lines, tooltip or overlay. Errors with the same message are reported once. */
 export function guarded(draw, otherwise = undefined) {
   try {
     return draw();

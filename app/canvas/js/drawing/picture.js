@@ -23,10 +23,8 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   }
 }
 
-/**
- * Draw all boxes. Return {count, thin, big}: the number of visible boxes, of those the number thinner than a pixel,
- * and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames.
- */
+/** Draw all boxes. Return {count, thin, big}: the number of visible boxes, of those the number thinner than a pixel,
+ * and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames. */
 export function drawBoxes(pen, sight, tools) {
   const { plan, scene, plane, plot, shown, paints, hits, look, ratio } = sight;
   // More than 3 million device pixels are drawn as CSS pixels: the raster has four doubles (32 bytes) per pixel.
@@ -107,11 +105,9 @@ function inksOf(table, look) {
   return { inks: Float64Array.from([...table, ...faint].flat()), dim: 3 * table.length };
 }
 
-/**
- * Draw names inside at most MOST_NAMES boxes with enough space, the largest first: the name of the first tensor of the
- * storage and the number of further tensors; in the view lifetimes, the name of the tensor. If two shortened names are
- * equal, only the larger box gets the name.
- */
+/** Draw names inside at most MOST_NAMES boxes with enough space, the largest first: the name of the first tensor of
+ * the storage and the number of further tensors; in the view lifetimes, the name of the tensor. If two shortened names
+ * are equal, only the larger box gets the name. */
 export function drawNames(pen, sight, rows) {
   const { plan, scene, paints, hits, look, namer } = sight, each = scene.view === "lifetimes", drawn = new Set();
   pen.textBaseline = "middle";
@@ -141,10 +137,8 @@ function roomForNames({ plan, scene, plane }, rows) {
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/**
- * Draw the peak step (dotted), and for each arena its start and size (solid), lower bound (dotted), capacity (dashed),
- * name and figures.
- */
+/** Draw the peak step (dotted), and for each arena its start and size (solid), lower bound (dotted), capacity
+ * (dashed), name and figures. */
 export function drawLines(pen, sight) {
   const { plan, scene, plane, look, curve } = sight;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -181,7 +175,11 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = `600 ${look.font}`;
   const name = shortened(arena.name, Math.max(4, Math.floor(room / 6.6))), first = pen.measureText(name).width;
   pen.font = look.font;
-  const figures = `  ${scene.view === "slots" ? slotFigures(plan, arena) : byteFigures(arena)}`;
+  const { slots, storages, bound, extent, capacity } = arena, buffers = counted(storages, "buffer");
+  const ofSlots = plan.slotted ? `${counted(slots, "slot")} for ${buffers}` : `${buffers}, one row each: no slots`;
+  const limit = capacity === null ? "" : ` · limit ${shortBytes(capacity)}`;
+  const ofBytes = `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
+  const figures = `  ${scene.view === "slots" ? ofSlots : ofBytes}`;
   const second = first + 10 + pen.measureText(figures).width <= room ? figures : "";
   pen.globalAlpha = 0.86;
   fillBox(pen, [x - 3, y - 8, x + first + pen.measureText(second).width + 3, y + 8], css(look.solid));
@@ -196,20 +194,8 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = look.font;
 }
 
-function slotFigures(plan, { slots, storages }) {
-  if (plan.slotted) return `${counted(slots, "slot")} for ${counted(storages, "buffer")}`;
-  return `${counted(storages, "buffer")}, one row each: this planner does not use slots`;
-}
-
-function byteFigures({ bound, extent, capacity }) {
-  const limit = capacity === null ? "" : ` · limit ${shortBytes(capacity)}`;
-  return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
-}
-
-/**
- * Draw a bar over the shared bytes of each costly reuse, at the first write of its second tensor, with the cost. Costs
- * of close bars are added. Return the number of drawn costs.
- */
+/** Draw a bar over the shared bytes of each costly reuse, at the first write of its second tensor, with the cost.
+ * Costs of close bars are added. Return the number of drawn costs. */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
   const costs = new Map(); // cell of 6 × 14 pixels → [x, y, sum of the costs in it]
@@ -236,10 +222,8 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   return costs.size;
 }
 
-/**
- * Draw outlines of the changed tensors at their place in the other plan: dashed, or dotted for tensors that only the
- * other plan has. Return [number of outlined tensors, number of changed tensors].
- */
+/** Draw outlines of the changed tensors at their place in the other plan: dashed, or dotted for tensors that only the
+ * other plan has. Return [number of outlined tensors, number of changed tensors]. */
 export function drawBaseline(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const rows = scene.view === "lifetimes", slots = scene.view === "slots";

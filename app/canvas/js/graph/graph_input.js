@@ -120,10 +120,8 @@ export class GraphInput {
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length);
   }
 
-  /**
-   * Move the cursor to a box and announce the box. For −1, announce the text `otherwise` and keep the cursor; without a
-   * cursor, begin at here().
-   */
+  /** Move the cursor to a box and announce the box. For −1, announce the text `otherwise` and keep the cursor; without
+   * a cursor, begin at here(). */
   moveCursor(vertex, otherwise) {
     const { chart } = this, isAtEnd = vertex < 0 && chart.cursor >= 0;
     chart.cursor = vertex >= 0 ? vertex : this.here();

@@ -15,11 +15,10 @@ const PAD = 10; // between a frame and its boxes
 const BESIDE = 16; // between boxes side by side
 const BETWEEN = 34; // between ranks of boxes
 
-/**
- * Return the layout {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. The
+/** Return the layout {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. The
  * route of an edge that crosses a frame is null. Arguments: `sizes`: [w, h] of each vertex; `within`: level of each
- * vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title] without the root 0, parents first.
- */
+ * vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title] without the root 0, parents
+ * first. */
 export function arrange(dagre, { sizes, within, edges, levels }) {
   const parent = new Map(levels), links = linksByLevel(edges, within, parent), layouts = new Map(), cache = new Map();
   // A vertex k has the name "vk", a level k the name "lk".
@@ -40,10 +39,9 @@ export function arrange(dagre, { sizes, within, edges, levels }) {
   return absolute({ edges, levels, contents, size, layouts, links });
 }
 
-/**
- * Return the edges between the boxes of each level: {ofLevel: level → Map(key → index), ofEdge: per edge [level, key,
- * crossesFrame]}. A key has the names of two boxes, "a b". An edge belongs to the innermost level around both its ends.
- */
+/** Return the edges between the boxes of each level: {ofLevel: level → Map(key → index), ofEdge: per edge [level, key,
+ * crossesFrame]}. A key has the names of two boxes, "a b". An edge belongs to the innermost level around both its
+ * ends. */
 function linksByLevel(edges, within, parent) {
   const ofLevel = new Map(), ofEdge = [];
   const levelsAround = (vertex) => {

@@ -2,10 +2,8 @@
 
 const REACH = 3; // pixels
 
-/**
- * Return the row of the smallest box that contains a pixel; without one, of the nearest box within REACH, or −1.
- * Boxes are not rounded to pixels, so that zooming in separates boxes.
- */
+/** Return the row of the smallest box that contains a pixel; without one, of the nearest box within REACH, or −1.
+ * Boxes are not rounded to pixels, so that zooming in separates boxes. */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
   const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { arena } = plan, { v0, v1, birth, death } = scene;
   const reachT = REACH / perStep, reachV = REACH / perLevel;
@@ -24,11 +22,9 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
   return best;
 }
 
-/**
- * Return the next row after the row `here` in the order of v, or −1. `direction`: 1 for a greater v, −1 for a smaller
+/** Return the next row after the row `here` in the order of v, or −1. `direction`: 1 for a greater v, −1 for a smaller
  * v. If `here` is −1, return the first row in that direction. Only rows that are live at `step` count; if `step` is
- * null, only rows that overlap `here` in time.
- */
+ * null, only rows that overlap `here` in time. */
 export function nextInOrder({ plan, scene, shown }, here, direction, step) {
   const { birth, death, arena } = plan, from = here >= 0 ? scene.v0[here] : -direction * Infinity;
   const further = (v, i, thanV, than) => direction * (v - thanV) > 0 || (v === thanV && direction * (i - than) > 0);

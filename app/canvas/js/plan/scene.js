@@ -6,15 +6,13 @@ export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" 
 const NAME_ROOM = 0.062;
 const NAME_HEIGHT = 20; // pixels
 
-/**
- * Return {view, v0, v1, birth, death, bands, over, top, falling}: the ranges in v and steps of each row, a band per arena shown, the
- * ranges {low, high} above a capacity (`over`), the greatest v, and whether v runs down. A band is {arena, base, height,
- * extent, otherBase}; `otherBase`: base of the arena in the other plan. For one memory, `memory` is the sum of its arenas.
- *
- * Arenas have the same scale and are stacked, the first at the top (sideways: at the left). Arguments: `reach`: minimum
- * bytes of each band, so that several charts have the same scale. `pixels`: height of the drawing. `memory`: {capacity,
- * arenas} of one memory that contains these arenas end to end, the first at the bottom; a null capacity is unlimited.
- */
+/** Return {view, v0, v1, birth, death, bands, over, top, falling}: the ranges in v and steps of each row, a band per
+ * arena shown, the ranges {low, high} above a capacity (`over`), the greatest v, and whether v runs down. A band is
+ * {arena, base, height, extent, otherBase}; `otherBase`: base of the arena in the other plan. For one memory, `memory`
+ * is the sum of its arenas. Arenas have the same scale and are stacked, the first at the top (sideways: at the left).
+ * Arguments: `reach`: minimum bytes of each band, so that several charts have the same scale. `pixels`: height of the
+ * drawing. `memory`: {capacity, arenas} of one memory that contains these arenas end to end, the first at the bottom;
+ * a null capacity is unlimited. */
 export function sceneOf(plan, { view, shown, sideways, other, reach = 0, pixels = 400, memory = null }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
@@ -80,10 +78,8 @@ export function sumOf(arenas, steps, capacity) {
   return { name: "all arenas", live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
-/**
- * Return {v0, v1, birth, death} of the rows, if the arena k begins at bases[k]. The box of the first tensor of a storage
- * contains the whole storage, which is held from its first write until its last tensor is freed.
- */
+/** Return {v0, v1, birth, death} of the rows, if the arena k begins at bases[k]. The box of the first tensor of a
+ * storage contains the whole storage, which is held from its first write until its last tensor is freed. */
 function boxRanges(plan, bases, view) {
   const v0 = new Float64Array(plan.n), v1 = new Float64Array(plan.n), start = view === "slots" ? plan.slot : plan.offset;
   for (let i = 0; i < plan.n; i++) {
@@ -102,10 +98,9 @@ function boxRanges(plan, bases, view) {
 const used = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
 const usedInOther = (other, name, view) => used(other?.arenas.find((arena) => arena.name === name), view);
 
-/**
- * Return the height of an arena's band: the largest of its size, `reach`, its capacity and its size in the other plan.
- * `reach` is for the map only. A capacity, or size in the other plan, that would make the boxes illegible is ignored.
- */
+/** Return the height of an arena's band: the largest of its size, `reach`, its capacity and its size in the other
+ * plan. `reach` is for the map only. A capacity, or size in the other plan, that would make the boxes illegible is
+ * ignored. */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, used(arena, view)), atMost = (size, factor) => (size <= factor * extent ? size : 0);
   const [capacity, least] = view === "map" ? [Number(arena.capacity ?? 0), reach] : [0, 0];

@@ -33,10 +33,8 @@ function parsed(data) {
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
-/**
- * Return {columns, findings} of a plan: the columns of the canvas, and the errors found in the plan as texts. Throws
- * for an unknown arena and for steps that are not integers.
- */
+/** Return {columns, findings} of a plan: the columns of the canvas, and the errors found in the plan as texts. Throws
+ * for an unknown arena and for steps that are not integers. */
 export function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
@@ -81,10 +79,8 @@ export function columnsOf(plan) {
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
 
-/**
- * Return per row the step after the last use of its bytes. The input of a possible in-place reuse that the plan does
- * not use is still read in the step of its reuse (contract §11). Set `taken` of the reuses of a plan without it.
- */
+/** Return per row the step after the last use of its bytes. The input of a possible in-place reuse that the plan does
+ * not use is still read in the step of its reuse (contract §11). Set `taken` of the reuses of a plan without it. */
 function lastUses(plan, handoffs, rowOf) {
   const ends = plan.tensors.map((row) => row.death);
   for (const reuse of handoffs) {
