@@ -50,17 +50,6 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]
     return tuple(sources), tuple(cards), tuple(reviews)
 
 
-def hidden_pages() -> set[str]:
-    """Return the names of the pages that do not apply to the open file; only Scale if the file is not read yet."""
-    choice = state.choice()
-    job = opening.open_job(choice.source)
-    if not job.succeeded:
-        return {"scale"}
-    opened = job.result()
-    needs = {"graph": opened.graph, "scale": page_jobs.scales(opened, choice)}
-    return {name for name, needed in needs.items() if not needed}
-
-
 def draw() -> None:
     """Draw the page of the current address, in one run of the Streamlit script."""
     sys.setswitchinterval(0.001)  # seconds; a planner in a thread must not delay a click
@@ -76,7 +65,10 @@ def draw() -> None:
             review.open_or_refuse(data, name)
     jobs.job_table().new_page()
     state.follow_history()
-    hidden = hidden_pages()
+    choice = state.choice()
+    job, needs = opening.open_job(choice.source), dict[str, Any](scale=None)  # what a page needs of the open file
+    if job.succeeded:
+        needs = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
     page = st.navigation(
         [
             st.Page(
@@ -84,7 +76,7 @@ def draw() -> None:
                 title=title,
                 url_path=name,
                 default=name == FIRST,
-                visibility="hidden" if name in hidden else "visible",
+                visibility="visible" if needs.get(name, True) else "hidden",
             )
             for name, title in PAGES
         ],

@@ -188,6 +188,7 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
+    shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
@@ -195,6 +196,7 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
         for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
         if taken and source in plan.row_of and target in plan.row_of
     ]
+    reuses = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(original)[:MOST_REUSES]]
     return {
         "name": plan.ir_name,
         "planner": plan.planner,
@@ -219,7 +221,7 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
         "role": arrays.table(plan.roles),
         "category": arrays.table(plan.categories) if plan.categories else None,
         "dtype": arrays.table(plan.dtypes),
-        "shape": arrays.table(_shapes(plan)),
+        "shape": arrays.table([shapes[shape] for shape in plan.shapes]),
         **{name: None if texts is None else arrays.table(texts) for name, texts in columns.items()},
         "ranked": ranked[: len(palette.CATEGORIES)],
         "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
@@ -228,15 +230,9 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
         "shared": arrays.add(shared),
         "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
-        "reuses": arrays.add(_reuses(original)),
+        "reuses": arrays.add(np.array(reuses, np.int64).reshape(-1)),
         "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
     }
-
-
-def _reuses(plan: Plan) -> NDArray[np.int64]:
-    """Return first row, second row and cost of the costliest reuses, as a flat array."""
-    rows = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
-    return np.array(rows, np.int64).reshape(-1)
 
 
 def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
@@ -262,11 +258,6 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
             }
         )
     return arenas
-
-
-def _shapes(plan: Plan) -> list[str]:
-    texts = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
-    return [texts[shape] for shape in plan.shapes]
 
 
 def _json(value: Any) -> bytes:

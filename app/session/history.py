@@ -40,11 +40,6 @@ def _opened(at: str) -> Store:
     return Store.at(at, create=True)
 
 
-def latest_runs(model: str) -> list[Run]:
-    """Return the latest 20 runs of a model, newest first; [] without a store, or if the store cannot be read."""
-    return of_store(lambda store_: [*reversed(store_.runs(model, last=20))]) or []
-
-
 def source_of(run: Run) -> str:
     """Return the source of a run's plan for links."""
     return f"{KIND}:{run.content.hex()}"

@@ -28,7 +28,7 @@ from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_dump
-from tmmu_core.graph.model import ARENA_OF_ROLE, Graph, StorageOrigin
+from tmmu_core.graph.model import Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
@@ -247,13 +247,6 @@ def shelf() -> Shelf:
 def lacks_arenas(error: TmmuError) -> bool:
     """Return whether the error is about an arena that the graph uses but does not declare."""
     return isinstance(error, ArenaTooSmall) and error.undeclared
-
-
-def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Return an arena configuration without capacities for the graph's arenas, also those of its backward pass."""
-    names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in graph.tensors}
-    backward = {"gradients"} if "parameters" in names else set()
-    return {name: {} for name in sorted(names | backward)}
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:

@@ -164,14 +164,14 @@ def runtime_of(opened: Opened) -> str:
     return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
 
 
-def known_run(choice: Choice) -> Job[measure_model.Measured] | None:
-    """Return the job that runs the model at the chosen sizes; ``None`` if it was not started."""
-    return job_table().known(_run_key(choice))
+def run_key(choice: Choice) -> tuple[object, ...]:
+    """Return the key of the job that runs the model at the chosen sizes."""
+    return "measure", choice.source, tuple(sorted(choice.dims.items()))
 
 
 def model_run(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs the model at the chosen sizes and measures its memory."""
-    return _run(_run_key(choice), opened, dict(choice.dims) or None)
+    return _run(run_key(choice), opened, dict(choice.dims) or None)
 
 
 def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
@@ -182,7 +182,3 @@ def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
 def _run(key: tuple[object, ...], opened: Opened, *arguments: Any) -> Job[measure_model.Measured]:
     call = TaskCall(tasks.measured, (*content_of(opened.source), *arguments))
     return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
-
-
-def _run_key(choice: Choice) -> tuple[object, ...]:
-    return "measure", choice.source, tuple(sorted(choice.dims.items()))

@@ -43,13 +43,12 @@ def explore_command(
     names = [str(Path(name).resolve()) for name in files or () if name != STREAM]
     if len(names) != len(files or ()):
         raise UsageError("the explorer cannot read standard input.", "Pass file names, or open files in the browser.")
-    for name in names:
-        if os.path.isdir(name):
-            if not (modules_in(Path(name)) or snapshot_files(Path(name))):
-                what = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
-                raise UsageError(what, "Pass single files.")
-        elif not os.path.isfile(name):
-            raise UsageError(f"file not found: {name}.", "Check the name.")
+    for file in map(Path, names):
+        if file.is_dir() and not (modules_in(file) or snapshot_files(file)):
+            what = f"the folder {file} has neither an XLA dump nor PyTorch snapshots."
+            raise UsageError(what, "Pass single files.")
+        if not (file.is_dir() or file.is_file()):
+            raise UsageError(f"file not found: {file}.", "Check the name.")
     require("streamlit", "the explorer")
     if store or os.environ.get(STORE_ENV):
         open_store(store, create=True).close()  # report an error here instead of on every page
@@ -57,8 +56,8 @@ def explore_command(
     if path := (base_path or os.environ.get(BASE_PATH, "")).strip("/"):
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     if not is_free(address, port or 0):
-        what = f"port {port} is in use at {address}."
-        raise UsageError(what, "Set another --port, or omit the option for the next free port.")
+        hint = "Set another --port, or omit the option for the next free port."
+        raise UsageError(f"port {port} is in use at {address}.", hint)
     if not (os.environ.get(TOKEN) or os.environ.get(PROXY_HEADER) or is_loopback(address)):
         os.environ[TOKEN] = secrets.token_urlsafe(16)
     # With exec, signals to this process reach the server.

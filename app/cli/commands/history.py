@@ -92,6 +92,8 @@ def history_command(
         lines = [line for line in opened_store.lines(branch) if planner is None or line.planner == planner]
         if json:
             write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
+        elif not lines:
+            print_lines("no runs are recorded")
         else:
             _print_models(lines)
         return SUCCESS
@@ -136,9 +138,6 @@ def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None
 
 
 def _print_models(lines: Sequence[Line]) -> None:
-    if not lines:
-        print_lines("no runs are recorded")
-        return
     rows = []
     for line in lines:
         head = [line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)]
@@ -205,8 +204,7 @@ def bisect_command(
         record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}
         write_json({**record, "arenas": [_causes_record(one, options.limit) for one in causes]})
     else:
-        what = f"the {figure} of {arena}" if arena else f"the {figure}"
-        _print_growth(runs, values, found, what, changes)
+        _print_growth(runs, values, found, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
         _print_causes(causes, options.limit)
     return SUCCESS if found is None else FINDING
 
@@ -237,11 +235,8 @@ def _print_growth(runs: Sequence[Run], values: Sequence[int], found: int | None,
 def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
     for one in causes:
         before, after = one.peak_bytes
-        print_lines(
-            "",
-            f"{one.arena}: arena size {numbers.delta_bytes(one.grown_bytes)} = "
-            f"peak {numbers.delta_bytes(after - before)} + between tensors {numbers.delta_bytes(one.slack_bytes)}",
-        )
+        total, peak, slack = map(numbers.delta_bytes, (one.grown_bytes, after - before, one.slack_bytes))
+        print_lines("", f"{one.arena}: arena size {total} = peak {peak} + between tensors {slack}")
         rows = []
         for share in one.shares[:limit]:
             sides = (numbers.full_bytes(n) if n else "–" for n in (share.before_bytes, share.after_bytes))

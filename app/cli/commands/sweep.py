@@ -71,14 +71,17 @@ def sweep_command(
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
     if options.scheduler is not None and options.workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
+    alignments: tuple[int | None, ...] = (None,)
+    if options.alignments:
+        alignments = _whole_numbers("--alignments", options.alignments, "Write powers of two, such as 64,128.")
+    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _commas(options.shards)}
+    shards = tuple((escaped_surrogates(file), spec) for file, spec in specs.items())
     axes = Axes(
         modes=_names(options.modes, MODES) or (None,),
         presets=_names(options.presets, PRESETS) or (None,),
-        alignments=_whole_numbers("--alignments", options.alignments, "Write powers of two, such as 64,128.")
-        if options.alignments
-        else (None,),
+        alignments=alignments,
         planners=_names(options.planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=tuple(map(_shard, _commas(options.shards))) if options.shards else None,
+        shards=shards if options.shards else None,
         fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _commas(options.fits)) or None,
         ranks=options.ranks,
     )
@@ -123,11 +126,6 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
     if isinstance(opened, PlainInstance):
         print_note(*(f"{opened.name}: {text}" for text in opened.notes))
         refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
-
-
-def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
-    """Return the name and the shard spec of a file; ``None`` for the name ``none``."""
-    return escaped_surrogates(file), None if file == "none" else read_option("shard_spec", file)
 
 
 def _run_points(

@@ -1,4 +1,4 @@
-"""Shared parts of charts: colours, layout, axes and step curves."""
+"""Shared parts of charts: colours, layout, axes and step curves; the chart of the progress of a search."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.session import state
 from app.texts import numbers
+from tmmu_core.plans.analysis.plan_notes import Moment
 
 LIVE = "#0072B2"
 LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
@@ -117,3 +118,31 @@ def steps_axis(end: int) -> dict[str, Any]:
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
+LABEL_HEIGHT = 14  # of a tick label, in pixels
+
+
+def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
+    """Return the chart of arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``."""
+    fig, margin = figure(height), {"l": 70, "r": 14, "t": 28, "b": 40}
+    first = min((moment.nodes for moment in moments if moment.nodes), default=1)
+    last = max(nodes, *(moment.nodes for moment in moments), first + 1)
+    begin = max(first // 2, 1)
+    x = [max(moment.nodes, begin) for moment in moments] + [last]
+    for name, colour, dash, values in (
+        ("arena size", LIVE, "solid", [moment.extent for moment in moments]),
+        ("proven bound", LINE, "dash", [moment.bound for moment in moments]),
+    ):
+        hover = f"{name} after %{{x:,d}} search nodes: %{{customdata}}"
+        add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
+    top, low = moments[0].extent, moments[0].bound
+    edge = (top - low) // 12 + 1
+    distance = max(edge, (top - low) * LABEL_HEIGHT // (height - margin["t"] - margin["b"]))
+    ticks = [top]
+    for size in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
+        if ticks[-1] - size >= distance:
+            ticks.append(size)
+    node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_TICKS else {}
+    fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
+    labels = [numbers.short_bytes(size) for size in ticks]
+    fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[low - edge, top + edge], fixedrange=True)
+    return fig.update_layout(showlegend=True, legend=LEGEND, margin=margin)

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import draw_chart
-from app.kit.charts.curves import search_course
+from app.kit.charts.chart_base import draw_chart, search_course
 from app.session import planning
 from app.session.opening import card_of
 from app.session.work.jobs import Job, job_table

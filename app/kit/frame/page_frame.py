@@ -17,6 +17,7 @@ from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.graph.model import ARENA_OF_ROLE
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
@@ -123,7 +124,9 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
     """Draw the error card of a choice that cannot be planned; return the plan that is shown instead."""
     draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
-        declared = {"arenas": opening.arenas_named(opened.graph)}
+        names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
+        names |= {"gradients"} if "parameters" in names else set()  # of a backward pass
+        declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
         about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
         controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
     long_work.restart(job)

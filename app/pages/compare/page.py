@@ -20,7 +20,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
 
-MOST_CHANGES, MOST_LINES = 5_000, 60
+MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
 BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
 """Beginnings of a value of ``Choice.baseline``; another text in the field is a pasted link."""
 KIND_LABELS = {
@@ -90,7 +90,8 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
-    for run in history.latest_runs(shown.opened.name):
+    runs = history.of_store(lambda store: store.runs(shown.opened.name, last=MOST_RUNS)) or ()
+    for run in reversed(runs):
         size = numbers.short_bytes(run.extent_bytes)
         options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
     for source, name in opening.shelf().names():

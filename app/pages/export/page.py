@@ -7,12 +7,13 @@ import streamlit as st
 
 from app.kit import controls
 from app.kit.charts.chart_base import draw_chart
-from app.kit.download import downloads, pictures
+from app.kit.download import downloads
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
+from app.report.pictures import HEIGHT, LEAST, LOOKS, MOST, WIDTH, Sheet
 from app.session import page_jobs, planning, repeat_command, review, state
 from app.session.planning import Shown
-from app.texts import markup, numbers
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO
@@ -28,7 +29,7 @@ def page() -> None:
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
         report(shown, stem)
-        pictures.section(shown)
+        pictures(shown)
         st.html(markup.heading("Command line", "reproduces this plan exactly"))
         command = repeat_command.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)
@@ -61,6 +62,35 @@ def report(shown: Shown, stem: str) -> None:
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
     controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
+
+
+def pictures(shown: Shown) -> None:
+    """Draw the picture settings, the picture and its download buttons."""
+    plan = shown.plan
+    if not plan.arenas or not plan.steps:
+        return
+    st.html(markup.heading("Pictures", "of an arena"))
+    titles = downloads.PICTURES
+    kinds = [kind for kind in titles if kind != "slots" or plan.has_slots]
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
+        kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
+        names = [arena.name for arena in plan.arenas]
+        first = names.index(totals_text.main_arena(plan))
+        arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
+        width, height = (
+            st.number_input(side.capitalize(), LEAST, MOST, size, key=f"w.picture.{side}", width=115)
+            for side, size in (("width", WIDTH), ("height", HEIGHT))
+        )
+        theme = st.selectbox("Theme", list(LOOKS), key="w.picture.theme", width=95)
+    sheet = Sheet(width, height, theme, whole=True)
+    svg = downloads.picture(shown, kind, arena, sheet)
+    st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
+    stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
+    with controls.row("pictures-take"):
+        controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", "image/svg+xml", svg)
+        data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}
+        png_button = controls.component("tmmu_png", "download/png.js")
+        png_button(key="picture-png", height="content", width="content", data=data)
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:

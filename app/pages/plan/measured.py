@@ -7,6 +7,7 @@ from app.kit.charts.chart_base import FAINT, LINE, LIVE, bytes_axis, draw_chart,
 from app.kit.frame import long_work
 from app.session import page_jobs, state
 from app.session.planning import Shown
+from app.session.work.jobs import job_table
 from app.texts import markup, numbers
 from tmmu_core.runtime.measure.measure_model import PLANNER
 
@@ -17,8 +18,9 @@ def draw(shown: Shown) -> None:
     if not runtime:
         return
     choice = state.choice()
-    with st.expander(f"Measured by {runtime}", expanded=page_jobs.known_run(choice) is not None):
-        if page_jobs.known_run(choice) is None:
+    is_started = job_table().known(page_jobs.run_key(choice)) is not None
+    with st.expander(f"Measured by {runtime}", expanded=is_started):
+        if not is_started:
             st.caption("The button runs the model in a separate process and compares its memory with a plan of auto.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return

@@ -61,8 +61,13 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
         names = {name: for_markdown(name) for name in curve.arena_names}
         if len(names) > 1:
             controls.switch("Arena", names, **state.bound("arena", arena))
+
+        def picked(point: dict[str, Any]) -> None:
+            if bounds.min <= float(point["x"]) <= bounds.max:
+                controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
+
         chart = dim_curve(curve, arena, current=current, capacity=capacity)
-        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", lambda point: _picked(point, graph, dim))
+        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", picked)
     with right:
         st.html(markup.heading("Arena sizes"))
         st.html(table(curve, current))
@@ -90,23 +95,11 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
             controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
         st.markdown(f"{for_markdown(dim)} =", width="content")
-        controls.size_input(
-            for_markdown(dim),
-            allowed,
-            current,
-            "point-number",
-            on_change=lambda: choose(state.widget_value("point-number")),
-            label_visibility="collapsed",
-            width=140,
-        )
+        look: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
+        look["on_change"] = lambda: choose(state.widget_value("point-number"))
+        controls.size_input(for_markdown(dim), allowed, current, "point-number", **look)
         about, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
         st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
-
-
-def _picked(point: dict[str, Any], graph: Graph, dim: str) -> None:
-    bounds = graph.dims[dim]
-    if bounds.min <= float(point["x"]) <= bounds.max:
-        controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
 
 
 def table(curve: DimCurve, current: int) -> str:

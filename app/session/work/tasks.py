@@ -6,6 +6,7 @@ large graph would block the server's pages.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from app.session.work.workers import TaskContext, TaskNotFinished
@@ -82,25 +83,18 @@ class Improvement(NamedTuple):
     bound: int
 
 
-class _Search:
-    """Progress callback of a planner that also sends each improvement to the server."""
-
-    def __init__(self, context: TaskContext) -> None:
-        self._context = context
-        self._last: dict[str, tuple[int, int]] = {}
-
-    def __call__(self, doing: str, done: int, of: int) -> bool:
-        return self._context.progress(doing, done, of)
-
-    def improved(self, arena: str, nodes: int, extent: int, bound: int) -> None:
-        if self._last.get(arena) != (extent, bound):
-            self._last[arena] = extent, bound
-            self._context.found(Improvement(arena, nodes, extent, bound))
-
-
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
-    """Return a plan, even if it exceeds its limits."""
-    return make_plan(read_subject(context, subject), request, _Search(context), over_limits=True)
+    """Return a plan, even if it exceeds its limits. Each improvement of the search is sent to the server."""
+    last: dict[str, tuple[int, int]] = {}
+
+    def improved(arena: str, nodes: int, extent: int, bound: int) -> None:
+        if last.get(arena) != (extent, bound):
+            last[arena] = extent, bound
+            context.found(Improvement(arena, nodes, extent, bound))
+
+    progress = partial(context.progress)
+    vars(progress)["improved"] = improved  # the planner calls this attribute of its progress callback
+    return make_plan(read_subject(context, subject), request, progress, over_limits=True)
 
 
 def measured(

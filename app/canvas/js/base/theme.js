@@ -14,6 +14,12 @@ export function lookOf(element, ratio) {
   const solid = channels.length < 4 || channels[3] > 0.5 ? channels.slice(0, 3) : [255, 255, 255];
   const dark = luminance(solid) < 0.3;
   const tone = (alphaDark, alphaLight) => (dark ? `rgba(255,255,255,${alphaDark})` : `rgba(0,0,0,${alphaLight})`);
+  // A small canvas with diagonal lines, to repeat as a pattern.
+  const hatch = document.createElement("canvas"), pen = hatch.getContext("2d");
+  hatch.width = hatch.height = 8 * ratio;
+  pen.scale(ratio, ratio);
+  pen.strokeStyle = tone(0.2, 0.16);
+  pen.stroke(new Path2D("M-9 9 L1 -1 M-1 9 L9 -1 M7 9 L17 -1"));
   return {
     ink: style.color,
     solid,
@@ -24,16 +30,6 @@ export function lookOf(element, ratio) {
     line: tone(0.85, 0.85),
     panel: tone(0.035, 0.018), // background of arenas and of the strip
     live: dark ? "rgba(86,180,233,0.75)" : "rgba(0,114,178,0.70)",
-    hatch: hatched(tone(0.2, 0.16), ratio),
+    hatch,
   };
-}
-
-/** Return a small canvas with diagonal lines, to repeat as a pattern. */
-function hatched(colour, ratio) {
-  const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
-  canvas.width = canvas.height = 8 * ratio;
-  pen.scale(ratio, ratio);
-  pen.strokeStyle = colour;
-  pen.stroke(new Path2D("M-9 9 L1 -1 M-1 9 L9 -1 M7 9 L17 -1"));
-  return canvas;
 }

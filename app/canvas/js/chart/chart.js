@@ -376,8 +376,8 @@ export class Chart extends Drawing {
 
   drawOver() {
     guarded(() => drawOverlay(this.pen(this.parts.over), this.sight(), this));
-    this.root.dataset.selected = this.selected >= 0 ? this.plan.ids.at(this.selected) : "";
-    this.root.dataset.compared = this.compared >= 0 ? this.plan.ids.at(this.compared) : "";
+    const { dataset } = this.root, { ids } = this.plan;
+    Object.assign(dataset, { selected: ids.at(this.selected), compared: ids.at(this.compared) });
   }
 
   showFoot(sight, drawn) {
@@ -428,12 +428,6 @@ export class Chart extends Drawing {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
   }
 
-  /** Centre the window on a point of the data and keep the zoom. */
-  lookAt({ t, v }) {
-    const { t0, t1, v0, v1 } = this.win;
-    this.pan(this.win, { t: (t0 + t1) / 2 - t, v: (v0 + v1) / 2 - v });
-  }
-
   /** Move the picture by `t` steps and `v` along the other axis, from its position in the window `from`. */
   pan(from, { t, v }) {
     const { t0, t1, v0, v1 } = from;
@@ -478,12 +472,6 @@ export class Chart extends Drawing {
     const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
     this.parts.live.textContent = lines || "selection cleared";
     this.send("select", { id, row, how });
-  }
-
-  compare(row) {
-    const id = this.plan.ids.at(row);
-    this.set({ compared: id });
-    this.send("compare", { id, row });
   }
 
   /** Select a step, limited to the plan, and show it. */

@@ -84,11 +84,15 @@ export class ChartInput {
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
-    const target = chart.overview.at(x, y), row = chart.pick(x, y);
-    if (target) chart.lookAt(target);
+    const target = chart.overview.at(x, y), row = chart.pick(x, y), { t0, t1, v0, v1 } = chart.win;
+    if (target) chart.pan(chart.win, { t: (t0 + t1) / 2 - target.t, v: (v0 + v1) / 2 - target.v });
     if (row < 0) return;
     if (!event.shiftKey) chart.select(row, "click");
-    else if (row !== chart.selected) chart.compare(row);
+    else if (row !== chart.selected) {
+      const id = chart.plan.ids.at(row);
+      chart.set({ compared: id });
+      chart.send("compare", { id, row });
+    }
   }
 
   /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if they are along about that axis. */

@@ -21,16 +21,14 @@ export function legendOf({ plan, shown, paints, scene }) {
   if (scene.before) entry(el("i", { class: "rule", style: "border-top-style:dashed" }), "live bytes of the baseline");
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
-    const hasLimit = (scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands).some(hasLine);
+    const bands = scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands;
+    const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity !== null && Number(capacity) <= height);
     const lines = [["solid", "arena size"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
     if (hasLimit) lines.push(["dashed", "limit"]);
     for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   }
   return items;
 }
-
-/** Return whether the line of a band's capacity is drawn. */
-const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
 
 /** Return the entries of the legend whose colour occurs in the arenas shown. */
 function inUse({ legend, table, codes, listsUnusedColours }, plan, shown) {

@@ -142,9 +142,8 @@ function drawMove(pen, { plan, other, scene, plane, shown }, row, isCandidate) {
 
 /** Widen an interval to at least SMALLEST. */
 function widened(a, b) {
-  if (b - a >= SMALLEST) return [a, b];
-  const middle = (a + b) / 2;
-  return [middle - SMALLEST / 2, middle + SMALLEST / 2];
+  const more = Math.max(0, SMALLEST - (b - a)) / 2;
+  return [a - more, b + more];
 }
 
 /** Draw the selected step: a line through picture and strip, its node and its live bytes. */

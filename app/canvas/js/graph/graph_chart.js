@@ -27,7 +27,10 @@ function layoutOf({ vertices, edges, levels }) {
   }
   requests += 1;
   const drawing = {
-    sizes: vertices.map(sizeOf),
+    sizes: vertices.map(({ name, under }) => {
+      const width = 26 + LETTER * Math.max(name.length, under.length); // `under` is a second line, or empty
+      return [Math.min(240, Math.max(64, width)), under ? 38 : 24];
+    }),
     within: vertices.map(({ level }) => level),
     edges,
     levels: levels.map(([number, parent, name, , count]) => {
@@ -38,11 +41,6 @@ function layoutOf({ vertices, edges, levels }) {
     waiting.set(requests, [resolve, reject]);
     worker.postMessage({ number: requests, drawing });
   });
-}
-
-/** Return [width, height] of a box by its text: the name and, if it is not empty, the line `under` it. */
-function sizeOf({ name, under }) {
-  return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : 24];
 }
 
 class GraphChart extends Drawing {
@@ -241,7 +239,6 @@ class GraphChart extends Drawing {
     const middle = y + (vertex >= 0 ? h / 2 : 11);
     return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + middle * view.scale };
   }
-
 }
 
 /** Return the points [x, y, …] of a cubic Bézier curve from the bottom of one box to the top of another box. */

@@ -14,7 +14,7 @@ export class GraphInput {
     on("pointercancel", this.release);
     on("pointerleave", () => this.hover(null));
     on("wheel", this.wheel);
-    on("dblclick", this.doubleClick);
+    on("dblclick", (event) => chart.itemAt(...chart.at(event)) ?? chart.fit());
     on("keydown", this.key);
     stage.style.touchAction = "none";
   }
@@ -55,10 +55,6 @@ export class GraphInput {
     event.preventDefault();
     const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
     this.chart.zoom(Math.exp(-step / 500), ...this.chart.at(event));
-  }
-
-  doubleClick(event) {
-    if (!this.chart.itemAt(...this.chart.at(event))) this.chart.fit();
   }
 
   /** Highlight an item and show its tooltip at the point [x, y]; for null, remove highlight and tooltip. */
@@ -125,7 +121,8 @@ export class GraphInput {
   moveCursor(vertex, otherwise) {
     const { chart } = this, isAtEnd = vertex < 0 && chart.cursor >= 0;
     chart.cursor = vertex >= 0 ? vertex : this.here();
-    chart.live.textContent = isAtEnd ? otherwise : describe(chart.data, chart.cursor);
+    const lines = tipOf(chart.data, { vertex: chart.cursor }).map((pair) => pair.join(" ").trim());
+    chart.live.textContent = isAtEnd ? otherwise : lines.join(", ");
     const box = chart.layout.boxes[chart.cursor], { view, stage } = chart;
     const left = view.x + box[0] * view.scale, top = view.y + box[1] * view.scale;
     const right = left + box[2] * view.scale, bottom = top + box[3] * view.scale;
@@ -149,9 +146,6 @@ function nearest(boxes, here, candidates) {
   const distanceTo = (k) => distance(middle(boxes[k]), middle(boxes[here]));
   return candidates.reduce((best, k) => (best < 0 || distanceTo(k) < distanceTo(best) ? k : best), -1);
 }
-
-/** Return the text of a box for screen readers. */
-const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
 /** Return the tooltip of an item as [heading, text] pairs. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {

@@ -69,7 +69,14 @@ export function columnsOf(plan) {
       generation: Float64Array.from(rows, (row) => row.generation),
       arena: Uint32Array.from(rows, (row) => names.indexOf(row.arena)),
     },
-    ...stringColumns(rows, nodes),
+    ids: pool(rows.map((row) => row.tensor_id)),
+    nodes: pool(nodes),
+    role: table(rows.map((row) => row.role ?? "activation")),
+    category: rows.some((row) => row.category) ? table(rows.map((row) => row.category ?? "other")) : null,
+    dtype: table(rows.map((row) => row.dtype ?? "")),
+    shape: table(rows.map((row) => (row.shape ?? []).join(" × ") || "scalar")),
+    operator: null,
+    ranked: [],
     ...relations(rows, rowOf, storages),
     handoffs: handoffs.flatMap(({ taken, step, from, to }) => {
       return taken ? [drawn(step), rowOf.get(from), rowOf.get(to)] : [];
@@ -185,19 +192,6 @@ function percent(part, whole) {
   const tenths = (part * 2000n + whole) / (2n * whole);
   if (!tenths && part) return "<0.1 %";
   return `${grouped(tenths / 10n)}${tenths % 10n ? `.${tenths % 10n}` : ""} %`;
-}
-
-function stringColumns(rows, nodes) {
-  return {
-    ids: pool(rows.map((row) => row.tensor_id)),
-    nodes: pool(nodes),
-    role: table(rows.map((row) => row.role ?? "activation")),
-    category: rows.some((row) => row.category) ? table(rows.map((row) => row.category ?? "other")) : null,
-    dtype: table(rows.map((row) => row.dtype ?? "")),
-    shape: table(rows.map((row) => (row.shape ?? []).join(" × ") || "scalar")),
-    operator: null,
-    ranked: [],
-  };
 }
 
 function relations(rows, rowOf, storages) {
