@@ -69,19 +69,12 @@ def draw() -> None:
     job, needs = opening.open_job(choice.source), dict[str, Any](scale=None)  # what a page needs of the open file
     if job.succeeded:
         needs = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
-    page = st.navigation(
-        [
-            st.Page(
-                HERE / "pages" / name / "page.py",
-                title=title,
-                url_path=name,
-                default=name == FIRST,
-                visibility="visible" if needs.get(name, True) else "hidden",
-            )
-            for name, title in PAGES
-        ],
-        position="top",
-    )
+    pages = []
+    for name, title in PAGES:
+        visibility: Any = "visible" if needs.get(name, True) else "hidden"
+        file, options = HERE / "pages" / name / "page.py", {"url_path": name, "visibility": visibility}
+        pages.append(st.Page(file, title=title, default=name == FIRST, **options))
+    page = st.navigation(pages, position="top")
     state.show_page(page.url_path or FIRST)
     address.follow()
     session = state.session()

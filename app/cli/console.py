@@ -14,7 +14,6 @@ import msgspec
 
 from app.texts import numbers
 from app.texts.refusal_text import nearest, others
-from tmmu_core.base.app_package import project_path, sample_entries
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
 from tmmu_core.base.escaping import for_log, visible
@@ -155,17 +154,7 @@ def read_input(name: str) -> bytes:
     try:
         return read_whole(Path(name))
     except OSError as error:
-        hint = _sample_hint(name) or "Check the name and the permissions, or use - for standard input."
-        raise unopened(error, name, hint) from error
-
-
-def _sample_hint(name: str) -> str:
-    """Return a hint with the path of the sample that has the name of this file; "" without one."""
-    folder, stem = project_path("sample_graphs"), Path(name).name.split(".")[0]
-    for entry in sample_entries(folder):
-        if Path(entry["file"]).name.split(".")[0] == stem:
-            return f"There is a sample of this name: {folder / entry['file']}"
-    return ""
+        raise unopened(error, name, "Check the name and the permissions, or use - for standard input.") from error
 
 
 def write_output(name: str, data: bytes, what: str) -> None:

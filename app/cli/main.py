@@ -154,7 +154,10 @@ def run(arguments: Sequence[str]) -> int:
         print_error(error, as_json=as_json, verbose=verbose)
         return BAD_INPUT
     except TyperException as error:
-        print_error(_usage(error), as_json=as_json)
+        context, message = getattr(error, "ctx", None), error.format_message().rstrip(".")
+        text = f"{message[:1].lower()}{message[1:]}{'' if message.endswith('?') else '.'}"
+        hint = f'See "{context.command_path if context else "tmmu"} --help".'
+        print_error(UsageError(text, hint), as_json=as_json)
         return BAD_INPUT
     except (KeyboardInterrupt, Abort):
         return INTERRUPTED
@@ -182,14 +185,6 @@ def _apply_limits(arguments: Sequence[str]) -> list[str]:
         elif argument not in VERBOSE:
             others.append(argument)
     return others
-
-
-def _usage(error: TyperException) -> UsageError:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "tmmu"
-    message = error.format_message().rstrip(".")
-    end = "" if message.endswith("?") else "."
-    return UsageError(f"{message[:1].lower()}{message[1:]}{end}", f'See "{command} --help".')
 
 
 def main() -> None:

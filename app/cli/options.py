@@ -88,7 +88,6 @@ def _typer_parameters(parameter: inspect.Parameter) -> Iterator[inspect.Paramete
 
 
 def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
-    """Return the typer parameter of an :func:`option` or an :func:`argument`."""
     default = inspect.Parameter.empty if declared.default is MISSING else declared.default
     names, shown = declared.metadata.get("names"), declared.metadata["shown"]
     declaration: Any = typer.Argument(**shown)

@@ -1,7 +1,6 @@
 """Background jobs of the pages: changes that make a plan fit, sizes and ranks, and runs of a model in its runtime."""
 
 import functools
-from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -25,7 +24,6 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.graph.arenas import as_given
-from tmmu_core.graph.model import Arena
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners import planner_named
@@ -100,23 +98,18 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
         options.setdefault("minimise", True)  # as in the fit; without it, the search stops when the plan fits
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
-    if any(move.kind == "alignment" for move in candidate.moves):
-        arenas |= {"arenas": _with_capacities_of(choice, plan_input.arenas), "alignment": None}
+    if any(move.kind == "alignment" for move in candidate.moves):  # the changed configuration with the set capacities
+        config, limited = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
+        for name, settings in config.items():
+            if "capacity_bytes" in limited.get(name, {}):
+                config[name] = {**settings, "capacity_bytes": limited[name]["capacity_bytes"]}
+        arenas |= {"arenas": config, "alignment": None}
     planned = {"planner": plan_input.planner, "options": options}
     full = with_explicit_defaults(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
     compared = {"baseline": start_of(full), "moves": moves}
     graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
     return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
-
-
-def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arena configuration ``arenas`` with the capacities that the choice sets."""
-    config, limited = as_given(arenas or {}), as_given(choice.arenas or {})
-    for name, settings in config.items():
-        if "capacity_bytes" in limited.get(name, {}):
-            config[name] = {**settings, "capacity_bytes": limited[name]["capacity_bytes"]}
-    return config
 
 
 # --- sizes and ranks of the page Scale ---------------------------------------------------------------------------

@@ -56,13 +56,8 @@ def origins(shown: Shown) -> Origins | None:
     if shown.solution is None:
         rows = [shown.opened.producers.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
         tree = modules_of_rows([row.origin.module for row in rows])
-        return Origins(
-            producer=[""] * len(rows),
-            layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
-            module=[".".join(row.origin.module) for row in rows],
-            phase=[row.phase or "" for row in rows],
-            modules=tree,
-        )
+        layer, module = [tree.layers[k] for k in tree.of_tensor.tolist()], [".".join(r.origin.module) for r in rows]
+        return Origins([""] * len(rows), layer, module, [row.phase or "" for row in rows], tree)
     timeline = shown.timeline
     index, tree = timeline.index, modules(shown)
     tensors = np.array([index.tensor_of[name] for name in shown.plan.tensor_ids], np.int64)

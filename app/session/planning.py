@@ -144,7 +144,15 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
     reviewed: make.PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
-    result = _known_rank(full) or reviewed or _computed(full, opened, progress or (lambda *_: True))
+    result = _known_rank(full) or reviewed
+    if result is None:
+        subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
+        count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
+        if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
+            result = make.make_plan(subject, request, progress, over_limits=True)
+        else:  # in a worker process, which can be killed
+            result = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
+    assert result is not None
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(result.plan.planner_options))  # a stopped search has a node limit
     if full.planner == GIVEN:
@@ -163,15 +171,6 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     job_table().forget(plan_key(choice))
     job_table().share(plan_key(limited), job)
     return limited
-
-
-def _computed(full: Choice, opened: Opened, progress: Progress) -> make.PlanningResult:
-    """Plan in this process if that takes little time, else in a worker process, which can be killed."""
-    subject, request = planning_input(opened), requested(full, opened)
-    count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
-    if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
-        return make.make_plan(subject, request, progress, over_limits=True)
-    return job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:

@@ -200,19 +200,16 @@ def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:
     with suppress(TmmuError):  # the server may have evicted the file with the moves
         if source := dict(parse_qsl(link)).get("moves"):
             moves = content_of(source)[0]
-    return msgspec.json.encode(
-        ReviewFile(
-            review=review,
-            verdict=verdict,
-            graph_name=name,
-            graph=_encoded(data),
-            plan=_encoded(plan_file.to_cbor(shown.plan)),
-            link=link,
-            moves=_encoded(moves) if moves else "",
-            author=review.author,
-            date=today(),
-        )
-    )
+    files: dict[str, Any] = {"graph": _encoded(data), "plan": _encoded(plan_file.to_cbor(shown.plan))}
+    files["moves"] = _encoded(moves) if moves else ""
+    about: dict[str, Any] = {
+        "verdict": verdict,
+        "graph_name": name,
+        "link": link,
+        "author": review.author,
+        "date": today(),
+    }
+    return msgspec.json.encode(ReviewFile(review=review, **files, **about))
 
 
 def is_review(data: bytes) -> bool:

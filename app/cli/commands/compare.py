@@ -8,7 +8,7 @@ import msgspec
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
 from app.cli.options import AsJson, StoreUrl, argument, option
 from app.cli.plan_text import print_line_changes
-from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, resolve_side, show_warnings, warnings_of
+from app.cli.resolve import FIRST_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
 from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, tensor_row
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
@@ -30,7 +30,13 @@ def compare_command(
 
     Exit code: 0 identical, 1 different or an invalid plan, 3 not comparable.
     """
-    left, right = _sides(a, b, request, store)
+    lacks_model = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
+    if lacks_model == [True, False]:  # a reference without a model has the model of the other plan
+        right = resolve_side(b, request, store)
+        left = resolve_side(a, request, store, right.plan)
+    else:
+        left = resolve_side(a, request, store)
+        right = resolve_side(b, request, store, left.plan)
     warnings = warnings_of(left, right)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:
@@ -43,16 +49,6 @@ def compare_command(
         show_warnings(warnings)
     invalid = left.findings or right.findings
     return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
-
-
-def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
-    """Return the plans of A and B. A store reference without a model uses the model of the other plan."""
-    has_no_model = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
-    if has_no_model == [True, False]:
-        right = resolve_side(b, request, store)
-        return resolve_side(a, request, store, right.plan), right
-    left = resolve_side(a, request, store)
-    return left, resolve_side(b, request, store, left.plan)
 
 
 def print_comparison(verdict: Comparison, limit: int) -> None:
@@ -120,16 +116,11 @@ def _sides_of(difference: Difference) -> str:
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
     """Return the JSON record of the comparison, with at most ``limit`` changed tensors."""
+    verdicts = ("comparable", "identical", "complete", "incomplete", "incomparable")
     return {
-        "comparable": verdict.comparable,
-        "identical": verdict.identical,
-        "complete": verdict.complete,
-        "incomplete": verdict.incomplete,
-        "incomparable": verdict.incomparable,
+        **{name: getattr(verdict, name) for name in verdicts},
         "first_divergence": verdict.first,
-        "divergences": verdict.divergences,
-        "context": verdict.context,
-        "certificates": verdict.certificates,
+        **{name: getattr(verdict, name) for name in ("divergences", "context", "certificates")},
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
         "left_totals": plan_totals(verdict.left).written(),
         "right_totals": plan_totals(verdict.right).written(),

@@ -51,7 +51,6 @@ PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
 """Format that writes the model with the plan in it → (check of the model's bytes, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
-REPORTS = ("html", "pdf", "md", "svg", "png")  # for these formats, the error names ``tmmu report``
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def export_command(
     """Export a plan as a table, trace, instance or C code, in a model file, or for another viewer."""
     to, arena, model, output = options.to, options.arena, options.model, output or STREAM
     if to not in FORMATS:
-        report = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
-        hint = report if to in REPORTS else strict.closest_hint(to, FORMATS)
-        raise UsageError(f"unknown format {to!r}.", hint)
+        is_report = to in ("html", "pdf", "md", "svg", "png")
+        hint = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
+        raise UsageError(f"unknown format {to!r}.", hint if is_report else strict.closest_hint(to, FORMATS))
     if arena is not None and to != "instance":
         raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
     values = {"--blobs": options.blobs, "--prefix": options.prefix, "--model": None if to in MODELS else model}

@@ -44,17 +44,9 @@ def _as_text(value: Any) -> Any:
 
 def figure(height: int) -> go.Figure:
     """Return an empty figure with the common layout."""
-    fig = TextFigure()
-    fig.update_layout(
-        height=height,
-        margin={"l": 70, "r": 14, "t": 8, "b": 34},
-        showlegend=False,
-        hoverlabel={"align": "left", "font": {"size": 12}},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"size": 12},
-        dragmode="pan",
-    )
+    fig, font, clear = TextFigure(), {"size": 12}, "rgba(0,0,0,0)"
+    fig.update_layout(height=height, margin={"l": 70, "r": 14, "t": 8, "b": 34}, showlegend=False, dragmode="pan")
+    fig.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, font=font, hoverlabel={"align": "left", "font": font})
     fig.update_xaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE, ticks="outside", tickcolor=FAINT)
     fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
     return fig

@@ -63,13 +63,13 @@ def draw(full: Choice, opened: Opened) -> None:
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
         allowed = size_range(opened.graph, name)
-        controls.size_input(
-            f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})",
-            allowed,
-            full.dims.get(name, defaults[name]),
-            f"dim.{name}",
-            on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), defaults[n]),
-        )
+
+        def changed(name: str = name) -> None:
+            controls.choose_size(name, state.widget_value(f"dim.{name}"), defaults[name])
+
+        label, size = f"Dimension {for_markdown(name)}", full.dims.get(name, defaults[name])
+        label += f" ({allowed.min:,} … {allowed.max:,})"
+        controls.size_input(label, allowed, size, f"dim.{name}", on_change=changed)
 
 
 def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:

@@ -45,13 +45,9 @@ def progress(
                 st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
             else:
                 st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
-            st.button(
-                "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop",
-                on_click=cancel or Job.stop,
-                args=(job,),
-                disabled=job.stopping,
-                key="stop-job",
-            )
+            label = "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop"
+            stop = cancel or Job.stop
+            st.button(label, key="stop-job", on_click=stop, args=(job,), disabled=job.stopping)
         _course([found for found in job.found if isinstance(found, Improvement)], job.done)
 
     watch()

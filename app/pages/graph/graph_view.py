@@ -137,7 +137,10 @@ def drawing(scene: Scene) -> dict[str, Any]:
         written = graph.total(live_bytes_by_writer(plan, scene.index, scene.peak, arena)[0])
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
-    levels = [_level(scene.tree, level) for level in graph.levels]
+    tree, levels = scene.tree, []  # of each open module: number, parent, name, path, text of the node count
+    for level in graph.levels:
+        path, count = graph_levels.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
+        levels.append([level, int(tree.parent[level]), visible(tree.label(level)), path, count])
     box_texts = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
     shape = [box_texts, levels, [edge[:2] for edge in edges]]
     tensor = scene.index.tensor_of.get(state.choice().selected, -1)
@@ -243,12 +246,6 @@ def _edge(scene: Scene, edge: Edge) -> list[Any]:
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
     tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
     return [edge.source, edge.target, scene.index.tensor_ids[edge.largest], tip, 1.5 if more else 1]
-
-
-def _level(tree: Tree, level: int) -> list[Any]:
-    """Return number, parent, name, path and text of the node count of an open module."""
-    count, path = numbers.count(int(tree.members[level]), "node"), graph_levels.path_text(tree.paths[level])
-    return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]
 
 
 def _open_all(paths: tuple[str, ...]) -> None:

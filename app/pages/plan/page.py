@@ -87,7 +87,10 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         if view in STEP_VIEWS:
             options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
-            memory = {"arenas": plan_drawing.end_to_end(shown.plan), "capacity": device_bytes(shown)}
+            size, capacities = shown.choice.budget, [arena.capacity_bytes for arena in shown.plan.arenas]
+            if size is None and max(capacities) < numbers.UNLIMITED:
+                size = sum(capacities)
+            memory = {"arenas": plan_drawing.end_to_end(shown.plan), "capacity": size}
             options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
         plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **options)
         _step_range(shown)
@@ -143,14 +146,6 @@ def _step_range(shown: Shown) -> None:
     )
     key = f"range.{shown.key}.{arena}.{span[0]}.{span[1]}"
     tensor_table.selectable(table, key, state.choice().selected, height=260)
-
-
-def device_bytes(shown: Shown) -> int | None:
-    """Return the device size in bytes: the budget, else the sum of all capacities; ``None`` if an arena has none."""
-    if shown.choice.budget is not None:
-        return shown.choice.budget
-    capacities = [arena.capacity_bytes for arena in shown.plan.arenas]
-    return sum(capacities) if max(capacities) < numbers.UNLIMITED else None
 
 
 page()

@@ -143,19 +143,10 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
         hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
         options = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False, "mode": "markers"}
         add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
-    fig.add_vline(x=current, line={"color": LINE, "width": 2})
-    if current in x:
-        is_right = current > (x[0] + x[-1]) / 2
-        fig.add_annotation(
-            x=current,
-            y=1,
-            yref="paper",
-            yanchor="top",
-            text=f"<b>{curve.dim} = {current:,}: {numbers.short_bytes(extent[x.index(current)])}</b>",
-            showarrow=False,
-            xanchor="right" if is_right else "left",
-            xshift=-8 if is_right else 8,
-        )
+    size = f": {numbers.short_bytes(extent[x.index(current)])}" if current in x else ""
+    side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
+    label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}
+    fig.add_vline(x=current, line={"color": LINE, "width": 2}, **label)
     ends = [*x, *refused, current]
     pad = max(0.5, (max(ends) - min(ends)) * 0.02)
     span = [min(ends) - pad, max(ends) + pad]
