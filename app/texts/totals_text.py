@@ -42,10 +42,8 @@ def reuse_cost(cost: int, bound: int) -> str:
 def chips(plan: Plan) -> list[str]:
     """Return peak use and total reserved, in short form."""
     sums = totals(plan)
-    return [
-        f"{PEAK} {numbers.short_bytes(sums.peak_live_bytes)} at {numbers.step(sums.peak_step)}",
-        f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}",
-    ]
+    peak = f"{PEAK} {numbers.short_bytes(sums.peak_live_bytes)} at {numbers.step(sums.peak_step)}"
+    return [peak, f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}"]
 
 
 def better(found: Better | None, option: str = "--planner auto") -> str:

@@ -43,12 +43,13 @@ def explore_command(
     names = [str(Path(name).resolve()) for name in files or () if name != STREAM]
     if len(names) != len(files or ()):
         raise UsageError("the explorer cannot read standard input.", "Pass file names, or open files in the browser.")
-    for file in map(Path, names):
-        if file.is_dir() and not (modules_in(file) or snapshot_files(file)):
-            what = f"the folder {file} has neither an XLA dump nor PyTorch snapshots."
-            raise UsageError(what, "Pass single files.")
-        if not (file.is_dir() or file.is_file()):
-            raise UsageError(f"file not found: {file}.", "Check the name.")
+    for name in names:
+        if os.path.isdir(name):
+            if not (modules_in(Path(name)) or snapshot_files(Path(name))):
+                what = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
+                raise UsageError(what, "Pass single files.")
+        elif not os.path.isfile(name):
+            raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")
     if store or os.environ.get(STORE_ENV):
         open_store(store, create=True).close()  # report an error here instead of on every page

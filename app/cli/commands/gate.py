@@ -183,7 +183,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    print_lines("; ".join(filter(None, (result, _difference(after, before)))))
+    difference = core.baseline_warning(after.plan, before.plan) if before else ""
+    print_lines("; ".join(filter(None, (result, difference))))
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {certificate_text.status_text(after.plan, arena)}" for arena in claimed), "")
@@ -201,13 +202,9 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     show_warnings(warnings_of(after, before))
 
 
-def _difference(after: Resolved, before: Resolved | None) -> str:
-    """Return the warning about a baseline of another planner, mode or option; "" for none."""
-    return core.baseline_warning(after.plan, before.plan) if before else ""
-
-
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    return [*filter(None, [_difference(after, before)]), *warnings_of(after, before)]
+    difference = core.baseline_warning(after.plan, before.plan) if before else ""
+    return [*filter(None, [difference]), *warnings_of(after, before)]
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:

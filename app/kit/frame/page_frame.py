@@ -12,7 +12,7 @@ from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import Job, job_table, remembered
+from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
@@ -21,7 +21,7 @@ from tmmu_core.graph.model import ARENA_OF_ROLE
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
-from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
+from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import another_packing_may_fit, over_limits
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
@@ -161,18 +161,13 @@ def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
 
 def _headline(shown: Shown) -> None:
     """Draw the headline: the verdict, the memory that the plan needs, the reason, and the next actions."""
-    is_over = bool(over_limits(shown.plan, shown.choice.budget))
-    explained = explanation(shown, shown.choice.budget)
+    is_over, budget = bool(over_limits(shown.plan, shown.choice.budget)), shown.choice.budget
+    key = ("headline", shown.key, budget)
+    explained = job_table().remembered(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
     with controls.row("headline"):
         st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(shown), bad=is_over))
         if shown.opened.plan is None:
             _actions(shown, is_over)
-
-
-@remembered
-def explanation(shown: Shown, budget: int | None) -> Explanation:
-    """Return the texts of the headline: the memory that the plan needs, and the reason."""
-    return explain_peak(shown.plan, budget, name_of(shown))
 
 
 def name_of(shown: Shown) -> str:
@@ -228,16 +223,14 @@ def _check_link(shown: Shown) -> None:
     session = state.session()
     if session.by_link:
         session.by_link = False
-        names, changes = missing_items(state.choice(), shown)
-        if names:
-            state.choose(**changes)
+        if names := remove_missing_items(state.choice(), shown):
             session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
     if session.notice:
         controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
 
 
-def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, Any]]:
-    """Return ``(names, changes)``: the chosen items that the plan does not have, and the fields that remove them."""
+def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
+    """Remove the items that the plan does not have from the choice, and return their names."""
     plan, opened = shown.plan, shown.opened
     missing: dict[str, str] = {}
     if opened.instance is not None:  # a packing problem has no mode and no preset
@@ -258,7 +251,9 @@ def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, An
         names += [f"a capacity of the arena {numbers.shortened(arena, 60)}" for arena in unused]
         if unused:
             changes["capacities"] = {arena: size for arena, size in choice.capacities.items() if arena not in unused}
-    return names, changes
+    if changes:
+        state.choose(**changes)
+    return names
 
 
 def is_digest(shown: Shown) -> bool:

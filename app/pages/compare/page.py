@@ -55,8 +55,12 @@ def page() -> None:
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.compared(left, right)
     moves = page_jobs.moves_of(chosen)
-    notes = [*invalid(left, right), verdict(comparison, len(moves))]
-    st.html(markup.claim(claim(left, right, comparison), notes))
+    faults = []
+    for name, side in (("baseline", left), ("candidate", right)):
+        faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
+        faults += [f"{name} is incomplete"] if side.plan.incomplete else []
+    notes = [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
+    st.html(markup.claim(claim(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
     _pick(options, chosen.baseline)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
@@ -145,15 +149,6 @@ def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
         return f"{title}: {arena} unchanged, {numbers.short_bytes(after)}"
     sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
     return f"{title}: {arena} {sizes} ({numbers.delta_bytes(after - before)})"
-
-
-def invalid(left: Shown, right: Shown) -> list[str]:
-    """Return a warning for each of the two plans that is invalid or incomplete, as HTML."""
-    faults = []
-    for name, side in (("baseline", left), ("candidate", right)):
-        faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
-        faults += [f"{name} is incomplete"] if side.plan.incomplete else []
-    return [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
 
 
 def verdict(comparison: Comparison, moves: int) -> str:

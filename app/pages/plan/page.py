@@ -1,6 +1,6 @@
 """The page Plan: the memory map of one plan and its views, which share the selected tensor, step and arena."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -32,7 +32,8 @@ def page() -> None:
     if not shown.plan.arenas or not shown.plan.steps:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
         return
-    given_offsets(shown)
+    if shown.opened.instance is not None and shown.opened.instance.packing is not None:
+        given_offsets(shown, shown.opened.instance.notes)
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
@@ -57,17 +58,13 @@ def page() -> None:
     measured.draw(shown)
 
 
-def given_offsets(shown: Shown) -> None:
+def given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
     """For a file with offsets, draw a button that opens Compare with these offsets as baseline."""
-    instance = shown.opened.instance
-    if instance is None or instance.packing is None:
-        return
-    is_given = shown.choice.planner == GIVEN
+    is_given, notes = shown.choice.planner == GIVEN, "; ".join(instance_notes)
     with controls.row("given"):
         text = "These offsets are from the file." if is_given else "The file also has offsets."
         label = "Plan again and compare" if is_given else f"Compare the file's offsets with {shown.choice.planner}"
         clicked = st.button(label, key="again", type="primary" if is_given else "secondary")
-        notes = "; ".join(instance.notes)
         st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
     if clicked:
         if is_given:

@@ -68,9 +68,8 @@ def _start(context: TaskContext, subject: Subject, request: PlanRequest) -> Cand
     return initial_candidate(_graph_of(context, subject), request, context.progress)
 
 
-def read(context: TaskContext, data: bytes, name: str) -> Any:
+def read(_: TaskContext, data: bytes, name: str) -> Any:
     """Read a file of any format and return its content."""
-    del context
     return read_any(data, name)
 
 
