@@ -99,10 +99,7 @@ NO_ORIGIN = Origin()
 def pack_plan(
     plan: Plan, origin: Origin = NO_ORIGIN, *, baseline: Plan | None = None, baseline_origin: Origin = NO_ORIGIN
 ) -> Packed:
-    """Return ``plan``, and ``baseline`` if given, packed for the canvas with the origins of their rows.
-
-    Raises ``ValueError`` if a column of an origin has another length than the plan.
-    """
+    """Return ``plan``, and ``baseline`` if given, packed for the canvas with the origins of their rows."""
     arrays = _Arrays()
     plans = [_pack_one(arrays, plan, baseline, origin)]
     if baseline is not None:

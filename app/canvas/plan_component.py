@@ -45,10 +45,7 @@ def plan_store(packed: Packed, plan: Plan, baseline: Plan | None = None, *, key:
 
 
 def plan_canvas(plan: PlanHandle, on: Events, *, key: str, **settings: Any) -> None:
-    """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``), and call ``on`` for its events.
-
-    A canvas with the same ``key`` keeps its zoom and focus.
-    """
+    """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``), and call ``on`` for its events."""
     description = {"plan": plan.token, "events": sorted(on), **settings}
     changes = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in on.items()}
     _component()(key=key, data=description, height="content", **changes)

@@ -1,7 +1,4 @@
-"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10).
-
-On a terminal, rich draws the tables. In a pipe, a table is aligned text without a frame, for ``cut`` and ``grep``.
-"""
+"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10); tables in a pipe have no frame."""
 
 import json
 import re

@@ -65,10 +65,7 @@ def settle_streams() -> None:
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values, because an unset shell variable must not silently remove a limit.
-
-    It also rejects an output file that is one of the arguments, except in ``convert``, which can rewrite a file.
-    """
+    """A command that rejects empty values, which may be unset shell variables, and outputs that are an input."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
-from app.texts.change_text import LINE_FIGURES, line_row
+from app.texts.change_text import LINE_FIGURES, line_tables
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
@@ -77,11 +77,11 @@ def print_live_lines(plan: Plan) -> None:
 
 def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> None:
     """Print the changes between the peaks of two snapshots, by category and by line of code."""
-    changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
-    for title, found in (("category at the peak", by_category(lines)), ("line at the peak", changed[:limit])):
+    tables, listed = line_tables(lines, limit, numbers.full_bytes)
+    for title, rows in tables:
         print_lines("")
-        table((title, *(f">{name}" for name in LINE_FIGURES)), [line_row(one, numbers.full_bytes) for one in found])
-    print_lines(numbers.of(min(limit, len(changed)), len(changed), "changed line"))
+        table((title, *(f">{name}" for name in LINE_FIGURES)), rows)
+    print_lines(listed)
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:

@@ -1,8 +1,4 @@
-"""HTML pages that work offline: the report of a plan, the drawing of a plan in a notebook, and the viewer of plans.
-
-A report contains the canvas script of the explorer and the packed plan (gzip, base64); other figures are SVG. Equal
-plans give equal files, because a report contains no time and no machine name.
-"""
+"""HTML pages that work offline: the report of a plan (equal for equal plans), a plan in a notebook, and the viewer."""
 
 import base64
 import json

@@ -47,10 +47,7 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture.
-
-    Positions in the drawing area are shares: 0 is the left or bottom edge, 1 the right or top edge.
-    """
+    """Size in pixels and theme of a picture; positions are shares of the drawing area from its left and bottom."""
 
     width: int = WIDTH
     height: int = HEIGHT

@@ -61,10 +61,7 @@ def content(name: str) -> tuple[bytes, str]:
 
 
 def of_store(use: Callable[[Store], T]) -> T | None:
-    """Return ``use(store)``; ``None`` without a store, or if the store cannot be used.
-
-    With a store, opened files and reviews are stored, so that their links still work after a restart of the server.
-    """
+    """Return ``use(store)``; ``None`` without a store, or if the store cannot be used."""
     with suppress(TmmuError):
         if (server_store := store()) is not None:
             return use(server_store)

@@ -154,16 +154,12 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
     """Return the samples in the order of ``index.json``; () without this file."""
-    return tuple(
-        Sample(
-            name=entry["file"].split("/")[-1].split(".")[0],
-            title=entry.get("title", entry["file"]),
-            path=SAMPLES / entry["file"],
-            teaches=entry.get("teaches", ""),
-            group=entry.get("group", "samples"),
-        )
-        for entry in sample_entries(SAMPLES)
-    )
+    found = []
+    for entry in sample_entries(SAMPLES):
+        file, title = entry["file"], entry.get("title", entry["file"])
+        texts = entry.get("teaches", ""), entry.get("group", "samples")
+        found.append(Sample(file.split("/")[-1].split(".")[0], title, SAMPLES / file, *texts))
+    return tuple(found)
 
 
 # --- uploaded files ----------------------------------------------------------------------------------------------
@@ -180,11 +176,7 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key, limited in bytes. The key of an uploaded file is secret; anyone with its link can open it.
-
-    The key of a file on the server's command line is a digest of its content, so its link works after a restart.
-    With a store, uploaded files are stored too, and their links work after a restart.
-    """
+    """Opened files by key, limited in bytes; with a store, also stored. The key of an uploaded file is secret."""
 
     def __init__(self, keep_bytes: int | None = None) -> None:
         self._files: OrderedDict[str, _File] = OrderedDict()

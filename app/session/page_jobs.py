@@ -88,10 +88,7 @@ def start_of(choice: Choice) -> str:
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return the fields of the choice that opens a candidate: its graph, its moves, and ``choice`` as baseline.
-
-    Limits, planner options and arena settings are copied, because the graph file does not contain them.
-    """
+    """Return the fields of the choice that opens a candidate, with ``choice`` as baseline and with its limits."""
     plan_input = candidate.plan_input
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:

@@ -102,10 +102,7 @@ MAX_IDLE_BUFFERS = 8  # returned by idle_before_last_use
 
 @remembered
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row, step of the last use, step of the use before)`` of buffers that are idle between these two steps.
-
-    Most bytes × idle steps first; without persistent buffers; [] for a plan without a graph.
-    """
+    """Return ``(row, last use, use before)`` of the buffers with most idle bytes × steps between these two steps."""
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
     liveness, plan = shown.solution.liveness, shown.plan

@@ -1,8 +1,4 @@
-"""Plan, verify and compare for the pages.
-
-Long computations run as jobs (``jobs``), which a visitor can watch and stop. Results are cached by their inputs: the
-digest of the file, the request, the hash of the plan. All figures come from the core.
-"""
+"""Plan, verify and compare for the pages, in jobs whose results are cached by file, request and plan hash."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,11 +1,11 @@
 """The differences between two plans as rows of text ``baseline → candidate``, for page, report and command line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.texts import numbers
 from app.texts.markup import optimality
 from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, TensorChange
-from tmmu_core.plans.analysis.peak_lines import LineChange
+from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 ABSENT = "–"  # text of a figure of an arena or tensor that only the other plan has
@@ -48,7 +48,17 @@ def _tensor(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:
     return (*places, numbers.live_range(row.birth, row.death))
 
 
-def line_row(change: LineChange, size: Callable[[int], str] = numbers.short_bytes) -> list[str]:
+def line_tables(
+    lines: Sequence[LineChange], most: int, size: Callable[[int], str] = numbers.short_bytes
+) -> tuple[list[tuple[str, list[list[str]]]], str]:
+    """Return ``(title, rows)`` of the changes by category and of ``most`` changes by line of code, and a count."""
+    changed = [line for line in lines if line.growth_bytes or line.before_count != line.after_count]
+    listed = ("category at the peak", by_category(lines)), ("line at the peak", changed[:most])
+    tables = [(title, [_line_row(line, size) for line in found]) for title, found in listed]
+    return tables, numbers.of(min(most, len(changed)), len(changed), "changed line")
+
+
+def _line_row(change: LineChange, size: Callable[[int], str]) -> list[str]:
     """Return the name of a line of code or category of a snapshot, and :data:`LINE_FIGURES` at both peaks."""
     name = " · ".join(filter(None, (change.line, change.category)))
     counts = numbers.change(f"{change.before_count:,}", f"{change.after_count:,}")

@@ -144,10 +144,7 @@ def error_card(card: Mapping[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
-    """Return a table of HTML cells; columns ``numbers`` are right-aligned, row ``now`` is highlighted.
-
-    The last cell of a shorter row spans the missing columns.
-    """
+    """Return a table of HTML cells with right-aligned columns ``numbers``; the last cell of a short row is wider."""
     right = set(numbers)
 
     def cells(tag: str, texts: Sequence[str]) -> str:

@@ -1,8 +1,4 @@
-"""The text formats of numbers on the pages, in the report and on the command line.
-
-Bytes: ``1.50 MiB (1,572,864 B)``. Offsets: decimal and hexadecimal. Steps: ``#104 conv_12``. Half-open ranges:
-``[104, 131)``. An unknown value is ``unknown``, never 0.
-"""
+"""Number formats of pages, report and command line. An unknown value is ``unknown``, never 0."""
 
 import re
 from collections.abc import Iterable, Sequence

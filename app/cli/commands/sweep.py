@@ -1,9 +1,4 @@
-"""``tmmu sweep``: plan models with every combination of planners, modes and alignments.
-
-Dask plans the points of a large sweep (:data:`MANY`), and those of a sweep with ``--workers`` or ``--scheduler``. Other
-points are planned in this process. With a store, each completed row is saved, and the same command resumes an
-interrupted sweep.
-"""
+"""``tmmu sweep``: plan models with every combination of planners, modes and alignments, here or with Dask."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The files that a visitor can download of a plan.
-
-A file is made when it is downloaded, except a model with the plan, which is made when the page is drawn.
-"""
+"""The files that a visitor can download of a plan; each is made when it is downloaded, except a model with the plan."""
 
 import mimetypes
 from collections.abc import Callable

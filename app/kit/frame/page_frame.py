@@ -65,10 +65,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
 
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
-    """Return the content of the open file; while the file is read, the last valid plan (see :func:`draw`).
-
-    If the file cannot be read, show the previous file with an error card, or the error card and the menu Open.
-    """
+    """Return the open file, or the last valid plan while it is read; show the previous file if it cannot be read."""
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)

@@ -18,7 +18,6 @@ from app.texts import change_text, markup, numbers, tensor_text, totals_text
 from app.texts.change_text import ARENA_FIGURES
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison
 from tmmu_core.graph.model import MODES, PRESETS
-from tmmu_core.plans.analysis.peak_lines import by_category
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
 BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
@@ -165,12 +164,11 @@ def verdict(comparison: Comparison, moves: int) -> str:
 
 def line_changes(comparison: Comparison) -> None:
     """Draw tables of the changes between the peaks of two snapshots, by category and by line of code."""
-    changed = [line for line in comparison.lines if line.growth_bytes or line.before_count != line.after_count]
-    listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
+    tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
     st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
-    for title, lines in (("category at the peak", by_category(comparison.lines)), ("line at the peak", changed)):
-        rows = [[*map(markup.esc, change_text.line_row(line))] for line in lines[:MOST_LINES]]
-        st.html(markup.table([title, *change_text.LINE_FIGURES], rows, numbers=(1, 2, 3, 4)))
+    for title, rows in tables:
+        cells = [[*map(markup.esc, row)] for row in rows]
+        st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
 
 
 def reasons(comparison: Comparison) -> None:

@@ -90,10 +90,7 @@ def treemap(
     group_of: Callable[[int], Path],
     colours: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """Return the treemap of buffers ``(row of the first tensor, bytes)``, largest first, grouped by a :data:`Grouping`.
-
-    ``customdata`` of a box: ``[tensor, exact size]``. The tensor is URL-quoted, because plotly would read it as HTML.
-    """
+    """Return the treemap of buffers ``(row of the first tensor, bytes)``, largest first, by a :data:`Grouping`."""
     totals: dict[Path, int] = {}
     boxes: list[tuple[Path, str, int, str]] = []
     for row, size in storages[:MOST_BOXES]:

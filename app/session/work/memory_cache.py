@@ -25,10 +25,7 @@ _SAMPLED = 64  # members of a collection that are measured; their mean is used f
 
 
 def weight_of(value: Any, seen: set[int]) -> float:
-    """Return the approximate bytes of a value with all that it refers to, except values whose ids are in ``seen``.
-
-    Large collections are measured by a sample. The ids of the counted values are added to ``seen``.
-    """
+    """Return the bytes of a value with all that it refers to, except ids in ``seen``; large collections are sampled."""
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
     seen.add(id(value))
