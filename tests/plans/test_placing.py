@@ -34,8 +34,10 @@ def test_slot_is_as_large_as_its_largest_tenant() -> None:
     why = why_here(plan, "x")
     assert why.slot is not None
     assert (plan.tensor_ids[why.slot.largest], why.slot.backing) == ("b", 32)
+    assert why.slot.occupied_below == ()
     of_a = why_here(plan, "a").slot
     assert of_a is not None
+    assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.occupied_below] == [(0, "x")]
     assert (of_a.slot, of_a.backing) == (1, 64)
 
 
@@ -89,7 +91,7 @@ def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
     found = first_different_placement(slots, greedy, "activations")
     assert found is not None
-    assert (found.equal_count, found.left, found.right) == (0, "x", "x")
+    assert (found.equal_count, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
     assert found.by == "birth"
     assert first_different_placement(slots, slots, "activations") is None
 

@@ -11,6 +11,7 @@ from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis,
 from app.session.planning import Shown, requested
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
+from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.reuse_costs import CostPoint, cost_curve, costly_reuses
 from tmmu_core.plans.making.make import problems_as_requested
 from tmmu_core.plans.model import ArenaSummary, Plan
@@ -28,14 +29,19 @@ def draw(shown: Shown) -> None:
         st.html(reuse_table(plan, name))
     with right:
         st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
-        problems = shown.opened.problems
-        problems = problems and problems_as_requested(problems, requested(shown.choice, shown.opened))
-        problem = next((each for each in problems if each.arena == name and each.reuse), None)
+        problem = problem_of(shown, name)
         if problem is not None:
             key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
             points = job_table().remembered(key, partial(cost_curve, problem))
             st.html(markup.heading("Bytes against cost", savings(points, arena)))
             draw_chart(curve(points, arena), f"reuse.{shown.key}.{name}")
+
+
+def problem_of(shown: Shown, arena: str) -> Problem | None:
+    """Return the packing problem of an arena with reuse costs, as requested; ``None`` for a plan and for a graph."""
+    problems = shown.opened.problems
+    problems = problems and problems_as_requested(problems, requested(shown.choice, shown.opened))
+    return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
 
 
 def claim(arena: ArenaSummary) -> str:

@@ -78,6 +78,8 @@ class SlotOfStorage:
     slot: int
     backing: int
     largest: int  # row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born
+    occupied_below: tuple[tuple[int, int], ...]
+    """``(slot, row of its tenant)`` of the lower slots that are occupied at the storage's birth, by slot."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,12 @@ def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tupl
 
 
 def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
-    tenants = np.flatnonzero((s.arena == s.arena[k]) & (s.slot == s.slot[k])).tolist()
+    is_in_arena, birth = s.arena == s.arena[k], s.birth[k]
+    tenants = np.flatnonzero(is_in_arena & (s.slot == s.slot[k])).tolist()
     largest = min(tenants, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
-    return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]))
+    below = np.flatnonzero(is_in_arena & (s.slot < s.slot[k]) & (s.birth <= birth) & (birth < s.death))
+    occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
+    return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
 
 
 # --- another offset -----------------------------------------------------------------------------------------------
@@ -218,6 +223,8 @@ class PlacementDifference:
     by: str  # order in which placements are compared: a planner's (``size`` …), or ``birth`` for the normative order
     left: str | None  # id of the storage in the baseline
     right: str | None
+    left_offset: int | None
+    right_offset: int | None
 
 
 def first_different_placement(
@@ -237,5 +244,5 @@ def first_different_placement(
         placements.append([(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order])
     for equal_count, (a, b) in enumerate(zip_longest(*placements, fillvalue=(None, None))):
         if a != b:
-            return PlacementDifference(equal_count, by, a[0], b[0])
+            return PlacementDifference(equal_count, by, a[0], b[0], a[1], b[1])
     return None
