@@ -120,7 +120,6 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
 
 
 def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
-    """Return the content of unpacked bytes, read by the first reader that accepts them."""
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):
         reason = reader.refuses(plain)
@@ -200,10 +199,7 @@ def read_any_at(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opene
 
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
-    """Return ``graph``, read again from ``data`` if ``point`` has a size outside of the bounds that its reader assumed.
-
-    The assumed dimensions then have the sizes in ``point``. Raises the errors of :func:`read_within`.
-    """
+    """Return ``graph``, read again at the sizes of ``point`` if one is outside of the bounds of the reader."""
     sizes = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
     if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph

@@ -53,10 +53,7 @@ class Site:
 def branch(
     host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Flatten]], arguments: Sequence[str]
 ) -> None:
-    """Append the named bodies of a conditional, or the body of a call, and the closing node.
-
-    Every body is called with ``arguments``. An output may reuse a result that only the closing node reads.
-    """
+    """Append the bodies of a conditional or of a call, all with ``arguments``, and the closing node."""
     start = len(host.nodes)
     results_of = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
     reads = (*condition, *(result for results in results_of for result in results))

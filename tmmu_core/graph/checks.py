@@ -24,7 +24,6 @@ def _add(tensor: str) -> str:
 
 
 def _operands(graph: Graph, side: str) -> Iterator[tuple[int, int, str]]:
-    """Yield (node, position, tensor id) of all ``inputs`` or ``outputs`` of nodes."""
     return ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
 
 
@@ -223,10 +222,7 @@ def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the value of each declared dimension: from ``dims``, else the assumed value, else its ``max``.
-
-    Raises ``InvalidIrShapes`` (``dim_envelope``, ``unknown_dim``, ``dim_out_of_envelope``).
-    """
+    """Return the size of each dimension: from ``dims``, else assumed, else its ``max``. Raises ``InvalidIrShapes``."""
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:

@@ -39,8 +39,7 @@ OVERLOADS = (
 )
 """Overloads that a one-word name can end with: ``aten_add_Tensor``."""
 ONE_WORD = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)")
-_OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![\w.]).*>")
-"""The ``repr`` of a Python function or class, except a function that is local to another."""
+_OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![\w.]).*>")  # ``repr`` of a function
 
 
 @dataclass(frozen=True)

@@ -250,9 +250,8 @@ def prepare_memory(
 def commit_execution(applied: Applied) -> TmmuState:
     """Pass one barrier per arena, sorted by the UTF-8 bytes of the arena names, and seal the batch.
 
-    On the CPU a barrier does not wait: numpy writes are complete when they return. ``state_hash = H(["tmmu_state_v1",
-    [plan hash, batch, the previous state hash, [[arena, extent, committed]…], SHA-256 of the batch's operations]])``.
-    Without operations since the last commit the state is unchanged; the first commit seals even an empty batch.
+    ``state_hash = H(["tmmu_state_v1", [plan hash, batch, previous state hash, [[arena, extent, committed]…], SHA-256 of
+    the batch's operations]])``. Without operations since the last commit the state is unchanged.
     """
     plan, before = applied.plan, applied.state
     if before is not None and not applied.pending:

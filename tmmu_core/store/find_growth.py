@@ -13,8 +13,7 @@ from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 
-FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
-"""Name of a figure → field of a run and of its arenas, in bytes."""
+FIGURES = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}  # name → field, in bytes
 
 
 @dataclass(frozen=True)

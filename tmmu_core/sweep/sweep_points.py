@@ -62,8 +62,7 @@ class Axes:
     presets: tuple[Any, ...] = (None,)
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
-    shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
-    """``(name, spec)``; the spec ``None`` means no sharding. Without this axis, the spec of the request applies."""
+    shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None  # ``(name, spec)``; default: the request's
     fits: tuple[Mapping[str, int], ...] | None = None  # of :attr:`Point.fits`; without it, points are planned
     ranks: bool = False
 

@@ -73,8 +73,7 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
 
 
-STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
-"""Return values of the C functions, from 0."""
+STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")  # of the C functions, from 0
 
 
 def comment(text: str) -> str:
@@ -180,8 +179,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
     """Write files and their manifest into the folder; return the number of bytes. Raises ``OSError``.
 
-    Each file is replaced in one step. Files that the manifest of an earlier export lists, and that are not written
-    again, are deleted; files that no manifest lists are the user's and stay.
+    Files that only the manifest of an earlier export lists are deleted; files that no manifest lists stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"

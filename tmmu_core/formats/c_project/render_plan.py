@@ -207,7 +207,6 @@ def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
 
 
 def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
-    """Return the render plan with a blob per constant arena; raises the errors of :func:`build_render_plan`."""
     candidates: dict[int, list[RenderTensor]] = {arena.region_id: [] for arena in render.constant_arenas}
     for row, tensor in enumerate(render.tensors):
         arena, is_view = render.all_arenas[tensor.region_id], plan.base_tensor_uids[row] is not None

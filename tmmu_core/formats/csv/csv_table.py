@@ -23,8 +23,7 @@ from tmmu_core.planners.problem import PlainInstance
 
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
-_NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
-"""Keys of graphs, plans and traces, which are not tables."""
+_NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})  # keys of other documents
 RANGE = ("lower", "upper")
 BYTES = ("size", "offset", "alignment")
 # In the name of a column: ``Size (KiB)``, ``size_mb``.

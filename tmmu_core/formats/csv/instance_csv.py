@@ -154,10 +154,7 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
-    """Return a problem, or with ``offset`` a finished plan, as CSV that :func:`read_csv` reads back.
-
-    Hand-offs, must-not-alias pairs and reuse terms are omitted. Raises ``UnreadableInput`` for an id with blanks.
-    """
+    """Return a problem, or with ``offset`` a finished plan, as CSV without hand-offs, exclusions and reuse terms."""
     refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
     columns |= {"upper": problem.death.tolist(), "size": problem.size.tolist()}

@@ -55,8 +55,7 @@ BODIES = {
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16  # maximum levels of nested bodies that are planned
 MOST_REPEATED = 1 << 17  # maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each
-VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
-"""Operator on a variable (operand 0 is its handle) → the operand or result with the value."""
+VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # where the value is
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
 
@@ -188,7 +187,6 @@ class Reading:
         self.tensors[tensor] = structs.replace(self.tensors[tensor], **fields)
 
     def _run(self, use: Use) -> None:
-        """Append the nodes of a subgraph."""
         for k, operator in enumerate(use.subgraph.operators):
             name = f"{use.scope}/{operator.instr}_{k}" if use.scope else f"{operator.instr}_{k}"
             if operator.bodies and self._flow(use, name, operator):

@@ -45,8 +45,7 @@ def nbytes(tensor: Tensor) -> int:
 
 ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
-LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
-"""Types of the schema that the package ``tflite`` does not name."""
+LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
 EXTERNAL_BUFFER = 10  # number of the field of a tensor for its data in another file: 0 if it has none
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets

@@ -41,8 +41,7 @@ FIELDS = 8  # number of fields of the schema's table ``Model``: the version, and
 BUFFERS, METADATA = 4, 6  # numbers of the fields ``buffers`` and ``metadata``
 GRID = 64  # the number of inserted bytes is a multiple of this, so that the old bytes keep their alignment
 DATA_ALIGNMENT = 16
-OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9
-"""Offsets of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in the vtables of their tables."""
+OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # in vtables, of ``Buffer.offset`` and the options' offset
 
 Key = tuple[int, int]  # subgraph and tensor number
 
@@ -92,10 +91,7 @@ class MicroModel:
         return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
-        """Return tensor → its id in a plan of this model, without tensors that have several ids in the plan.
-
-        Raises ``Misuse`` for a plan of another model or order.
-        """
+        """Return tensor → its only id in a plan of this model. Raises ``Misuse`` for another model or order."""
         used = Counter((number, i) for number, ids in self.uses for i in ids)
         found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
         as_run = {key: _id(key) for key in self.in_arena if key in self.lives}
@@ -173,10 +169,7 @@ class TflmFile:
 
 
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
-    """Return the model in ``data`` with the offsets of ``plan``, a plan of its ``graph`` or ``as_run``.
-
-    Raises ``Misuse`` for a plan of another model or order, or with offsets that the runtime cannot use.
-    """
+    """Return the model with the offsets of ``plan``, of ``graph`` or ``as_run``. Raises ``Misuse`` for another plan."""
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}

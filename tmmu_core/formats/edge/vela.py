@@ -65,7 +65,6 @@ def _lives(buffers: _Buffers) -> list[LiveRange]:
 
 
 def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
-    """Yield ``(title, buffers)`` of each table."""
     title, columns = "", 0
     buffers: _Buffers | None = None
     for number, line in enumerate(text.splitlines(), 1):

@@ -23,10 +23,8 @@ Array = NDArray[Any]
 FixedShapes = Mapping[str, tuple[int, ...]]
 
 OPEN = -(2**63)  # marks an open size in a shape or a vector of sizes
-SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
-"""Operators that copy elements of vectors of sizes: the fixed sizes in their result do not depend on the open ones."""
-LIMITED_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}
-"""Operators whose result is limited by their operands, so that they are evaluated without a known result shape."""
+SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
+LIMITED_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # operands limit the results
 
 
 def with_values(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:

@@ -22,8 +22,7 @@ from tmmu_core.graph.model import Graph
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
 TypedShapes = dict[str, TypedShape]  # value → type and shape
 
-ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
-"""Operators that are element-wise in their first input; other inputs have a value per channel. Inference only."""
+ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})  # in inference; else a value per channel
 SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv"): 3, ("com.microsoft.nchwc", "Conv"): 3}
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
@@ -197,16 +196,14 @@ def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
 
 
 def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph or function and of all its subgraphs."""
     return (node for _, inner in graphs(part) for node in inner.node)
 
 
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data``, whose graph is ``graph``, with its nodes in ``order`` (all node ids of the graph).
 
-    Every node follows the nodes that it reads from. A node that is not in the graph (a constant, a folded shape)
-    follows the same node as in the file; if an earlier node reads it, it precedes that node. Bodies and unknown fields
-    are unchanged. Raises ``Misuse`` if ``order`` has other nodes than the graph.
+    A node that is not in the graph (a constant, a folded shape) follows the same node as in the file, or precedes its
+    first reader. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
     """
     order = tuple(order)
     written = {node.node_id: node.outputs for node in graph.nodes}

@@ -143,10 +143,7 @@ def _build_with_runtime_shapes(
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Return ``model``, changed: without data of large weights, functions, bodies and dead branches.
-
-    Raises ``UnreadableInput`` for unsupported parts.
-    """
+    """Return ``model``, changed: no bytes of large weights, no functions, bodies and dead branches."""
     for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):

@@ -77,8 +77,7 @@ def flatten(model: onnx.ModelProto) -> Flat:
 
 
 Names = ChainMap[str, str]  # name in a body → flat name, innermost body first; other names are those of the model
-_Closing = tuple[list[str], dict[str, Any], list[str]]
-"""A closing node: its operands, its attributes, and the operand that each output overwrites (none for an If)."""
+_Closing = tuple[list[str], dict[str, Any], list[str]]  # operands, attributes, operand that each output overwrites
 
 
 class _Flattening:

@@ -65,8 +65,7 @@ class Run:
 
     point: dict[str, int] = field(default_factory=dict)  # the first of the requested points at which the model runs
     known: Measured = field(default_factory=dict)  # shapes that do not differ between the runs
-    taken: dict[str, bool] = field(default_factory=dict)
-    """Condition → whether all runs took ``then``; only for an If whose branches both have nodes."""
+    taken: dict[str, bool] = field(default_factory=dict)  # condition → whether all runs took ``then``
     failed: str = ""  # the reason why there was no run
 
 

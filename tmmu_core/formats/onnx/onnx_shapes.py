@@ -102,7 +102,6 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
 
 
 def _declared_sizes(model: onnx.ModelProto) -> Iterator[tuple[str, Any]]:
-    """Yield (value, dimension) of the declarations of all values except inputs."""
     for value_info in (*model.graph.value_info, *model.graph.output):
         for dim in value_info.type.tensor_type.shape.dim:
             yield value_info.name, dim
@@ -117,8 +116,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
     """Return the shapes. A size that is neither a number nor a name is derived from its values at several points.
 
-    A size that is no product of names and a number has its value at the assumed sizes; the dimensions that it depends
-    on are fixed there, which changes ``sizes``.
+    For a size that is no product of names and a number, the dimensions that it depends on are fixed in ``sizes``.
     """
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
@@ -191,10 +189,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return at most two dimensions and a number whose product is the size at all ``points``; ``None`` without them.
-
-    ``2 * N`` is written as the dimensions N and 2: the rank differs, the bytes are right at every point.
-    """
+    """Return at most two dimensions and a number with the size as product at all ``points``: ``2 * N`` is N and 2."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None

@@ -29,10 +29,7 @@ TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tens
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph``, read from ``data``: bytes, or the memory-mapped file ``where``.
-
-    Raises ``UnreadableInput`` if the model is damaged or refers to a file outside of its folder.
-    """
+    """Return the constants of ``graph`` in ``data``, bytes or the mapped file ``where``. Raises ``UnreadableInput``."""
     try:
         model = onnx.ModelProto.FromString(bytes(data))
     except DecodeError as error:

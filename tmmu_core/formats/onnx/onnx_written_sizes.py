@@ -22,7 +22,7 @@ MOST_POINTS = 32  # maximum number of combinations of sizes that are tried
 
 
 def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
-    """Return the shapes at sizes with which the model runs, if they are known, after changing ``sizes``; and notes.
+    """Return the shapes at sizes with which the model runs, after changing ``sizes``; and notes.
 
     Raises ``InvalidIrShapes`` for given bounds without the only size with which the model runs.
     """

@@ -238,10 +238,7 @@ def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
 
 
 def _with_current_figures(plan: Plan) -> Plan:
-    """Return a plan of the first version with recomputed figures, any other plan as it is.
-
-    A figure that does not follow from the rows by the rules of that version is kept, so that the verifier reports it.
-    """
+    """Return a plan of the first version with recomputed figures, except wrong ones, which the verifier reports."""
     if "totals" in plan.metrics or not len(plan):
         return plan
     as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))

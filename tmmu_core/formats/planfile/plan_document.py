@@ -29,8 +29,7 @@ from tmmu_core.plans.model import ArenaSummary, Constraints, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # hashes that the head has cover these
 
-OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
-"""Figures of an arena that are written only if they have a value."""
+OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")  # written only with a value
 
 DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),

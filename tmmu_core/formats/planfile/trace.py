@@ -117,7 +117,6 @@ def _arena(arena: ArenaSummary) -> Record:
 
 
 def _slot_bytes(plan: Plan) -> list[int]:
-    """Return the bytes of each row's slot."""
     return storages_of(plan).backing[plan.storage].tolist()
 
 

@@ -133,10 +133,7 @@ def _remove(block: Block) -> None:
 
 
 def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike, limit: int = sys.maxsize) -> int:
-    """Return the peak of the reserved bytes for buffers with live ranges ``[birth, death)``, shape (n,) each.
-
-    At one step, frees come before allocations; both are in the order of the rows. Raises :class:`OutOfMemory`.
-    """
+    """Return the peak of the reserved bytes for live ranges ``[birth, death)``. Raises :class:`OutOfMemory`."""
     births, deaths, sizes = (np.asarray(column, np.int64).tolist() for column in (birth, death, size))
     rows = range(len(sizes))
     allocator, blocks = CachingAllocator(limit=limit), dict[int, Block]()

@@ -76,7 +76,6 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
 
 
 def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
-    """Return the origin in an instruction's metadata; ``None`` if it has none."""
     text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
     numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
     file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)

@@ -82,9 +82,6 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
-    The middle is the vertex that writes the requested tensor, or represents a tensor without producer; else the vertex
-    of the requested node. O(operands × log operands).
-
     Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """
     around = around or ViewRequest()

@@ -135,7 +135,6 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Path]:
-    """Return the parents whose children are all blocks of one family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):
@@ -163,7 +162,6 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
 
 
 def _members(of_node: Iterable[Path]) -> Counter[Path]:
-    """Return the number of nodes in each level and below, from the innermost level of each node."""
     members: Counter[Path] = Counter({(): 0})
     for path, count in Counter(of_node).items():
         for depth in range(len(path) + 1):

@@ -25,10 +25,8 @@ from tmmu_core.graph.native import document, native_file
 Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
 """Fields of a node that describe its outputs."""
-SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
-"""Fields of a node with the same name and meaning in the native format."""
-SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")
-"""Fields of the file with the same name and meaning in the native format."""
+SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")  # as in the native format
+SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")  # as in the native format
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -134,7 +134,6 @@ def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _split(value: Any, names: Sequence[str], path: str) -> Split:
-    """Parse ``{"axis", "mesh"}``, a list of them, or ``None``."""
     if value is None:
         return ()
     split: list[tuple[int, str]] = []

@@ -37,10 +37,7 @@ class Read(NamedTuple):
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor number → split of the outputs of nodes that read split tensors, in the order of ``graph.nodes``.
-
-    ``splits``: known splits; those of several axes, or of 1-D tensors (biases), are ignored. O(operands).
-    """
+    """Return tensor → split of the outputs of nodes that read tensors with ``splits`` of one axis. O(operands)."""
     found = {
         i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
@@ -211,7 +208,6 @@ def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: 
 
 
 def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split | None:
-    """Return the explicit split of the tensor, checked; ``None`` without one."""
     by_rule = next((split for pattern, split in spec.rules if fnmatchcase(tensor.id, pattern)), None)
     split = spec.tensors.get(tensor.id, by_rule)
     if split is None and tensor.shard is not None:

@@ -175,8 +175,7 @@ def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
 def compare_micro(models: bytes, length: int) -> dict[str, Any]:
     """Return the figures of two models ``before`` and ``after``, and ``outputs_equal``. The first has ``length`` bytes.
 
-    Figures: head and tail as the runtime's recording allocator prints them, and the smallest arena in which the model
-    loads. While a model is loaded, its arena also contains temporary tables, which may be larger than the head.
+    While a model is loaded, its arena also contains temporary tables, which may be larger than the head.
     """
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])

@@ -46,10 +46,7 @@ STRIDED = 7  # the serialised number of the dense layout
 
 
 def as_saved(program: Program, name: str) -> Graph:
-    """Return the graph of the program's forward pass, called ``name``.
-
-    Raises ``UnreadableInput`` for a tensor of unknown size, and for a reference to a value that the file does not have.
-    """
+    """Return the graph of the forward pass. Raises ``UnreadableInput`` for an unknown size or a broken reference."""
     reading = _Reading(program)
     nodes, outputs = tuple(reading.nodes), tuple(dict.fromkeys(reading.outputs))
     return Graph(
@@ -326,10 +323,7 @@ class _Reading:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
-        """Declare a tensor with a new storage; if it does not fill the storage, the storage is also a tensor.
-
-        ``shared`` is the size of a storage that other tensors use too; ``None``: this tensor only.
-        """
+        """Declare a tensor with a new storage, which is a tensor too if it is larger or ``shared`` with its bytes."""
         dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
         begins = layout.offset * layout.itemsize

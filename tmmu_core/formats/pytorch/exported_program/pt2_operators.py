@@ -32,8 +32,7 @@ VIEWS: frozenset[str] = _words(
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
 """Further views in the namespace ``prims``, which decompositions write."""
 
-SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
-"""Operators that return a view of each argument, in order."""
+SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})  # return a view of each argument, in order
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
 """Operators whose result is a view if the strides allow the new shape, else a copy."""
@@ -59,8 +58,7 @@ OVER_FIRST: frozenset[str] = _words(
     """
 )
 """Operators that copy their first argument and change some elements: the result may overwrite only this argument."""
-NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
-"""Names of overloads that reduce, although the operator is otherwise element-wise: ``max.dim``."""
+NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # they reduce
 
 _OUTS: frozenset[str] = _words(
     """

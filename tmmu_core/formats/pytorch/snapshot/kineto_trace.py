@@ -110,10 +110,7 @@ def _instance(points: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
 
 
 def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
-    """Return the frames around each of ``points`` in its thread, innermost first; ``points`` are sorted by time.
-
-    Points with equal stacks share one list, which :meth:`.Stacks.row` decodes once.
-    """
+    """Return the frames around each of the sorted ``points``, innermost first; equal stacks share one list."""
     next_spans: dict[int | str, deque[_Event]] = defaultdict(deque)
     open_spans: dict[int | str, list[_Event]] = defaultdict(list)
     spans = (event for event in events if event.ph == "X" and event.cat in _STACKED)

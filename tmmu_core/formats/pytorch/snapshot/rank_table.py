@@ -56,7 +56,6 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _summary(rank: int, path: Path) -> RankSummary:
-    """Return the summary of a snapshot; with ``error`` if it cannot be read."""
     try:
         with source_of_errors(path.name):
             history, _ = read_history(path.read_bytes())

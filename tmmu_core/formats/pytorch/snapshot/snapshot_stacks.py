@@ -72,10 +72,7 @@ _BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
 
 
 def label(frames: Sequence[Frame]) -> str:
-    """Return the innermost Python line outside of PyTorch: ``model.py:12 Block.forward``.
-
-    Without one, the ``…Backward0`` node that runs, else the ATen operator, else the innermost Python line or symbol.
-    """
+    """Return the innermost Python line outside of PyTorch: ``model.py:12 Block.forward``; else the operator."""
     shown = [frame for frame in frames if not _SKIPPED.search(frame.name)]
     python = [frame for frame in shown if frame.filename.endswith(".py")]
     for frame in python:

@@ -201,7 +201,6 @@ def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], co
 
 
 def _most_live_at_once(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
-    """Return size → the maximum number of allocations of this size that are live at one step."""
     birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
     begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
     now: Counter[int] = Counter()
