@@ -88,10 +88,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return field → default of a struct; a field without a default has a value that equals no other.
-
-    The factories of graph structs make empty mappings.
-    """
+    """Return field → default of a struct (``{}`` for a factory); a required field has a value that equals no other."""
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 

@@ -122,10 +122,7 @@ def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int])
 
 
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alone: bool) -> None:
-    """Raise for an in-place write that violates a condition of TMMU v2 II.G.
-
-    ``is_alone``: whether no other tensor of the two storages is live.
-    """
+    """Raise for a write that violates TMMU v2 II.G. ``is_alone``: no other tensor of the two storages is live."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias

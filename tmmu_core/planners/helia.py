@@ -31,8 +31,7 @@ NEVER_FREED = 2**63 - 1  # death of a block that is never freed
 class Facts:
     """Properties of one storage that the problem does not contain."""
 
-    role: str
-    """One of :data:`ROLES`."""
+    role: str  # one of :data:`ROLES`
     operator: str = ""
     dtype_alignment: int = 1
     memory: str | None = None

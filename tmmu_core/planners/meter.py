@@ -18,8 +18,7 @@ class Meter:
 
     def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
         self.limit, self.used, self.halted = limit, 0, False
-        self.watched = progress is not None
-        """Whether there is a ``progress`` that may stop the search."""
+        self.watched = progress is not None  # whether there is a ``progress`` that may stop the search
         self._progress = progress
 
     def ended(self) -> bool:

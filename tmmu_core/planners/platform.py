@@ -15,8 +15,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
-ROLES = ("scratch", "persistent", "constant")
-"""Roles of a storage (:mod:`.helia`)."""
+ROLES = ("scratch", "persistent", "constant")  # roles of a storage (:mod:`.helia`)
 KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)  # roles that a rule may name
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
 """Tensor roles of read-only data. A storage is constant if all its members have these roles and no node writes one."""

@@ -168,10 +168,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
 
 
 def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the file's witness.
-
-    It counts the storages that are live at the step of the witness, and storages that conflict with all of them.
-    """
+    """Return the bound of the file's witness: of its storages that are live at its step or conflict with all these."""
     in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.alive(here, step))
     chosen: dict[str, int] = {}

@@ -79,10 +79,8 @@ class _EngineOrder:
         storage = {tensor: head[plan.storage[row]] for tensor, row in plan.row_of.items()}
         self.before = [0] * len(self.order)
         """Per node, a bit set of the node and of the nodes that have ended when it begins."""
-        self.users: dict[str, set[int]] = {}
-        """Name of a storage → the positions of the nodes that use it."""
-        last: dict[str, int] = {}
-        """Engine → the position of its latest node."""
+        self.users: dict[str, set[int]] = {}  # name of a storage → the positions of the nodes that use it
+        last: dict[str, int] = {}  # engine → the position of its latest node
         for k, node in enumerate(self.order):
             engine = self.engine_of(node)
             sources = {producer[tensor] for tensor in node.inputs if tensor in producer} | {last.get(engine, k)}

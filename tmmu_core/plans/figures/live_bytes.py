@@ -118,8 +118,7 @@ class PlanStorages:
     size: U64  # bytes up to the highest end of its rows
     alignment: U64
     birth: I64
-    death: I64
-    """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
+    death: I64  # step after the last one at which its bytes are in use (:attr:`Plan.held_until`)
     backing: U64
     """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes

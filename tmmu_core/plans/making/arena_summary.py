@@ -14,8 +14,7 @@ from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSum
 
 ALTERNATIVE = "portfolio"
 """Planner that runs before ``ArenaTooSmall`` is raised: the hint of the error names it if its plan fits."""
-ALTERNATIVE_UP_TO = 20_000
-"""Maximum number of storages for which :data:`ALTERNATIVE` runs."""
+ALTERNATIVE_UP_TO = 20_000  # maximum number of storages for which :data:`ALTERNATIVE` runs
 
 
 def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:

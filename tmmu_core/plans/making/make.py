@@ -72,8 +72,7 @@ def better_than(plan: Plan, source: Solution | PlanningResult) -> Better | None:
 class PlanningResult:
     """A plan, with its graph and liveness or with the problems of its instance."""
 
-    request: PlanRequest
-    """The request with its defaults (:meth:`.PlanRequest.with_defaults`)."""
+    request: PlanRequest  # the request with its defaults (:meth:`.PlanRequest.with_defaults`)
     plan: Plan
     solution: Solution | None = None  # ``None`` for an instance, which has no graph
     cut_from: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
