@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners.columns import align_up, free_gap
-from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Platform
+from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Platform, Rule
 from tmmu_core.planners.problem import Problem
 
 NEVER_FREED = 2**63 - 1  # death of a block that is never freed
@@ -129,32 +129,27 @@ class _Placing:
 
         A constant with a destination has only two: the destination, and the memory that stores it.
         """
-        requested, decider = self.facts[i].memory, "tensor"
-        if requested is None:
-            number = self._matching_rule(i)
-            decider = "order" if number is None else f"rule {number + 1}"
-            if number is not None:
-                rule = self.platform.rules[number]
-                requested, to = rule.memory, rule.constant_destination_memory
-                if self.facts[i].role == "constant" and to not in (None, requested):
+        requested = self.facts[i].memory
+        decider = "order" if requested is None else "tensor"
+        for number, rule in enumerate(self.platform.rules, start=1) if requested is None else ():
+            if self._matches(rule, i):
+                decider, requested, to = f"rule {number}", rule.memory, rule.constant_destination_memory
+                if self.facts[i].role == "constant" and to is not None and to != requested:
                     return decider, [(to, requested, True), (requested, requested, False)]
+                break
         first = [] if requested is None else [(requested, requested, True)]
         return decider, first + [(name, name, False) for name in self.memory if name != requested]
 
-    def _matching_rule(self, i: int) -> int | None:
-        """Return the number (from 0) of the first rule that matches storage ``i``; ``None`` without one."""
-        size, ids, facts = int(self.problem.size[i]), self.problem.ids, self.facts[i]
+    def _matches(self, rule: Rule, i: int) -> bool:
+        size, facts = int(self.problem.size[i]), self.facts[i]
         roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
-        for k, rule in enumerate(self.platform.rules):
-            if (
-                (rule.role is None or rule.role in roles)
-                and (rule.operator is None or fnmatchcase(facts.operator, rule.operator))
-                and (rule.name is None or fnmatchcase(ids[i], rule.name))
-                and size >= rule.min_size
-                and (rule.max_size is None or size <= rule.max_size)
-            ):
-                return k
-        return None
+        return (
+            (rule.role is None or rule.role in roles)
+            and (rule.operator is None or fnmatchcase(facts.operator, rule.operator))
+            and (rule.name is None or fnmatchcase(self.problem.ids[i], rule.name))
+            and size >= rule.min_size
+            and (rule.max_size is None or size <= rule.max_size)
+        )
 
     def _place_in(self, i: int, name: str, source: str, is_requested: bool) -> str:
         """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""
