@@ -1,7 +1,6 @@
 """Roots of views, and births and deaths of tensors before in-place reuse (contract §1, §3). O(nodes + edges)."""
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,32 +15,25 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
 
     Both arrays have the shape (tensors,). Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
-    views = np.flatnonzero(index.base >= 0)
-    roots = np.arange(len(index.tensor_ids), dtype=np.int64)
-    roots[views] = index.base[views]
-    offsets = np.zeros(len(index.tensor_ids), np.uint64)
-    for number in views.tolist():
-        view = index.graph.tensors[number].view
-        assert view is not None
-        offsets[number] = view.byte_offset
-    while not np.array_equal(reached := roots[views], above := roots[reached]):  # views are acyclic in an index
-        further = offsets[views] + offsets[reached]
-        if (further < offsets[views]).any():
-            _reject_far_view(index)
-        roots[views], offsets[views] = above, further
-    return roots, offsets
-
-
-def _reject_far_view(index: GraphIndex) -> NoReturn:
-    """Raise for the first view whose offset in its root exceeds 64 bits."""
-    tensors, base = index.graph.tensors, index.base.tolist()
-    for number, tensor in enumerate(tensors):
-        offset, at = 0, number
-        while (view := tensors[at].view) is not None:
-            offset, at = offset + view.byte_offset, base[at]
+    tensors, base, views = index.graph.tensors, index.base.tolist(), np.flatnonzero(index.base >= 0).tolist()
+    place: dict[int, tuple[int, int]] = {}  # view → its root, and its byte offset there
+    for number in views:
+        chain = [number]
+        while base[chain[-1]] >= 0 and chain[-1] not in place:  # views are acyclic in an index
+            chain.append(base[chain[-1]])
+        root, offset = place.get(chain[-1], (chain[-1], 0))
+        for member in reversed(chain[:-1]):
+            view = tensors[member].view
+            assert view is not None
+            offset += view.byte_offset
+            place[member] = root, offset
+    roots, offsets = np.arange(len(tensors), dtype=np.int64), np.zeros(len(tensors), np.uint64)
+    for number in views:
+        root, offset = place[number]
         if offset > U64_MAX:
-            raise overflow_error(tensor.id, offset, f"$.tensors[{number}].view.byte_offset")
-    raise AssertionError("no view exceeds 2^64 − 1")
+            raise overflow_error(tensors[number].id, offset, f"$.tensors[{number}].view.byte_offset")
+        roots[number], offsets[number] = root, offset
+    return roots, offsets
 
 
 def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
