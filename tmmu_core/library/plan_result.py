@@ -301,8 +301,7 @@ class Plan(model.Plan):
     def __repr__(self) -> str:
         t = self.totals
         gap = app_module("texts.numbers").over_bound(*t.gap)
-        is_invalid = any(arena.status == model.INVALID for arena in self.arenas)
-        status = "INVALID, " if is_invalid else "INCOMPLETE, " if self.incomplete else ""
+        status = "INVALID, " if self.is_invalid else "INCOMPLETE, " if self.incomplete else ""
         figures = f"{status}extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ, model.GIVEN_OFFSETS)]

@@ -76,10 +76,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
             if waits_for[follower] == 0:
                 heappush(ready, follower)
     if len(order) < len(by_id):
-        left = set(by_id) - set(order)
-        pairs = zip(edges[0].tolist(), edges[1].tolist(), strict=True)
-        on_cycles = nodes_on_cycles(pair for pair in pairs if left.issuperset(pair))
-        stuck = ids[next(node for node in by_id if node in on_cycles)]
+        stuck = ids[by_id[min(nodes_on_cycles(zip(before.tolist(), after.tolist(), strict=True)))]]
         message = f"the graph has a cycle: node {stuck!r} depends on itself through its inputs."
         hint = "Break the cycle: every tensor must be written before it is read."
         raise LivenessCycle(message, node_id=stuck, hint=hint)

@@ -27,7 +27,7 @@ from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress
 def plan_slots(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return slots and offsets of one arena. No options."""
     slot = assign_slots(problem)
-    return Packing(offset=slot_offsets(problem, slot)[slot] if len(problem) else np.zeros(0, np.uint64), slot=slot)
+    return Packing(offset=slot_offsets(problem, slot)[slot], slot=slot)
 
 
 def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
