@@ -199,7 +199,6 @@ class _Reading:
                 raise _fault(message, f"{place}[{k}]", "Give both the same pool.")
 
     def instance(self, name: str) -> PlainInstance:
-        """Return the instance."""
         lists = self.problem.constraints
         apart, together, excluded = (
             [(a, b) for _, a, b in self._pairs(getattr(lists, name), f"constraints.{name}")]

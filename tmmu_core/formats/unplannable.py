@@ -55,10 +55,7 @@ FORMATS = (
         endings=(".gguf", ".ggml"),
     ),
     SAFETENSORS,
-    Unplannable(
-        *("a NumPy array file", "which contains arrays but no graph", FROM_WEIGHTS, (b"\x93NUMPY",)),
-        endings=(".npz", ".npy"),
-    ),
+    Unplannable("a NumPy array file", "which has no graph", FROM_WEIGHTS, (b"\x93NUMPY",), (), (".npz", ".npy")),
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, (b"\x89HDF\r\n\x1a\n",)),
     Unplannable(
         *("a TensorRT engine", COMPILED, FROM_SOURCE, (b"ftrt", b"ptrt", b"trtf", b"trtp")),
@@ -85,9 +82,7 @@ FORMATS = (
         parts=((ZIP, b"data.pkl"), (b"\x80", b"torch"), (b"\x80", b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")),
         endings=(".pth", ".ckpt"),
     ),
-    Unplannable(
-        *("a Keras model", NOT_READ, FROM_TENSORFLOW), parts=((ZIP, b"model.weights.h5"),), endings=(".keras",)
-    ),
+    Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (), ((ZIP, b"model.weights.h5"),), (".keras",)),
     COREML,
     SAVED_MODEL,
     Unplannable(

@@ -183,12 +183,6 @@ def _rnn_layer(call: Call) -> int:
     return rows * (2 * weights + 8 * call.inputs[1][0])
 
 
-def _fft(call: Call) -> int:
-    """5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements."""
-    count = max(call.operand, call.result)
-    return 5 * count * count.bit_length()
-
-
 def _linalg(call: Call) -> int:
     """Dense factorizations and solvers: about 2·n³ for each matrix."""
     shape = max(call.inputs, key=prod)
@@ -208,7 +202,8 @@ FORMULAS: dict[str, Formula] = {
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
     # The first input is the target; the index or the source of a broadcast can be smaller.
     "scattered": lambda call: max(map(prod, call.inputs[1:])),
-    "fft": _fft,
+    # 5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements.
+    "fft": lambda call: 5 * (count := max(call.operand, call.result)) * count.bit_length(),
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,
     "rnnlayerbackward": lambda call: 2 * _rnn_layer(call),

@@ -87,8 +87,6 @@ class GraphIndex:
 
 def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
     """Return the name of each code, ``names[codes[i]]``."""
-    if len(codes) and (codes == codes[0]).all():
-        return (names[int(codes[0])],) * len(codes)
     return tuple(map(names.__getitem__, codes.tolist()))
 
 

@@ -101,11 +101,9 @@ class _Table:
         return struct.unpack_from(f"<{length}{kind}", self.raw.Bytes, self.raw.Vector(offset))
 
     def text(self, field: int) -> str:
-        """Return a text."""
         return bytes(self.vector(field, "B")).decode("utf-8", "replace")
 
     def tables(self, field: int) -> list[_Table]:
-        """Return a vector of tables."""
         offsets = self.vector(field, "I")
         start = self.raw.Vector(self._offset(field)) if offsets else 0
         return [_Table(self.raw.Bytes, start + 4 * k + at, self.elements_left) for k, at in enumerate(offsets)]

@@ -125,7 +125,8 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     if any(arena.storages is None for arena in head.arenas.values()):
         counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
         plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
-    return _with_current_figures(with_note(plan, model.PLACES_DERIVED, reason) if reason else plan)
+    notes = plan.notes | ({model.PLACES_DERIVED: reason} if reason else {})
+    return _with_current_figures(replace(plan, notes=notes))
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
@@ -194,15 +195,10 @@ def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
 def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> Plan:
     """Return ``plan`` with a note if the content hash in its file is missing or differs from the computed one."""
     if stored is None:
-        return with_note(plan, model.NO_CONTENT_HASH, "it has no content hash")
+        return replace(plan, notes={**plan.notes, model.NO_CONTENT_HASH: "it has no content hash"})
     if stored == computed != "":
         return plan
-    return with_note(plan, model.CHANGED, "its content hash does not match its content")
-
-
-def with_note(plan: Plan, key: str, text: str) -> Plan:
-    """Return ``plan`` with a further note."""
-    return replace(plan, notes={**plan.notes, key: text})
+    return replace(plan, notes={**plan.notes, model.CHANGED: "its content hash does not match its content"})
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:

@@ -16,7 +16,7 @@ A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff rec
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import cbor2
@@ -25,7 +25,7 @@ import msgspec
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile import plan_document
-from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_checked, with_note
+from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_checked
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.live_bytes import storages_of
@@ -249,7 +249,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     for tensor_id, size in zip(plan.tensor_ids, _slot_bytes(plan), strict=True):
         if stated[tensor_id] not in (None, size) and not plan.remark(CHANGED):
             what = f'the slot of "{tensor_id}" has {stated[tensor_id]} bytes, but its rows give {size}'
-            plan = with_note(plan, CHANGED, what)
+            plan = replace(plan, notes={**plan.notes, CHANGED: what})
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
 

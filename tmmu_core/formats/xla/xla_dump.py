@@ -326,9 +326,6 @@ def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     return joined
 
 
-# --- folders -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Module:
     """A module of a dump that can be opened."""

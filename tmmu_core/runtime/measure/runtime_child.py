@@ -56,9 +56,6 @@ def printed_to(lines: list[str]) -> Iterator[None]:
             lines += file.read().decode("utf-8", "replace").splitlines()
 
 
-# --- onnxruntime -------------------------------------------------------------------------------------------------
-
-
 def resident_bytes(name: str) -> int:
     """Return ``VmRSS`` or ``VmHWM`` of this process, in bytes."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -116,9 +113,6 @@ def optimize_onnx(model: bytes) -> dict[str, str]:
         return {"model": b64encode(Path(options.optimized_model_filepath).read_bytes()).decode()}
 
 
-# --- LiteRT ------------------------------------------------------------------------------------------------------
-
-
 def measure_litert(model: bytes) -> dict[str, int]:
     """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file) and ``scratch``.
 
@@ -167,9 +161,6 @@ def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
             first = place[0]
         last = max(last, place[1])
     return first, last
-
-
-# --- TensorFlow Lite Micro ---------------------------------------------------------------------------------------
 
 
 def compare_micro(models: bytes, length: int) -> dict[str, Any]:
@@ -240,9 +231,6 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
         return generator.integers(0, 2, shape).astype(dtype)
     low = -(1 << bits - 1) if dtype.kind == "i" else 0
     return generator.integers(low, low + (1 << bits), shape).astype(dtype)
-
-
-# --- PyTorch, operator by operator -------------------------------------------------------------------------------
 
 
 def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:

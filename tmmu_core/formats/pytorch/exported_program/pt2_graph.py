@@ -125,8 +125,6 @@ class _Reading:
             elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
                 self.outputs.append(self.values[end.tensor].id)
 
-    # -- inputs and outputs -----------------------------------------------------------------------------------------
-
     def _add_inputs(self) -> None:
         # PyTorch saves a storage once. Tied weights have one layout in it and are one tensor; a slice is a view.
         places = [(incoming, *self._place(incoming.name)) for incoming in self.program.inputs]
@@ -163,8 +161,6 @@ class _Reading:
         updated = msgspec.structs.replace(self.tensors[buffer.id], id=after, view=None)
         self.tensors[after] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
         self.place(Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (after,), inplace="none"), self.scope)
-
-    # -- operators --------------------------------------------------------------------------------------------------
 
     def _operation(self, operation: Operation) -> None:
         op = operator(operation.target)
@@ -240,8 +236,6 @@ class _Reading:
         )
         return pairs or "none"
 
-    # -- bodies -----------------------------------------------------------------------------------------------------
-
     def _flow(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
         """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
@@ -288,25 +282,19 @@ class _Reading:
         return flatten
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        """Declare a dense tensor of the same shape and dtype, or of one row of it."""
         shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
         dtype = self.tensors[tensor].dtype
         return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), (dtype, "activation")).id
 
     def place(self, node: Node, scope: str) -> None:
-        """Append a node of a scope."""
         self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
 
     def root(self, tensor: str) -> str:
-        """Return the tensor that owns a tensor's storage."""
         return self.value_of[tensor].storage if tensor in self.value_of else tensor
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors are storages of the same size."""
         values = [self.value_of.get(each) for each in (first, second)]
         return all(v is not None and v.storage == v.id for v in values) and len({v.whole for v in values if v}) == 1
-
-    # -- values -----------------------------------------------------------------------------------------------------
 
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""

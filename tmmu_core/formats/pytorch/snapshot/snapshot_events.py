@@ -188,7 +188,6 @@ class _PlainUnpickler(pickle.Unpickler):
     """Unpickler of plain data: no object of a class that a pickle would have to import."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        """Raise the error of a pickle that refers to a class or function."""
         what = f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run."
         raise UnreadableInput(what, hint=HINT)
 
