@@ -103,10 +103,7 @@ GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
 def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
-    """Return the content of a file's bytes, gzipped or not.
-
-    Raises ``UnreadableInput`` with each reader and its reason to reject the bytes, and the errors of the reader itself.
-    """
+    """Return the content of a file's bytes, gzipped or not. Raises ``UnreadableInput`` with each reader's reason."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:
@@ -169,10 +166,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
-
-    Raises the errors of :func:`read_graph`, and ``InvalidIrShapes`` (``unknown_dim``) for a name without a dimension.
-    """
+    """Return a graph with the bounds ``envelopes``. Raises ``InvalidIrShapes`` (``unknown_dim``) for other names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

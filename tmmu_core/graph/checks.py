@@ -132,10 +132,7 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Return the number of the base of the i-th tensor, a view, after checks against it.
-
-    Raises ``InvalidIrShapes`` (``unknown_tensor``, ``view_out_of_bounds``, ``view_size``) and ``AlignmentViolation``.
-    """
+    """Return the base of the i-th tensor, a view, after checks. Raises ``InvalidIrShapes``, ``AlignmentViolation``."""
     tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
     view, name, dtype = tensor.view, tensor.id, tensor.dtype
     assert view is not None

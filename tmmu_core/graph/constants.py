@@ -78,10 +78,7 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of the file ``location`` in the model's ``folder`` (``None``: the model is not a file).
-
-    Raises ``UnreadableInput``, whose message begins with ``what``, for a path outside of it, also by a link.
-    """
+    """Return a path in the model's ``folder``. Raises ``UnreadableInput``, which ``what`` begins, for one outside."""
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")

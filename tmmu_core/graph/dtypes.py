@@ -84,10 +84,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
-    """Return the bytes of a tensor: elements × bits, rounded up. ``()`` is a scalar; with a zero dimension, 0.
-
-    Raises ``InvalidIrShapes`` (``unknown_dtype``, ``negative_dim``) and ``AllocationOverflow`` past 2^64 − 1 bytes.
-    """
+    """Return elements × bits, rounded up to bytes. Raises ``InvalidIrShapes``, ``AllocationOverflow`` past 2^64 − 1."""
     elements = 1
     for axis, dim in enumerate(shape):
         if dim < 0:

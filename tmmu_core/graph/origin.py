@@ -29,10 +29,7 @@ def line_of(file: str, line: object) -> str:
 
 
 def stack_path(text: str) -> tuple[str, ...]:
-    """Return the innermost module of a saved PyTorch ``nn_module_stack``, ``key,path,class;key,path,class``.
-
-    The prefix ``L['self']`` of a path, which names the traced module, is removed.
-    """
+    """Return the innermost module of a PyTorch ``nn_module_stack``, ``key,path,class;…``, below the traced one."""
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 

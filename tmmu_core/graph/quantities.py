@@ -22,10 +22,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
 def parse_bytes(text: str) -> int | None:
-    """Parse bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``), units being binary; ``None`` for an empty text.
-
-    A comma separates thousands. Raises ``ValueError`` for other texts and for more than 2^64 − 1 bytes.
-    """
+    """Parse bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for no text. Raises ``ValueError``."""
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
         return None

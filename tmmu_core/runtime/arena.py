@@ -39,10 +39,7 @@ class ArenaHandle:
 
 
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
-    """Map ``size_bytes`` (rounded up to pages) of zeroed memory, aligned to ``alignment_bytes``.
-
-    Raises ``AllocationFailure`` if mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
-    """
+    """Map zeroed memory, rounded up to pages. Raises ``AllocationFailure``, ``AlignmentViolation``."""
     check_alignment(alignment_bytes, arena=arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
     slack = alignment_bytes if alignment_bytes > PAGE else 0

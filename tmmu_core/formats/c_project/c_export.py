@@ -177,10 +177,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write files and their manifest into the folder; return the number of bytes. Raises ``OSError``.
-
-    Files that only the manifest of an earlier export lists are deleted; files that no manifest lists stay.
-    """
+    """Write files and their manifest; delete files that only an earlier manifest lists. Return the number of bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
     new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}

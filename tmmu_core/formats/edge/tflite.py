@@ -66,10 +66,7 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> Graph:
-    """Return the graph of a model's first subgraph and of the subgraphs that it runs.
-
-    Raises ``UnreadableInput`` for a damaged file, ``InvalidIrShapes`` for a tensor without a size in the main subgraph.
-    """
+    """Return the graph of the first subgraph and of those it runs. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     return built(data, name)[0]
 
 

@@ -141,10 +141,7 @@ DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose fir
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return ``model``, changed: functions are inlined, and the default operator set has the name ``""``.
-
-    Raises ``UnreadableInput`` for functions that cannot be inlined.
-    """
+    """Return ``model`` with its functions inlined and ``""`` as the default operator set, after changing it."""
     for part in (model, *model.functions):
         has_default = any(not entry.domain for entry in part.opset_import)
         for k in reversed(range(len(part.opset_import))):

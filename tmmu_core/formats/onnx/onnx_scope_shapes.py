@@ -84,10 +84,7 @@ AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a tri
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write the maximum trip counts that ``envelopes`` has into the loops; return the ones used.
-
-    The key is the name of the trip count (in a body: with the prefix of its scope), or the scope of a loop without one.
-    """
+    """Write maximum trip counts in ``envelopes`` (by name of the count, or scope) into loops; return those used."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""

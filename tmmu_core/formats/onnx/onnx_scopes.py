@@ -202,10 +202,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results, which the closing node writes to ``places`` one after the other.
-
-        A result that is the carried value of another place is copied, because that place may be written first.
-        """
+        """Return a body's results; a carried value of another place is copied: that place may be written first."""
         results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = inner.get(value.name, value.name)

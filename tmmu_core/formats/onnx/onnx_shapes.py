@@ -114,10 +114,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return the shapes. A size that is neither a number nor a name is derived from its values at several points.
-
-    For a size that is no product of names and a number, the dimensions that it depends on are fixed in ``sizes``.
-    """
+    """Return the shapes; a size without name is derived from its values at several points, or fixed in ``sizes``."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]

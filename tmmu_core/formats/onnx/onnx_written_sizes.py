@@ -22,10 +22,7 @@ MOST_POINTS = 32  # maximum number of combinations of sizes that are tried
 
 
 def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
-    """Return the shapes at sizes with which the model runs, after changing ``sizes``; and notes.
-
-    Raises ``InvalidIrShapes`` for given bounds without the only size with which the model runs.
-    """
+    """Set ``sizes`` to ones with which the model runs; return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
     for dim, (size, node) in _sizes_of_reshapes(model, facts, sizes.dims).items():
         text = f'the model runs only with {dim} = {size}, for which the node "{node}" is written'

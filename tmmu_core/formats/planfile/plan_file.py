@@ -64,10 +64,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 
 
 def to_csv(plan: Plan) -> bytes:
-    """Return the rows as CSV in UTF-8 for spreadsheets: control characters and formulas in names are escaped.
-
-    Columns are named as in the plan file. A plan over memories also has the memory, and the rule that chose it.
-    """
+    """Return the rows as CSV for spreadsheets: control characters and formulas in names are escaped."""
     memories = residences(plan)
     fields = [name for name in COLUMN_OF if name != "category" or plan.categories]
     fields += list(cells(None)) if memories else []

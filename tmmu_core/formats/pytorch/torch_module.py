@@ -134,10 +134,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Return symbol → upper bound of each open size in ``envelopes``.
-
-    Raises ``InvalidIrShapes`` for an envelope that exceeds the sizes for which the program was exported.
-    """
+    """Return symbol → upper bound of each open size in ``envelopes``. Raises ``InvalidIrShapes`` for too large ones."""
     symbol_of = {name: symbol for name, symbol in open_dims(program).items() if name in envelopes}
     for name, symbol in symbol_of.items():
         low, high = program.ranges.get(symbol, (0, envelopes[name].max))

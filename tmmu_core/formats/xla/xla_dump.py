@@ -374,10 +374,7 @@ def only(found: Sequence[Module], folder: str) -> Module:
 
 
 def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return uploaded files with the files of each module of an XLA dump joined.
-
-    Other files of such a module (their names begin with the first part of its name, ``module_0008.``) are dropped.
-    """
+    """Return uploaded files with the files of each dumped module joined, and without its other files."""
     data = dict(files)
     found = modules({name: len(content) for name, content in files})
     stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})

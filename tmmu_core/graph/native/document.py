@@ -131,10 +131,7 @@ def text_field(data: bytes, key: str) -> str | None:
 
 
 def decode(data: bytes, shape: type[T], noun: str = "graph") -> T:
-    """Decode the document as a value of the type ``shape``. ``noun`` names the document in errors.
-
-    Raises ``UnreadableInput`` for invalid JSON or CBOR, ``InvalidIrShapes`` with the JSON path for a wrong field.
-    """
+    """Decode a document, the ``noun`` of errors, as ``shape``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     try:
         with paused_gc():
             if kind(data) == "cbor":

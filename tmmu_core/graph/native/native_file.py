@@ -92,10 +92,7 @@ def decode(data: bytes, name: str = "") -> Graph:
 
 
 def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
-    """Return notes on tensors without dtype or shape: the first version omitted ``float32`` and the shapes of scalars.
-
-    Raises ``InvalidIrShapes`` (``missing_field``) in a file that has one of them, and so is of a later version.
-    """
+    """Return notes on tensors without dtype or shape, which the first version omitted. Raises ``InvalidIrShapes``."""
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
     if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
@@ -140,10 +137,7 @@ def encode(graph: Graph, name: str) -> bytes:
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
-    """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
-
-    The schema is always included, and the fields :data:`SCOPING` of a node are in its ``params``.
-    """
+    """Return the values of a graph that its hash covers, with one spelling per meaning and defaults omitted."""
     plain = _plain(normalise_dtypes(graph))
     for field in NOT_HASHED:
         plain.pop(field, None)

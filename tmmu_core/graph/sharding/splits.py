@@ -107,10 +107,7 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
-    """Return the split of every tensor. ``dims``: sizes of named dimensions [assumed size, else upper bound].
-
-    Raises ``InvalidIrShapes``: ``unknown_tensor``, ``shard_mesh``, ``shard_axis``, ``shard_too_small``, ``shard_view``.
-    """
+    """Return the split of every tensor at the sizes ``dims`` [assumed or largest]. Raises ``InvalidIrShapes``."""
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
         # The spec may name gradients and recomputed tensors that the graph does not have.

@@ -151,10 +151,7 @@ register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return the recorded value of a size, else that of its formula at ``symbols``. Raises :class:`SizeUnknown`.
-
-    With ``ignore_recorded``, for symbols that differ from the example, the formula takes precedence.
-    """
+    """Return the recorded value of a size, unless it is to be ignored, else that of its formula at ``symbols``."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:

@@ -107,10 +107,7 @@ class Operator:
 
 
 def operator(target: str) -> Operator:
-    """Return the operator of a target: ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or an edge operator.
-
-    ExecuTorch writes ``executorch.exir.dialects.edge._ops.aten.add.Tensor``, or ``aten_add_Tensor`` as one word.
-    """
+    """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or of ExecuTorch's ``aten_add_Tensor``."""
     edge = ONE_WORD.fullmatch(target)
     if edge is not None:
         space, name, overload = one_word(edge[1], edge[2])

@@ -34,10 +34,7 @@ class RankSummary:
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return ``(rank, path)`` of each snapshot in a folder, sorted; an empty list if the folder cannot be read.
-
-    The rank is the number after ``rank`` in the file's name, else the last number in it, else the file's position.
-    """
+    """Return ``(rank, path)`` of each snapshot in a folder, sorted, with the rank in its name or its position."""
     found = []
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file())
