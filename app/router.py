@@ -34,10 +34,8 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]
     for name in sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []:
         try:
             files = opening.files_at(Path(name))
-        except OSError as error:
-            cards.append(opening.card_of(unopened(error, name), f"{name} was not opened"))
-            continue
-        except TmmuError as error:
+        except (OSError, TmmuError) as error:
+            error = unopened(error, name) if isinstance(error, OSError) else error
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         if review.is_review(files[0][1]):  # each session has its own review

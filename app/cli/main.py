@@ -70,6 +70,7 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""
         output = ctx.params.get("output")
+        # ``convert`` can rewrite a file in place.
         writes_over = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
         for parameter in self.params:
             value = ctx.params.get(str(parameter.name))

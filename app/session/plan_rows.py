@@ -113,31 +113,23 @@ def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]
     return [(plan.row_of[names[s.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in late[:MAX_IDLE_BUFFERS]]
 
 
-@dataclass(frozen=True)
-class BuffersInRange:
-    """The buffers of an arena that are live in a range of steps, and their bytes."""
+def buffers_in_range(
+    shown: Shown, span: tuple[int, int], arena: str
+) -> tuple[list[tuple[int, int, int]], tuple[int, int]]:
+    """Return the buffers of an arena that are live in a half-open range, and ``(most live bytes, their first step)``.
 
-    rows: list[tuple[int, int, int]]
-    """``(row of the first tensor, bytes, live steps in the range)``, most bytes × steps first."""
-    byte_steps: int  # sum of bytes × live steps
-    peak: int  # most live bytes at one step of the range
-    peak_step: int  # its first step
-    mean: int  # live bytes per step, rounded down
-
-
-def buffers_in_range(shown: Shown, span: tuple[int, int], arena: str) -> BuffersInRange:
-    """Return the buffers of an arena that are live in ``span``, a half-open range that begins at a step of the plan."""
+    A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
+    """
     s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
     rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
-    total = sum(size * steps for _, size, steps in rows)
     # Live bytes change only at the points of the curve. The point of the first step may be before the range.
     points = curve_points_of(shown.plan)
     start = points.at(first)
     index, peak = peak_of(live_bytes(shown.plan, arena)[start : points.at(end - 1) + 1])
-    return BuffersInRange(rows, total, peak, max(first, int(points.steps[start + index])), total // (end - first))
+    return rows, (peak, max(first, int(points.steps[start + index])))
 
 
 @remembered

@@ -16,7 +16,7 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import PlacementDifference, PlacementOrder, WhyHere
+from tmmu_core.plans.analysis.why_offset import PlacementOrder, WhyHere
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
@@ -175,9 +175,3 @@ def why_offset(plan: Plan, why: WhyHere, placed: PlacementOrder) -> str:
         fit=FIT_WORDS.get(placed.fit, placed.fit),
         below=sorted(below, key=lambda part: -part[0]),
     )
-
-
-def first_difference(found: PlacementDifference | None, arena: str) -> str:
-    """Return the first placement that is different in two plans, as HTML; ``None``: the plans have equal offsets."""
-    order = "" if found is None else ORDER_WORDS.get(found.by, found.by)
-    return fragment("parting", found=found, arena=arena, order=order)

@@ -226,7 +226,9 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
         _side_by_side(left, right, None if layout == "Graphs" else handle)
     arena = arena_focus.arena(right)
     if arena in left.plan.arena_of:
-        st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
+        found = plan_rows.first_difference(left, right, arena)
+        order = "" if found is None else tensor_text.ORDER_WORDS.get(found.by, found.by)
+        st.html(address.linked(markup.fragment("parting", found=found, arena=arena, order=order)))
     changes(comparison, left, right)
     state.write_link()
 

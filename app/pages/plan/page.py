@@ -121,22 +121,21 @@ def _step_range(shown: Shown) -> None:
     span, plan, arena = state.choice().span, shown.plan, arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps:
         return
-    buffers = plan_rows.buffers_in_range(shown, span, arena)
-    title = (
-        f"Steps {numbers.live_range(*span)} of {arena}: {numbers.count(len(buffers.rows), 'buffer')}, "
-        f"peak {numbers.short_bytes(buffers.peak)} at {numbers.step(buffers.peak_step)}, "
-        f"mean {numbers.short_bytes(buffers.mean)}"
-    )
+    buffers, (peak, step) = plan_rows.buffers_in_range(shown, span, arena)
+    byte_steps = sum(size * steps for _, size, steps in buffers)
+    mean = byte_steps // (min(span[1], plan.steps) - span[0])
+    title = f"Steps {numbers.live_range(*span)} of {arena}: {numbers.count(len(buffers), 'buffer')}, peak "
+    title += f"{numbers.short_bytes(peak)} at {numbers.step(step)}, mean {numbers.short_bytes(mean)}"
     with controls.row("step-range"):
         st.html(markup.heading(title, "most bytes × steps first; click a row to select"))
         controls.button("✕", "no-range", {"span": None}, help="Clear the range")
-    listed = buffers.rows[: tensor_table.MOST_ROWS]
+    listed = buffers[: tensor_table.MOST_ROWS]
     table = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[row] for row, _, _ in listed],
             "size": [size for _, size, _ in listed],
             "steps in range": [steps for _, _, steps in listed],
-            "share of bytes × steps": [numbers.percent(size * steps, buffers.byte_steps) for _, size, steps in listed],
+            "share of bytes × steps": [numbers.percent(size * steps, byte_steps) for _, size, steps in listed],
             "first write": [int(plan.birth[row]) for row, _, _ in listed],
             "freed": [int(plan.death[row]) for row, _, _ in listed],
         }
