@@ -46,7 +46,7 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
     model = tasks.File(*content_of(choice.source)) if must_reread else None
-    goal, key = tasks.Goal(dim, capacity, model), ("largest", dim, capacity.key)
+    goal, key = (dim, capacity, model), ("largest", dim, capacity.key)
     return _fit_job(choice, f"finding the largest {dim}", key, tasks.largest, goal, kinds=kinds)
 
 

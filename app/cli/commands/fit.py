@@ -100,10 +100,9 @@ def fit_command(
         sizes = {name: {what: size} for name, what in (("largest", largest), ("mesh", mesh)) if what is not None}
         write_json(as_json(fitted) | sizes)
     elif output != STREAM and recipe != STREAM:
-        if largest is not None:
-            print_lines(f"largest {largest} that fits: {size}" if size is not None else f"no size of {largest} fits")
-        if mesh is not None:
-            print_lines(f"every rank fits with {mesh} = {size}" if size is not None else f"no size of {mesh} fits")
+        if (name := largest or mesh) is not None:
+            found = f"largest {name} that fits: {size}" if largest else f"every rank fits with {name} = {size}"
+            print_lines(f"no size of {name} fits" if size is None else found)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 

@@ -1,6 +1,7 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -246,11 +247,10 @@ def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved |
     """Return the URL of the plan or comparison in an explorer; "" if its store lacks a plan."""
     if explorer is None:
         return ""
-    try:
-        is_web = urlsplit(explorer).scheme in ("http", "https")
-    except ValueError:  # a "[" without "]"
-        is_web = False
-    if not is_web:
+    scheme = ""
+    with suppress(ValueError):  # a "[" without "]"
+        scheme = urlsplit(explorer).scheme
+    if scheme not in ("http", "https"):
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
     store = open_store(url)
     contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]

@@ -132,23 +132,19 @@ def search(
     return fit(start, capacity, Allowed(kinds), context.progress, context.found)
 
 
-class Goal(NamedTuple):
-    """A dimension to maximise within a capacity."""
-
-    dim: str
-    capacity: Capacity
-    model: File | None = None  # if the file must be read again for each size
-
-
 def largest(
-    context: TaskContext, subject: Subject, request: PlanRequest, goal: Goal, kinds: frozenset[Kind]
+    context: TaskContext,
+    subject: Subject,
+    request: PlanRequest,
+    goal: tuple[str, Capacity, File | None],
+    kinds: frozenset[Kind],
 ) -> FittedSize:
-    """Return the largest size of a dimension that fits."""
-    graph, model, reread = _graph_of(context, subject), goal.model, None
+    """Return the largest size that fits; ``goal``: dimension, capacity, and a file that is read for each size."""
+    graph, (dim, capacity, model), reread = _graph_of(context, subject), goal, None
     start = initial_candidate(graph, request, context.progress)
     if model is not None:
-        reread = resizable_model(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
-    return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, reread)
+        reread = resizable_model(graph, request, dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
+    return largest_that_fits(start, dim, capacity, Allowed(kinds), context.progress, reread)
 
 
 def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
