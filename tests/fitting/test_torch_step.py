@@ -268,8 +268,11 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     assert abs(fit.eager_peak_bytes - live.peak_bytes) <= 0.01 * live.peak_bytes
 
 
-def test_gradient_of_a_result_is_live_until_backward_ends() -> None:
+@pytest.mark.parametrize("is_accumulated", [False, True])
+def test_gradient_of_a_result_is_live_until_backward_ends(is_accumulated: bool) -> None:
     module, x = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 64), nn.Tanh()).train(), torch.randn(256, 16)
+    for each in module.parameters() if is_accumulated else ():
+        each.grad = torch.ones_like(each)
     found = tmmu.fit(module, "64KiB", example_inputs=x, optimizer="sgd").check()
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
 
@@ -647,6 +650,9 @@ def test_compiled_step_accepts_every_call_of_the_signature(example: Callable[...
         run(x, y)
     module.factor = 3.0
     with pytest.raises(ValueError, match=r"factor = 2.0, not 3.0"):
+        run(x, y)
+    module.factor, _ = 2.0, module.register_forward_hook(lambda *given: None)
+    with pytest.raises(ValueError, match=r"Scaled in training mode with the hooks"):
         run(x, y)
     module.eval()
     with pytest.raises(ValueError, match="in training mode"):

@@ -37,7 +37,7 @@ from tmmu_core.plans.making.request import PlanRequest
 KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")  # moves that a step of PyTorch can run
 DEFAULT_KINDS = KINDS[:2]
 """Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
-ALIGNMENT, DEVICE_ALIGNMENT = 64, 512  # bytes to which PyTorch's allocators align: on the CPU, and on a GPU
+ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Nodes of the search for a packing, at most, and times the nodes of the graph. With 1,000, plans whose live bytes fit
 the capacity are packed above it, and a plan with up to twice the extra FLOPs is selected."""

@@ -134,16 +134,12 @@ class EagerRecorder(TorchDispatchMode):
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.scratch: dict[str, int] = {}
-        self.name_of: dict[int, str] = {}
-        """Address of a storage → the tensor of its latest write."""
-        self.alive: dict[int, StorageWeakRef] = {}
-        """Address of a storage → weak reference to it."""
+        self.name_of: dict[int, str] = {}  # address of a storage → the tensor of its latest write
+        self.alive: dict[int, StorageWeakRef] = {}  # address of a storage → weak reference to it
         self.used: Counter[str] = Counter()
         """Name of a tensor, or of an operator → number of its uses, so that node ids are unique."""
-        self.updated: set[str] = set()
-        """Persistent tensors that result from a write."""
-        self.has_bodies = False
-        """Whether a control-flow operator ran."""
+        self.updated: set[str] = set()  # persistent tensors that result from a write
+        self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
         """Return the id of the tensor for the storage of ``value``; a new storage becomes ``name``, made unique."""

@@ -49,10 +49,9 @@ def with_engine(
     end.add_sums(gradients)
     copied = {(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied
     end.add_copies({each for each in copied if each[0] not in accumulated})
-    end.add_accumulation(accumulated)
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
+    end.add_end(accumulated, sorted(held) if has_optimizer else ())
     if has_optimizer:
-        end.add_node("backward_end", sorted(held), ())
         for name in {_root(end.tensors, each) for each in held}:
             # The caller holds it. A member of an alias group is not recomputed.
             end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
@@ -77,21 +76,17 @@ class _Start:
 
     def __init__(self, graph: Graph, leaves: frozenset[str]) -> None:
         self.graph = graph
-        self.leaves = leaves
-        """Parameters and inputs whose gradient the backward pass returns."""
+        self.leaves = leaves  # parameters and inputs whose gradient the backward pass returns
         self.tensors = {tensor.id: tensor for tensor in graph.tensors}
-        self.tangents: dict[str, list[Node]] = {}
-        """Storage of a result → its tangents."""
+        self.tangents: dict[str, list[Node]] = {}  # storage of a result → its tangents
         for node in graph.nodes:
             if node.instr == TANGENT:
                 root = _root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
                 self.tangents.setdefault(root, []).append(node)
-        self.caller_gradients: list[str] = []
-        """Gradients that the caller holds without a tangent."""
+        self.caller_gradients: list[str] = []  # gradients that the caller holds without a tangent
         self.sums: dict[str, tuple[int, Node]] = {}
         """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
-        self.sum_of_leaf: dict[str, str] = {}
-        """Parameter or input → the sum of the gradients of results in its storage."""
+        self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
         self.copied: set[tuple[str, str]] = set()
         """A parameter or input that is a result, with its gradient that the caller holds: the engine copies it."""
 
@@ -231,13 +226,13 @@ class _End:
             if (leaf, gradient) in copied:
                 self._replace(leaf, "grad_copy", ())
 
-    def add_accumulation(self, leaves: Iterable[str]) -> None:
-        """Add the gradients that exist before the step, and a node that adds those of the step to them."""
+    def add_end(self, leaves: Iterable[str], held: Iterable[str]) -> None:
+        """Add gradients that exist before the step, and a node that adds the new ones; ``held`` is live until it."""
         existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in leaves}
         for leaf, name in existing.items():
             self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)
-        if existing:
-            self.add_node("accumulate_gradients", existing.values(), ())
+        if existing or held:
+            self.add_node("backward_end", [*existing.values(), *held], ())
         self.final.update({leaf: name for leaf, name in existing.items() if leaf in self.final})
 
     def _replace(self, leaf: str, ending: str, held: Iterable[str]) -> None:

@@ -22,8 +22,7 @@ def merge_equal_nodes(joint: Any) -> None:
     nodes = list(joint.graph.nodes)
     position = {node: k for k, node in enumerate(nodes)}
     equal = _equal_nodes(nodes)
-    last_read: dict[int, int] = {}
-    """Storage → position of its last read by operators that remain."""
+    last_read: dict[int, int] = {}  # storage → position of its last read by operators that remain
     needed = set()
     replaced: dict[Any, Any] = {}
     for node in reversed(nodes):

@@ -45,6 +45,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be moved or run again:
     those that write to their arguments, and those with a nested graph.
     """
+    _compute_results_first(joint)
     reading = _Executed(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
         try:
@@ -69,6 +70,17 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         generators=attributes_of(joint, torch.Generator),
         scratch=reading.scratch,
     )
+
+
+def _compute_results_first(joint: Any) -> None:
+    """Move the nodes that compute results of the module before the backward pass: the trace ends with views of them."""
+    needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
+    for node in reversed(nodes):
+        needed.update(node.all_input_nodes if node in needed else ())
+    first = next((each for each in nodes if any(arg.name.startswith("tangents") for arg in each.all_input_nodes)), None)
+    for node in nodes[nodes.index(first) :] if first is not None else ():
+        if node in needed:
+            first.prepend(node)
 
 
 def attributes_of(joint: Any, kind: type) -> tuple[Any, ...]:

@@ -24,8 +24,7 @@ class LiveBytes(TorchDispatchMode):
 
     def __init__(self, tensors: Iterable[Any] = ()) -> None:
         super().__init__()
-        self.live: dict[int, tuple[Any, int]] = {}
-        """Address of a storage → weak reference to it, and its bytes."""
+        self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
         """Bytes of the storages in ``live``, and their maximum so far without freed storages."""
         for tensor in tensors:

@@ -46,17 +46,12 @@ class _Rebuild:
         self.joint, self.executed, self.fitted = joint, executed, fitted
         self.original = {node.node_id: node for node in executed.graph.nodes}
         self.graph = FxGraph()
-        self.value: dict[str, FxNode] = {}
-        """Tensor id → the new fx node that holds it."""
-        self.copied: dict[FxNode, FxNode] = {}
-        """fx node of the joint graph → its first copy."""
-        self.forward: list[FxNode] = []
-        """Values that may be saved: inputs and results of the forward part."""
+        self.value: dict[str, FxNode] = {}  # tensor id → the new fx node that holds it
+        self.copied: dict[FxNode, FxNode] = {}  # fx node of the joint graph → its first copy
+        self.forward: list[FxNode] = []  # values that may be saved: inputs and results of the forward part
         self.backward: set[FxNode] = set()
-        self.copy_of: dict[str, str] = {}
-        """Copy of a tensor, recomputed or back from host memory → the tensor."""
-        self.returned: dict[str, str] = {}
-        """Tensor → the copy of it that the autograd engine or the optimizer reads."""
+        self.copy_of: dict[str, str] = {}  # copy of a tensor, recomputed or back from host memory → the tensor
+        self.returned: dict[str, str] = {}  # tensor → the copy of it that the autograd engine or the optimizer reads
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
 
     def module(self) -> GraphModule:

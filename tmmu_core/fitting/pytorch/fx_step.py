@@ -38,6 +38,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_l
 from tmmu_core.graph.model import Graph
 
 _DEVICES = ("cpu", "cuda")  # kinds of devices of ``torch.autocast``
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 @dataclass(frozen=True)
@@ -350,13 +351,15 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
 
 
 def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Return path → class and mode of each part of a module of ``fx_trace.with_loss``, or value of an attribute.
+    """Return path → class, mode and hooks of each part of a module of ``fx_trace.with_loss``, or value of an attribute.
 
     ``read``: path of a part → its attributes that the forward pass reads.
     """
     found = {}
     for path, part in module.module.named_modules(prefix=WRAPPER[:-1]):
         found[path] = f"{type(part).__name__} in {'training' if part.training else 'eval'} mode"
+        hooks = [k for name in _HOOKS for k in getattr(part, name)]
+        found[path] += f" with the hooks {hooks}" * bool(hooks)
         found |= {f"{path}.{name}": repr(part.__dict__.get(name)) for name in read.get(path, ())}
     return found
 

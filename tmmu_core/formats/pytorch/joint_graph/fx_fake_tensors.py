@@ -34,7 +34,7 @@ from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import register_dataclass, tree_flatten, tree_leaves, tree_map, tree_map_only
 
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
 
@@ -137,8 +137,7 @@ class StandIns:
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
-        self.tensors: dict[int, tuple[Any, Any]] = {}
-        """id of a tensor → the tensor, kept alive, and its stand-in."""
+        self.tensors: dict[int, tuple[Any, Any]] = {}  # id of a tensor → the tensor, kept alive, and its stand-in
         self.storages: dict[int, Any] = {}
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
@@ -184,7 +183,13 @@ class StandIns:
 
 
 def opened(output: Any) -> Any:
-    """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors."""
+    """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors.
+
+    The classes of its dataclasses are registered as containers of PyTorch.
+    """
+    while classes := {type(leaf) for leaf in tree_leaves(output) if hasattr(type(leaf), "__dataclass_fields__")}:
+        for each in classes:
+            register_dataclass(each)
     known = (torch.Tensor, *_PLAIN)
     output = tree_map(lambda leaf: tuple(leaf) if isinstance(leaf, torch.Size) else leaf, output)
     return tree_map(lambda leaf: leaf if isinstance(leaf, known) else _tensors_in(leaf, set()), output)

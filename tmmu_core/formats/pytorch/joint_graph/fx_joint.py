@@ -93,20 +93,16 @@ class Reading(torch.fx.Interpreter):
         self.origins: dict[str, Origin] = {}
         self.storages: dict[int, _Storage] = {}
         self.id_of: dict[int, str] = {}
-        self.values: list[Any] = []
-        """All values; the references keep their ``id()`` unique."""
-        self.value_of: dict[str, Any] = {}
-        """Tensor id → value."""
+        self.values: list[Any] = []  # all values; the references keep their ``id()`` unique
+        self.value_of: dict[str, Any] = {}  # tensor id → value
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
         self.tangents: dict[str, Any] = {}
         """Tangent placeholder → (descriptor, value); each becomes a node where backward begins."""
-        self.dependent: set[str] = set()
-        """Tensors that depend on a tangent."""
+        self.dependent: set[str] = set()  # tensors that depend on a tangent
         self.backward = False
-        self.mutated: dict[str, str] = {}
-        """Buffer → the tensor with its new value."""
+        self.mutated: dict[str, str] = {}  # buffer → the tensor with its new value
         self.scope = self.prefix = ""
         """The scope of the graph, if it is a body, and the prefix of the ids of its nodes and tensors."""
 

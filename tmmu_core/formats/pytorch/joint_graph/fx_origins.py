@@ -20,8 +20,7 @@ from tmmu_core.graph.model import Origin
 from tmmu_core.graph.origin import line_of, path_of
 
 WRAPPER = "module."  # prefix that the importer's wrapper adds to parameter names
-KEY = "tmmu_origin"
-"""Key of the :class:`Origin` in a traced node's ``meta``."""
+KEY = "tmmu_origin"  # key of the :class:`Origin` in a traced node's ``meta``
 _TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
 """Folders of PyTorch and of this package."""
 

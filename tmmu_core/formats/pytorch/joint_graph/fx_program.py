@@ -41,8 +41,7 @@ class Rebuilt:
         """Has the program's parameters and buffers, under their names, and no attribute with a name of its own."""
         self.module.forward = self.forward
         self.program = program
-        self.graph_names: list[str] = []
-        """Graph names of the program's input tensors, in order."""
+        self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
         self.paths: dict[str, str] = {}

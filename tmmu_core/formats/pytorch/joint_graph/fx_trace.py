@@ -370,6 +370,7 @@ _WAYS_OUT = {
         "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked."
     ),
     "NestedTensor": "Create nn.TransformerEncoder with enable_nested_tensor=False.",
+    **dict.fromkeys(("nested_tensor.py", "_nested_tensor_"), "Pad the rows to one length, and mask them."),
     "classes.quantized": "Fit the module before quantization: a quantized module is not trained.",
     "_pack_padded_sequence": "Give the padded sequences to the recurrent layer, and mask its results.",
     "nonzero": f"{_VALUES} {_EXPERTS}",
