@@ -367,7 +367,8 @@ def test_node_that_is_recomputed_before_its_first_run_keeps_an_order_valid() -> 
     module = Step(lambda step, x: (step.body(step.x * step.w, step.y * step.w).sin() ** 2).sum() * x)
     module.body, module.w = nn.Bilinear(2, 3, 4), nn.Parameter(torch.ones(()))
     module.x, module.y = nn.Buffer(torch.randn(8, 2)), nn.Buffer(torch.randn(8, 3))
-    assert tmmu.fit(module.train(), 976, example_inputs=torch.ones(())).answer == "cannot"
+    fits = [tmmu.fit(module.train(), size, example_inputs=torch.ones(())) for size in (676, 671)]
+    assert [each.answer for each in fits] == ["fits", "cannot"]
 
 
 def test_batch_norms_of_one_layer_update_its_statistics_in_order() -> None:
@@ -498,12 +499,6 @@ def test_layer_that_cannot_be_planned_is_refused_by_its_path_with_a_remedy(name:
     module = Step(lambda step, x: step.body(x).square().mean(), body=nn.Sequential(nn.Linear(32, 32), layer)).train()
     with pytest.raises(tmmu.TmmuError, match=words.replace("LAYER", r"\(at layer 'body.1'\)\.")):
         tmmu.fit(module, "1GiB", example_inputs=torch.rand(ROWS))
-
-
-def test_sparse_input_is_refused_by_name() -> None:
-    step = Step(lambda step, x, edges: step.body(edges @ x).square().mean(), body=blocks())
-    with pytest.raises(tmmu.TmmuError, match=r"'edges' has the layout sparse_coo"):
-        tmmu.fit(step, "1GiB", example_inputs={"x": torch.randn(ROWS), "edges": torch.eye(96).to_sparse()})
 
 
 def moving_mean(step: Any, made: Tensor) -> Tensor:

@@ -597,21 +597,17 @@ def test_loss_without_a_gradient_is_rejected(loss: Any, words: str) -> None:
         tmmu.fit(module, "1GiB", example_inputs=(x,), loss=loss)
 
 
-def test_missing_inputs_are_rejected_with_the_option() -> None:
-    module, _ = step("attention")
-    with pytest.raises(tmmu.TmmuError, match="Give the module's inputs: example_inputs=x"):
-        tmmu.fit(module, "1GiB")
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (lambda x: x.numpy(), "the input 'x' is a ndarray, not a tensor"),
         (lambda x: slice(x), r"the input 'x' is a slice, not a tensor(.|\n)*register_dataclass\(slice\)"),
         (lambda x: x[:0], "the input 'x' has no elements"),
+        (lambda x: (), "Give the module's inputs: example_inputs=x"),
+        (lambda x: x.to_sparse(), "'x' has the layout sparse_coo"),
         (lambda x: x.double(), "addmm.default has operands of different dtypes: torch.float32, torch.float64"),
     ],
-    ids=["array", "object", "no rows", "dtype"],
+    ids=["array", "object", "no rows", "none", "sparse", "dtype"],
 )
 def test_inputs_that_the_step_cannot_read_are_rejected(given: Callable[[torch.Tensor], Any], words: str) -> None:
     module, x = step("attention")
