@@ -77,10 +77,11 @@ def _compute_results_first(joint: Any) -> None:
     needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
-    first = next((each for each in nodes if any(arg.name.startswith("tangents") for arg in each.all_input_nodes)), None)
-    for node in nodes[nodes.index(first) :] if first is not None else ():
+    tangents = [node for node in nodes if node.name.startswith("tangents")]
+    first = next((k for k, node in enumerate(nodes) if not set(tangents).isdisjoint(node.all_input_nodes)), len(nodes))
+    for node in nodes[first:]:
         if node in needed:
-            first.prepend(node)
+            nodes[first].prepend(node)
 
 
 def attributes_of(joint: Any, kind: type) -> tuple[Any, ...]:
