@@ -54,9 +54,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): for a view that no node writes, the first tensor in its chain of bases that is a storage or
-        that a node writes; else the tensor itself.
-        """
+        """Shape (tensors,): the first base of an unwritten view that is a storage or written; else itself."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]

@@ -133,10 +133,7 @@ class Store:
             return tuple(sorted(msgspec.convert(found, tuple[Line, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
-        """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``. Raises ``StoreFault``.
-
-        The model is by default that of the graph of ``of``, whose planner, mode and preset are preferred.
-        """
+        """Return the latest run of ``MODEL@COMMIT`` …, preferably with settings of ``of``. Raises ``StoreFault``."""
         named, point = split_reference(reference)
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
             named, _, start = named.rpartition("@")

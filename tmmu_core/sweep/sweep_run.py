@@ -170,7 +170,10 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
     sweep = uuid4().hex  # unique among the sweeps on one scheduler
     workers = max(1, sum(client.nthreads().values()))
-    batches = {f"tmmu-{sweep}-{k}": batch for k, batch in enumerate(_batches(points, workers))}
+    size = max(1, min(BATCH, len(points) // (SHARES * workers)))
+    of_sources = [tuple(group) for _, group in groupby(points, lambda point: point.source)]
+    parts = (same[at : at + size] for same in of_sources for at in range(0, len(same), size))
+    batches = {f"tmmu-{sweep}-{k}": batch for k, batch in enumerate(parts)}
     futures = [_submit(client, sources, key, batch) for key, batch in batches.items()]
     dropped: list[Point] = []
     try:
@@ -222,10 +225,3 @@ def run_batch(source: Source, points: tuple[Point, ...], raised: Mapping[str, in
 def same_source(source: Source) -> Source:
     """Return the source; the scheduler can recompute this task when a worker is lost."""
     return source
-
-
-def _batches(points: Sequence[Point], workers: int) -> Iterator[tuple[Point, ...]]:
-    size = max(1, min(BATCH, len(points) // (SHARES * workers)))
-    for _, group in groupby(points, lambda point: point.source):
-        same = tuple(group)
-        yield from (same[at : at + size] for at in range(0, len(same), size))

@@ -57,10 +57,7 @@ class OutOfMemory(Exception):
 
 
 class CachingAllocator:
-    """The allocator of one device. ``reserved``, its maximum ``reserved_peak``, and ``allocated`` are bytes.
-
-    ``limit``: maximum of ``reserved``, as of ``torch.cuda.set_per_process_memory_fraction``.
-    """
+    """The allocator of one device. ``limit`` is the maximum of its ``reserved`` bytes."""
 
     def __init__(self, record: Recorder = lambda action, addr, size: None, limit: int = sys.maxsize) -> None:
         self.record, self.limit = record, limit

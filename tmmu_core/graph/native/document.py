@@ -54,9 +54,7 @@ def kind(data: bytes) -> str:
 
 def refusal_reason(data: bytes) -> str:
     """Return why bytes are not a document; ``""`` if they begin like a JSON object or a CBOR map."""
-    if kind(data):
-        return ""
-    return "it begins neither like a JSON object nor like a CBOR map"
+    return "" if kind(data) else "it begins neither like a JSON object nor like a CBOR map"
 
 
 _CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map in CBOR

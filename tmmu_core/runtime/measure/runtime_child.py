@@ -164,10 +164,7 @@ def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
 
 
 def compare_micro(models: bytes, length: int) -> dict[str, Any]:
-    """Return the figures of two models ``before`` and ``after``, and ``outputs_equal``. The first has ``length`` bytes.
-
-    While a model is loaded, its arena also contains temporary tables, which may be larger than the head.
-    """
+    """Return the figures of two models, the first of ``length`` bytes, and whether their outputs are equal."""
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])
     return {"before": before, "after": after, "outputs_equal": expected == outputs}

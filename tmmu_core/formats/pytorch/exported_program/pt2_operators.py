@@ -107,7 +107,7 @@ class Operator:
 
 
 def operator(target: str) -> Operator:
-    """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or of ExecuTorch's ``aten_add_Tensor``."""
+    """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or ExecuTorch's ``aten_add_Tensor``."""
     edge = ONE_WORD.fullmatch(target)
     if edge is not None:
         space, name, overload = one_word(edge[1], edge[2])
