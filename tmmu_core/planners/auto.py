@@ -2,9 +2,9 @@
 
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
 
-* up to :data:`EXACT_UP_TO`: ``exact``. If it ends without a proof and there are more than :data:`EXACT_ALONE_UP_TO`
-  storages, ``search`` follows, and the packing with the lower extent is returned;
-* up to :data:`SEARCH_UP_TO`: ``search``;
+* up to :data:`EXACT_ALONE_UP_TO`: ``exact``;
+* up to :data:`SEARCH_UP_TO`: the lowest packing of the runs of :mod:`.exact.skyline` (from :data:`SKYLINE_FROM`
+  storages on), of ``exact`` (up to :data:`EXACT_UP_TO`) and of ``search``, until one reaches the bound;
 * more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
   :data:`QUICK_RUNS` are made.
 
@@ -18,6 +18,7 @@ from typing import Any
 from tmmu_core.planners.bounds import bound_of, possible_extent
 from tmmu_core.planners.columns import columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
+from tmmu_core.planners.exact.skyline import best_skyline
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
@@ -25,6 +26,7 @@ from tmmu_core.planners.search import search
 
 EXACT_UP_TO = 3_000
 EXACT_ALONE_UP_TO = 400
+SKYLINE_FROM = 1_000  # with fewer storages, ``exact`` is faster
 SEARCH_UP_TO = 20_000
 ALL_RUNS_UP_TO = 200_000
 QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
@@ -58,19 +60,26 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         why = f"{count} storages: greedy runs only"
     if why:
         return _noted(best.packing(cols, bound), "portfolio", why)
-    if count > EXACT_UP_TO:
-        return _noted(search(problem, {}, meter), "search", f"{above}, and {count} storages are too many for exact")
-    packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
-    why = f"{above}, and {count} storages can be searched exactly"
-    extent = extent_of(cols, packing.offset.tolist())
-    is_done = extent <= goal or packing.optimal or packing.notes.get("interrupted")
-    if is_done or count <= EXACT_ALONE_UP_TO:
-        return _noted(packing, "exact", why)
-    other = search(problem, {}, meter)
-    if extent_of(cols, other.offset.tolist()) < extent:
-        other = replace(other, lower_bound=packing.lower_bound)
-        return _noted(other, "search", f"{above}; search found a lower extent than exact, which reached its limit")
-    return _noted(packing, "exact", f"{why}; search found no lower extent")
+    found: list[tuple[str, Packing]] = []
+    if count >= SKYLINE_FROM and cols.is_plain:
+        run = best_skyline(cols, bound, best, meter, goal)
+        if run is not best:
+            found.append(("skyline", run.packing(cols, bound)))
+            best = run
+    lower, is_done = bound.bytes, best.stopped or best.extent <= max(bound.bytes, goal)
+    if count <= EXACT_UP_TO and not is_done:
+        packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
+        found.append(("exact", packing))
+        lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset.tolist())
+        is_done = extent <= goal or packing.optimal or bool(packing.notes.get("interrupted"))
+    if count > EXACT_ALONE_UP_TO and not is_done:
+        found.append(("search", search(problem, {}, meter)))
+    extents = [extent_of(cols, packing.offset.tolist()) for _, packing in found]
+    picked, packing = found[extents.index(min(extents))]
+    why = f"{above}; the lowest packing of {', '.join(name for name, _ in found)}"
+    if found[0][0] == "exact" and not found[1:]:
+        why = f"{above}, and {count} storages can be searched exactly"
+    return _noted(replace(packing, lower_bound=lower, optimal=min(extents) == lower), picked, why)
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:
