@@ -290,8 +290,6 @@ class Reading:
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
 
-    # --- methods of ``scopes.Host`` ----------------------------------------------------------------------------------
-
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it."""
         own = _unused(name, self.taken)
