@@ -12,7 +12,6 @@ from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, orders_within
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_search import best_order
-from tmmu_core.fitting.order.windows import improve_windows
 from tmmu_core.graph.model import Graph
 
 
@@ -63,7 +62,7 @@ def test_every_method_respects_dependencies() -> None:
         model = model_of(drawn(rng, 14))
         given = np.arange(len(model))
         orders = [order for _, order in baselines(model)]
-        orders += [hill_valley_order(model, given), improve_windows(model, given, lambda: True)]
+        orders += [hill_valley_order(model, given)]
         found = beam(OrderStates(model), 1 << 40, lambda: True)
         assert found is not None
         for order in [*orders, found, best_order(model).order]:

@@ -36,13 +36,6 @@ def measure(model: OrderModel, order: I64) -> Measured:
     return Measured(during.max(axis=1) + model.constant, place[during.argmax(axis=1)])
 
 
-def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
-    """Return an array of shape (arenas,): the peaks without the steps of the units at the places ``[begin, end)``."""
-    place, during, _ = _live_bytes(model, order)
-    peaks: I64 = during[:, (place < begin) | (place >= end)].max(axis=1) + model.constant
-    return peaks
-
-
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
     """Return two arrays of shape (units,): the live bytes that each unit adds while it runs, and after it has run.
 

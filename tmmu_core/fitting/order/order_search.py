@@ -4,7 +4,7 @@
 
     1. the initial order, Inductor's five orders, a hill–valley order, and the initial order with units moved late and
        early
-    2. the best of them changed: hill–valley, units moved late, units moved early, windows around the peak reordered
+    2. the best of them changed: hill–valley, units moved late, units moved early
     3. beam search, then best-first search: the optimal order, or a lower bound
 
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
@@ -19,10 +19,10 @@ from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
 from tmmu_core.fitting.order.order_memory import I64, eager, late, measure
 from tmmu_core.fitting.order.order_model import OrderModel
-from tmmu_core.fitting.order.windows import improve_windows
 
 SEARCHED_UP_TO = 2_500  # units up to which beam and best-first search run
 PROOF_BUDGET = 150_000  # maximum number of expansions of the best-first search
+SHORT_BUDGET = 4_000  # that number if the capacity is proven impossible
 SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000  # units up to which the budget is larger, and that budget
 Report = Callable[[str, int, int], bool]  # ``report(what, done, of) -> should_continue``, as for planners
 
@@ -63,8 +63,8 @@ def best_order(
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    The search ends at a sum of at most ``enough`` bytes; beam and best-first search are skipped if no order can reach
-    it (proven). ``proof``: maximum number of expansions of the best-first search.
+    The search ends at a sum of at most ``enough`` bytes; best-first search is short if no order can reach it (proven).
+    ``proof``: maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
     if proof is None:
@@ -88,13 +88,14 @@ def best_order(
         ("early", eager(model, start)),
     ):
         best.record(f"{best.method}, {name}", order)
-    best.record("stretches", improve_windows(model, best.order, lambda: watch("stretches")))
-    if states is None or (enough is not None and (best.peak <= enough or best.bound > enough)):
+    if states is None or (enough is not None and best.peak <= enough):
         return best
     if best.peak > best.bound and watch("beam"):
         found = beam(states, best.peak, lambda: watch("beam"))
         if found is not None:
             best.record("beam", found)
+    if enough is not None and best.bound > enough:
+        proof = min(proof, SHORT_BUDGET)
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
             states, best.peak, floor=floor, budget=proof, should_continue=lambda steps: watch("proof", steps, proof)
