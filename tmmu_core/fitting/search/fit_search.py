@@ -363,15 +363,15 @@ class _FitSearch:
         """Plan lists of moves of a kind; return the cheapest candidate that fits, else the smallest one."""
         smallest, is_small_graph = base, len(base.plan_input.graph.nodes) <= SMALL_GRAPH
         fitting: list[Candidate] = []
-        over = 0
+        over = 0  # bytes by which the last plan exceeds the capacity
 
-        def shares() -> Iterator[int]:
-            """Yield the goals, without those that are tighter by less than half of what the last plan is too large."""
+        def goals() -> Iterator[int]:
+            """Yield the goals. Skip those that are below the capacity by less than half of ``over``."""
             for share in TIGHTENED_GOALS:
                 if 2 * (1_000_000 - share) * self.capacity.limit_bytes >= over * 1_000_000:
                     yield share
 
-        for number, moves in enumerate(self.lists_of_moves(base, kind, shares())):
+        for number, moves in enumerate(self.lists_of_moves(base, kind, goals())):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break
             candidate = self.planned(base, moves)
@@ -380,31 +380,25 @@ class _FitSearch:
             smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # Later lists have tighter goals, and cost more than a first list that fits.
+                # Later lists have tighter goals and cost more than the first list, but not always more than this one.
                 if not number or not is_small_graph:
                     break
-        if fitting:
-            return min(fitting, key=lambda each: each.key)
-        return smallest
+        return min(fitting, key=lambda each: each.key, default=smallest)
 
     def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        ``shares``: the goals, in parts per million of the capacity.
-
-        In place of the first list above the maximum cost, yield the one with the lowest peak found within this cost.
+        ``shares``: the goals, in parts per million of the capacity. At the first list above the maximum cost, the list
+        with the lowest peak found within this cost is the last one.
         """
         for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch, shares):
             if self.exceeds_cost((*base.moves, *moves)):
-                break
+                assert self.allowed.max_cost is not None
+                flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
+                if lowest := lowest_within(base.plan_input, self.capacity, flops_left, self.watch):
+                    yield lowest
+                return
             yield moves
-        else:
-            return
-        assert self.allowed.max_cost is not None
-        flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
-        lowest = lowest_within(base.plan_input, self.capacity, flops_left, self.watch)
-        if lowest is not None:
-            yield lowest
 
     def try_smaller_sizes(self) -> None:
         """For each dimension alone, find the largest size at which the other moves make the plan fit."""
