@@ -382,6 +382,16 @@ def test_batch_norms_of_one_layer_update_its_statistics_in_order() -> None:
     assert found["buffers_equal"]
 
 
+def test_recomputed_nodes_run_after_the_gradients_of_results_are_allocated() -> None:
+    def run(step: Any, x: Tensor) -> Tensor:
+        step.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return (step.norm(x * x.sigmoid()) + (x - step.mean).softmax(-1)).view(-1)
+
+    module = Step(run, norm=nn.LayerNorm(32), mean=torch.zeros(32)).train()
+    found = tmmu.fit(module, 36_500, example_inputs=torch.randn(64, 32)).check()
+    assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
+
+
 def test_gradient_that_is_computed_again_after_the_peak_is_the_returned_one() -> None:
     """The autograd engine copies the second run of a gradient, because the parameter has other strides."""
     module = Step(lambda step, x: (step.body(x).mean(0, True) @ step.w.T.contiguous()).sum(), body=blocks())

@@ -266,9 +266,9 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
 
 def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
     """Yield edges that keep runs of one phase apart: from nodes that no node of their run follows to nodes of the next
-    run that no node of it precedes.
+    run that no node of it precedes. Gradients of results, which exist when backward begins, are a run of their own.
     """
-    runs = [list(run) for _, run in groupby(order, key=lambda k: nodes[k].phase)]
+    runs = [list(run) for _, run in groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))]
     run_of = np.full(len(nodes), -1, np.int64)
     for number, run in enumerate(runs):
         run_of[run] = number

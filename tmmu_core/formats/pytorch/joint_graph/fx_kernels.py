@@ -86,7 +86,8 @@ def _gradient_of_norm(mode: Any, func: Any, gradient: Any, value: torch.Tensor, 
     with mode:
         first, *others = decomposition_table[func](gradient, value, *rest, **named)
     layout = suggest_memory_format(value) if value.dim() > 3 else torch.contiguous_format
-    return None if first is None else torch.empty_like(first, memory_format=layout), *others
+    is_computed = [*rest, *named.values()][-1][0]  # ``output_mask``, which the batch norm's decomposition ignores
+    return torch.empty_like(first, memory_format=layout) if is_computed else None, *others
 
 
 def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, lengths: Any, *rest: Any) -> Any:
