@@ -7,9 +7,11 @@ writes the columns ``id,offset``. All three minimise the extent and may stop at 
 
 import csv
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VELA_ITERATIONS = 2_000
@@ -43,6 +45,35 @@ def cp_sat(buffers: list[Buffer], limit: int, seconds: float) -> list[int] | Non
     model.add_no_overlap_2d(xs, ys)
     model.add_cumulative(xs, [size for *_, size in buffers], top)
     model.minimize(top)
+    return solved(model, offsets, seconds)
+
+
+def cp_sat_costs(problem: dict[str, Any], seconds: float) -> list[int] | None:
+    """Return offsets within the capacity of a problem of one pool, of least reuse cost found."""
+    from ortools.sat.python import cp_model
+
+    model, rows, capacity = cp_model.CpModel(), problem["buffers"], problem["pools"][0]["capacity"]
+    size = {row["id"]: row["size"] for row in rows}
+    at = {number: model.new_int_var(0, capacity - size[number], f"o{number}") for number in size}
+    lives = [row["live_intervals"][0] for row in rows]
+    xs = [model.new_fixed_size_interval_var(live["lower"], live["upper"] - live["lower"], "") for live in lives]
+    model.add_no_overlap_2d(xs, [model.new_fixed_size_interval_var(at[k], size[k], "") for k in at])
+    costs = []
+    for pair in problem["cost_model"]["reuse_penalties"]:
+        a, b = pair["first"], pair["second"]
+        below, above, shared = (model.new_bool_var("") for _ in range(3))
+        model.add(at[a] + size[a] <= at[b]).only_enforce_if(below)
+        model.add(at[b] + size[b] <= at[a]).only_enforce_if(above)
+        model.add_bool_or(below, above, shared)
+        costs.append(pair["cost"] * shared)
+    model.minimize(sum(costs))
+    return solved(model, list(at.values()), seconds)
+
+
+def solved(model: Any, offsets: list[Any], seconds: float) -> list[int] | None:
+    """Return the values of the offsets in the best solution of a CP-SAT model, or ``None``."""
+    from ortools.sat.python import cp_model
+
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
     solver.parameters.num_workers = CP_SAT_WORKERS
@@ -73,9 +104,12 @@ def main() -> int:
     """Write the offsets; return 1 if no offsets were found."""
     peer, path, out, limit, seconds = sys.argv[1:]
     with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    buffers = [(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
-    if peer == "cp_sat":
+        problem = json.load(file)["problem"] if path.endswith(".json") else None
+        rows = problem["buffers"] if problem else list(csv.DictReader(file))
+    buffers = [] if problem else [(int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
+    if problem:
+        offsets = cp_sat_costs(problem, float(seconds))
+    elif peer == "cp_sat":
         offsets = cp_sat(buffers, int(limit), float(seconds))
     else:
         offsets = vela(buffers, int(limit), hillclimb=peer == "vela_hillclimb")

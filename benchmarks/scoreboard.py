@@ -117,7 +117,7 @@ def fitted(path: Path, tightest: bool) -> Run:
 
 def foreign(path: Path, command: str, seconds: int = LIMIT, capacity: int | None = None) -> Run:
     """Run another planner and check its offsets."""
-    limit = capacity or capacity_of(path) or live_bytes(path)
+    limit = capacity or capacity_of(path) or (live_bytes(path) if path.suffix == ".csv" else 0)
     with tempfile.TemporaryDirectory() as folder:
         out, file = Path(folder) / "offsets.csv", path
         if path.suffix == ".csv":  # the offsets of the file are removed
@@ -260,12 +260,14 @@ def main() -> None:
         made = [rows for make in variants.FAMILIES.values() for rows in make()] if given.variants else []
         generated = [written(rows, folder / f"variant_{k}.csv") for k, rows in enumerate(made)]
         reuse: dict[str, Runner] = {"reuse": partial(planned, planner="reuse")}
+        cp_sat = {name: run for name, run in peer_runners(None, given.limit).items() if name == "CP-SAT"}
         tables = {
             "packing": (instances, auto | fit | other | peer_runners(given.minimalloc, given.limit)),
             "projections": (pools, auto | fit | other),
             "variants": (generated, auto | fit | other),
             "costs": (kernels, reuse | fit | other | auto),
             "hard": (hard, reuse),
+            "lifts": ([path for path in kernels if path.stem in scoreboard_page.LIFTS], reuse | cp_sat),
         }
         results = {}
         for title, (chosen, runners) in tables.items():

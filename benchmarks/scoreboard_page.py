@@ -60,12 +60,14 @@ def totals(table: Table, first: str, total: str = "") -> Iterator[str]:
     yield ""
 
 
-def lifts(paths: list[Path], runs: list[Run]) -> Iterator[str]:
-    """Yield the lines of the MiniMalloc instances with penalties."""
-    yield from ("| problem | best known cost | bound | `reuse` | CPU s |", "|---|---:|---:|---:|---:|")
-    for path, run in zip(paths, runs, strict=True):
-        if path.stem in LIFTS:
-            yield f"| {path.stem} | {LIFTS[path.stem]} | {run.bound} | {run.value} | {run.seconds:.1f} |"
+def lifts(paths: list[Path], table: Table) -> Iterator[str]:
+    """Yield the lines of the MiniMalloc instances with penalties: cost and CPU seconds of each planner."""
+    heads = "".join(f" {name} | CPU s |" for name in table)
+    yield from (f"| problem | best known cost | bound |{heads}", "|---|---:|---:|" + "---:|---:|" * len(table))
+    for k, path in enumerate(paths):
+        runs = [runs[k] for runs, _ in table.values()]
+        cells = "".join(f" {run.note or run.value} | {run.seconds:.1f} |" for run in runs)
+        yield f"| {path.stem} | {LIFTS[path.stem]} | {runs[0].bound} |{cells}"
     yield ""
 
 
@@ -102,7 +104,7 @@ def rows(results: Mapping[str, tuple[list[Path], Table]]) -> Iterator[tuple[Any,
         for name, (runs, _) in table.items():
             for path, run in zip(paths, runs, strict=True):
                 letter = path.stem.partition(".")[0]
-                best = {"packing": BEST_KNOWN, "costs": LIFTS}.get(title, {}).get(letter)
+                best = {"packing": BEST_KNOWN, "costs": LIFTS, "lifts": LIFTS}.get(title, {}).get(letter)
                 yield (title, path.stem, name, run.value, run.bound, best, f"{run.seconds:.2f}", run.note)
 
 
@@ -139,7 +141,7 @@ def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside:
     chosen, table = results["costs"]
     if chosen:
         runs = table["reuse"][0]
-        lines += [*by_family(chosen, runs), "MiniMalloc with penalties:\n", *lifts(chosen, runs)]
+        lines += [*by_family(chosen, runs), "MiniMalloc with penalties:\n", *lifts(*results["lifts"])]
     chosen, table = results["hard"]
     if chosen:
         lines += ["## Hard variants\n", "Each penalty is a separation: it fits at cost 0, or is proven infeasible.\n"]
