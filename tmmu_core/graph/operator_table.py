@@ -70,8 +70,8 @@ each3 inputs: elubackward hardswishbackward hardsigmoidbackward mselossbackward
 each5 inputs elementwise: silu swish mish
 each5 inputs: logsigmoidforward logsigmoidbackward softmin hardmax
 each8 inputs elementwise: gelu silubackward fastgelu quickgelu angle digamma i0 ldexp lgamma logaddexp logaddexp2
-  logitbackward hardshrinkbackward softshrinkbackward specialentr specialerfcx speciali0e speciali1 speciali1e
-  speciallogndtr specialndtri specialxlog1py
+  logitbackward mishbackward hardshrinkbackward softshrinkbackward specialentr specialerfcx speciali0e speciali1
+  speciali1e speciallogndtr specialndtri specialxlog1py
 each8 inputs: biasgelu softplusbackward
 each14 inputs elementwise: gelubackward geluback
 - inputs elementwise: gcd lcm igamma igammac mvlgamma nextafter polygamma swiglu fakequant
@@ -192,7 +192,7 @@ moves inputs effects: assert assignvariable readvariable
 - inputs effects: print assertasync functionalassertasync assertscalar functionalassertscalar asserttensormetadata
   infeed outfeed customcall optimizationbarrier afterall createtoken callonce hashtable hashtablefind hashtableimport
   hashtablesize symconstrainrange symconstrainrangeforsize if while case loop scan cond whileloop call fusion map
-  sequencemap
+  sequencemap optimizerstep
 - inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
 # Known to be pure; their cost is not known.
 - nothing: resize upsample resizebilinear partitionid replicaid input placeholder parameter getattr output
@@ -206,5 +206,5 @@ moves inputs effects: assert assignvariable readvariable
   optional optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter dotgeneral clz popcnt
   getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn
   bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss groupnormbackward symsize symnumel symstride
-  symstorageoffset topp meshgrid repeatinterleave cdist bincount
+  symstorageoffset topp meshgrid repeatinterleave cdist bincount cudnnrnnbackward miopenrnnbackward
 """
