@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest
-from itertools import islice
 
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Node, Tensor
@@ -76,14 +75,22 @@ class Lives:
         death = self.death_without_reuse
         return {name: nlargest(2, ((death[m], m) for m in members)) for name, members in self.members.items()}
 
-    @cached_property
+    @property
     def handoffs(self) -> tuple[Handoff, ...]:
         """The granted in-place reuses: each node's first candidate that satisfies every condition."""
-        granted: list[Handoff] = []
+        return tuple((step, x, y) for step, x, y, condition in self.decisions if not condition)
+
+    @cached_property
+    def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
+        """``(step, from, to, violated condition)`` of each in-place reuse that a node permits; empty: it is granted."""
+        decisions: list[tuple[int, str, str, str]] = []
         for step, node in self.run.timeline():
-            permitted = (pair for pair in self.candidates(step, node) if not self.refusal(step, node, *pair))
-            granted += [(step, *pair) for pair in islice(permitted, 1)]
-        return tuple(granted)
+            has_granted = False
+            for x, y in self.candidates(step, node):
+                condition = self.refusal(step, node, x, y) or ("already_taken" if has_granted else "")
+                has_granted = has_granted or not condition
+                decisions.append((step, x, y, condition))
+        return tuple(decisions)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
         """Return the pairs (x, y) that ``node`` permits: x is last read here and not in y's storage; each x once.
