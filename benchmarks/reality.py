@@ -39,9 +39,10 @@ some hundred KiB off, so models below 1 MiB are left out.
 """.splitlines()
 
 LITERT_ABOUT = """\
-*Theirs* is the arena of LiteRT's own kernels without XNNPACK, exact to the byte. *Scratch* is the sum of tensors that
-kernels request (im2col, unpacked weights); each is live for one operator. The rest of the difference is gaps, alignment
-of 64 bytes, and in-place reuse that LiteRT does not do.
+*Theirs* is the arena of LiteRT's own kernels without XNNPACK, plus tensors outside of it: dequantised weights, and
+tensors that are resized during a run. *Scratch* is the sum of tensors that kernels request (im2col, unpacked weights);
+each is live for one operator. The rest of the difference is gaps, alignment of 64 bytes, and in-place reuse that LiteRT
+does not do.
 """.splitlines()
 
 EAGER_ABOUT = """\

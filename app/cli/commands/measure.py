@@ -17,6 +17,7 @@ FIGURES = {
     "pattern": "memory pattern block, second run",
     "pattern_reserved": "memory pattern block, reserved",
     "no_arena": "with the arena disabled",
+    "outside": "tensors outside of the arena",
     "beyond_tensors": "scratch memory around the tensors, part of the arena",
     "scratch_tensors": "scratch tensors of kernels, sum",
     "allocated": "peak of the allocator",
@@ -27,7 +28,8 @@ FIGURES = {
 ABOUT = {
     "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
     "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
-    "LiteRT": "The figure of LiteRT is the exact arena of its own kernels. The memory of XNNPACK cannot be measured.",
+    "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of it. The memory of XNNPACK "
+    "cannot be measured.",
     "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
     "device, the tail is smaller.",
     "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",

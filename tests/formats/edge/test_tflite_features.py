@@ -290,12 +290,15 @@ def test_open_sizes_of_inputs_are_noted() -> None:
     assert not any(node.unplanned for node in graph.nodes)
 
 
-def test_size_that_depends_on_data_makes_the_plan_incomplete() -> None:
+def test_size_that_the_file_does_not_have_makes_the_plan_incomplete() -> None:
     places = T("places", (1, 1), "INT64", signature=(-1, 1))
     flat = T("flat", (1,), "INT64", signature=(-1,))
     graph = read(model([X, flat, places], [Op("WHERE", (0,), (2,)), Op("SQUEEZE", (2,), (1,))]), "m.tflite")
     assert [node.unplanned for node in graph.nodes] == [("places: its size depends on data",), ()]
     assert all(arena.status == "incomplete" for arena in plan_graph(graph).plan.arenas)
+    batch, frames = T("x", (1, 8), signature=(-1, 8)), T("frames", (1, 2), signature=(-1, 2))  # 8 elements or more
+    graph = read(model([batch, frames], [Op("RESHAPE", (0,), (1,))]), "m.tflite")
+    assert graph.nodes[0].unplanned == ("frames: its size in the file is a placeholder",)
 
 
 def test_size_beyond_64_bits_names_the_tensor() -> None:

@@ -12,7 +12,8 @@
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
   (``workspace``), live from the start.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
-  no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``).
+  no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``). If the
+  sizes in ``shape`` contradict each other, they are placeholders of the converter (``Node.unplanned`` too).
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
   outputs to the operator's outputs (:mod:`tmmu_core.formats.scopes`). Every use of a body has its own activations;
   constants and variables are shared. Bodies that cannot be planned are listed in ``Node.unplanned``.
@@ -32,6 +33,7 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.edge.tflite_subgraph import (
     ABSENT,
+    SAME_SIZE,
     SUBGRAPH_FIELDS,
     ModelFile,
     Operator,
@@ -200,6 +202,9 @@ class Reading:
             if not self.open_inputs and is_open.isdisjoint(reads):  # otherwise, the size may be that of an input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
             inplace = permission(use.subgraph.tensors, operator.instr, reads, writes)
+            if operator.instr in SAME_SIZE and inplace == "none" and not unplanned:
+                ids = [use.subgraph.tensors[i].id for i in writes if i in is_open]
+                unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]
             inputs = (*[self._id(use, i) for i in reads], *variables)
             outputs = tuple([self._id(use, i) for i in writes])
             node = Node(name, operator.instr, inputs, outputs, inplace=inplace, unplanned=tuple(unplanned))

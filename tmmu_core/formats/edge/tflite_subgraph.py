@@ -25,14 +25,19 @@ BINARY = _words(
     "SQUARED_DIFFERENCE SUB"
 )
 """Kernels that read an element of both operands before they write its result."""
-MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})  # their result has the bytes of operand 0
+SAME_SIZE = UNARY | {
+    "BITCAST",
+    "EXPAND_DIMS",
+    "RESHAPE",
+    "SQUEEZE",
+}  # operators whose result has the bytes of operand 0
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
     """Return pairs (operand, 0): the only result may overwrite this operand, which has the same size."""
     if len(writes) != 1:
         return "none"
-    operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
+    operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
     size = nbytes(tensors[writes[0]])
     pairs = tuple((i, 0) for i, read in enumerate(reads[:operands]) if nbytes(tensors[read]) == size)
     return pairs or "none"

@@ -166,9 +166,10 @@ def _litert(data: bytes, name: str) -> Measured:
     require("ai_edge_litert", "running the model")
     graph = read_graph(data, name)
     answer = _run_child("litert", {}, data)
-    arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
-    figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
-    return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
+    arena, outside = answer["arena"], answer["outside"]
+    figures = {"arena": arena, "outside": outside, "beyond_tensors": arena - answer["tensors"]}
+    figures["scratch_tensors"] = answer["scratch"]
+    return Measured(name, LITERT, arena + outside, figures, _figures(graph, {}), None, {})
 
 
 def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:

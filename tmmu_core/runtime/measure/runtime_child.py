@@ -114,9 +114,10 @@ def optimize_onnx(model: bytes) -> dict[str, str]:
 
 
 def measure_litert(model: bytes) -> dict[str, int]:
-    """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file) and ``scratch``.
+    """Return bytes: ``arena``, ``tensors`` (from its first to its last tensor of the file), ``scratch``, ``outside``.
 
-    Tensors that are not in the file are scratch of kernels. XNNPACK, whose memory is not visible, is disabled.
+    Tensors that are not in the file are scratch of kernels. Tensors outside of the arena are results that LiteRT keeps
+    (dequantised weights) or resizes during a run. XNNPACK, whose memory is not visible, is disabled.
     """
     import numpy as np
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -147,6 +148,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
         "arena": arena[1] - arena[0],
         "tensors": max(end for _, end in tensors) - min(first for first, _ in tensors),
         "scratch": sum(end - first for (first, end), is_of_file in in_arena if not is_of_file),
+        "outside": sum(end - first for (first, end), _ in places if not arena[0] <= first < arena[1]),
     }
 
 
