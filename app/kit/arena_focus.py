@@ -5,6 +5,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts.totals_text import main_arena
 from tmmu_core.plans.figures.live_bytes import peak_step_of
+from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
 ALL = "*"  # value of Choice.arena for all arenas in one drawing
@@ -23,14 +24,14 @@ def drawn(plan: Plan) -> str | None:
 
 
 @remembered
-def peak_step(shown: Shown, arena_name: str) -> int:
-    """Return the first step with the most live bytes of an arena."""
-    return peak_step_of(shown.plan, arena_name)[0]
+def peak_step(shown: Shown, arena_name: str | None) -> int:
+    """Return the first step with the most live bytes of an arena; ``None``: of all arenas."""
+    return totals(shown.plan).peak_step if arena_name is None else peak_step_of(shown.plan, arena_name)[0]
 
 
-def step_of(shown: Shown, arena_name: str) -> int:
-    """Return the chosen step if the plan has it, else the step of the arena's peak."""
+def step_of(shown: Shown) -> int:
+    """Return the chosen step if the plan has it, else the step at which the drawn arenas have their peak."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen
-    return peak_step(shown, arena_name)
+    return peak_step(shown, drawn(shown.plan))

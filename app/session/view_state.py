@@ -157,16 +157,16 @@ def _read(name: str, text: str) -> Any:
     if name == "swapped":
         return text == "1"
     if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
-        raise ValueError("choose witness, late or a layer, such as layer:encoder.0.")
+        raise ValueError("Choose witness, late or a layer, such as layer:encoder.0.")
     if name in _RANGES:
         return _read_range(name, text) if text else None
     return strict.whole_number(text) if name in _NUMBERS else text
 
 
 _RANGES = {
-    "span": "write two whole numbers first~end with first < end.",
-    "tried": "write two whole numbers offset~step.",
-    "zoom": "write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
+    "span": "Write two whole numbers first~end with first < end.",
+    "tried": "Write two whole numbers offset~step.",
+    "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
 }
 """Field with several numbers → its format, for the warning about an invalid value."""
 _LAST_EDGE = float(1 << 64)  # upper limit of an edge of the visible range, in steps, bytes, slots or rows

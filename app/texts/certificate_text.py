@@ -3,7 +3,8 @@
 import numpy as np
 
 from app.texts import numbers
-from app.texts.markup import fragment
+from app.texts.markup import esc, fragment
+from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import alignment_text
 from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan
 
@@ -68,6 +69,13 @@ def planner_of(plan: Plan, arena: str) -> str:
     ]
     picked = plan.arena_notes(arena).get("picked")
     return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
+
+
+def planner_label(plan: Plan, arena: str, detail: str = "") -> str:
+    """Return :func:`planner_of` and ``detail`` as HTML; the hover text is the remark, else what the planner does."""
+    summary = PLANNERS[plan.planner].summary if plan.planner in PLANNERS else "Offsets of the file."
+    about = planner_remark(plan, arena) or summary
+    return f'<abbr title="{esc(about)}">{esc(planner_of(plan, arena) + detail)}</abbr>'
 
 
 def planner_remark(plan: Plan, arena: str) -> str:

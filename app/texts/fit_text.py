@@ -32,6 +32,6 @@ def bound_lines(fitted: Fitted) -> list[str]:
     for need in fitted.bound.needs:
         if need.arena in limited:
             step = f" at {need.step!r}" if need.step else ""
-            tensors = f" ({numbers.some([*map(repr, need.tensors)], 4)})" if need.tensors else ""
-            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
+            tensors = f" of {numbers.some([*map(repr, need.tensors)], 4)}" if need.tensors else ""
+            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{tensors}{step}: {need.why}")
     return lines

@@ -36,13 +36,13 @@ class Timeline:
 
 
 REFUSAL_WORDS: dict[str, str] = {
-    "several_outputs": "its last reader writes several outputs",
-    "persistent": "it is persistent",
-    "graph_output": "it is an output of the graph",
-    "saved_for_backward": "it is saved for the backward pass",
+    "several_outputs": "the last reader writes several outputs",
+    "persistent": "the tensor is persistent",
+    "graph_output": "the tensor is an output of the graph",
+    "saved_for_backward": "the tensor is saved for the backward pass",
     "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
-    "must_not_alias": "they must not alias",
-    "other_arena": "they are in different arenas",
+    "must_not_alias": "the two must not alias",
+    "other_arena": "the two are in different arenas",
     "already_taken": "the output reuses another input",
 }
 """Condition that refuses a permitted in-place reuse → its text, a clause after "because"; in checking order."""

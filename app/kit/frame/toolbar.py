@@ -11,6 +11,7 @@ from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import numbers
+from tmmu_core.base import strict
 from tmmu_core.graph.quantities import pair_texts, parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.request import ANY_ARENA
@@ -37,7 +38,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
             st.container(key="gallery"),
         ):
             gallery.draw()
-        _memory_limit(full, fixed)
+        _memory_limit(full, opened, fixed)
         if opened.instance is None:  # a packing problem has no mode and no preset
             about = "Inference or training, and the activations that are kept for the backward pass (the preset)."
             mode = f"{full.mode}/{full.preset}"
@@ -61,14 +62,22 @@ def draw(chosen: Choice, opened: Opened) -> None:
             controls.button(f"rank {full.rank}", "whole-graph", whole, **options, help=about)
 
 
-def _memory_limit(full: Choice, fixed: str) -> None:
+def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
     """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     text = ", ".join(_short(pair) for pair in pair_texts(pairs))
-    read, failed = OPTION_SPECS["capacities"].read, "Memory limit not changed"
+
+    def read(text: str) -> Any:
+        capacities = OPTION_SPECS["capacities"].read(text)
+        known = planning.arenas_in_use(full.but(capacities=capacities), opened)
+        for name in [] if full.planner in PLANNERS and PLANNERS[full.planner].defines_arenas else capacities:
+            if known and name not in (ANY_ARENA, *known):
+                raise ValueError(f"The plan has no arena {name!r}. {strict.closest_hint(name, known)}")
+        return capacities
+
     about = "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited."
     options: dict[str, Any] = {"help": fixed or about, "disabled": bool(fixed), "width": 215}
-    options |= controls.parsed("limit", "capacities", read, text, failed, empty={})
+    options |= controls.parsed("limit", "capacities", read, text, "Memory limit not changed", empty={})
     st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
 
 

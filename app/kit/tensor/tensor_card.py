@@ -8,7 +8,6 @@ from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.plans.figures.live_bytes import storages_alive
-from tmmu_core.plans.figures.metrics import totals
 
 
 def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
@@ -18,12 +17,9 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
     if not name:
         st.html(markup.fragment("nothing_selected", walking=walking))
         arena = None if device else arena_focus.drawn(plan)
-        step = totals(plan).peak_step if arena is None else arena_focus.peak_step(shown, arena)
-        names = plan.arena_of if arena is None else (arena,)
-        live = [buffer for name in names for buffer in storages_alive(plan, step, name)]
-        if live:
-            where = arena or "all arenas", step
-            st.html(address.linked(tensor_text.largest(plan, where, sorted(live, key=lambda b: -b[1]), colours)))
+        step = arena_focus.peak_step(shown, arena)
+        if live := storages_alive(plan, step, arena):
+            st.html(address.linked(tensor_text.largest(plan, (arena or "all arenas", step), live, colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
         return

@@ -41,10 +41,9 @@ def mark(shown: Shown) -> str:
 
 def facts(shown: Shown) -> list[str]:
     """Return planner, totals, counts and hash of a plan as HTML."""
-    plan, arena = shown.plan, arena_focus.arena(shown)
-    remark = markup.esc(certificate_text.planner_remark(plan, arena))
+    plan = shown.plan
     return [
-        f'<abbr title="{remark}">planner {markup.esc(certificate_text.planner_of(plan, arena))}</abbr>',
+        f"planner {certificate_text.planner_label(plan, arena_focus.arena(shown))}",
         *(glossary.explained(markup.esc(chip)) for chip in totals_text.chips(plan)),
         f"{numbers.count(plan.steps, 'step')}, {numbers.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{numbers.short_hash(plan.tmmu_plan_hash)}</span>',

@@ -55,17 +55,19 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
+    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= current_bytes] or list(ranking.moves)
+    # Other planners first, because they cost nothing.
+    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
-    note += "; click a change to preview its plan" if ranking.moves else ""
+    if ranking.moves:
+        note += (
+            f", {len(ranking.moves):,} save memory; {numbers.of(len(listed), len(ranking.moves), 'change')} listed, "
+        )
+        note += "the largest savings; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
-    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= current_bytes] or list(ranking.moves)
-    # Other planners first, because they cost nothing.
-    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
-    if len(listed) < len(ranking.moves):
-        st.caption(f"{numbers.of(len(listed), len(ranking.moves), 'change')} listed: those with the largest savings.")
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],

@@ -118,13 +118,11 @@ def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -
 def _row(name: str, plan: Plan, arena: str) -> list[str]:
     figures, status = totals(plan), _status(plan)
     arena = arena if arena in plan.arena_of else totals_text.main_arena(plan)
-    summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
-    about = certificate_text.planner_remark(plan, arena) or summary
     detail = "" if name in PLANNERS else " (offsets of the file)"
     if _selects_memories(name):
         detail = f" (memories: {', '.join(plan.arena_of)})"
     return [
-        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, arena) + detail)}</abbr>',
+        certificate_text.planner_label(plan, arena, detail),
         markup.size(figures.extent_bytes),
         markup.esc(numbers.short_bytes(figures.gap[0])),
         markup.esc(numbers.over_bound(*figures.gap)),

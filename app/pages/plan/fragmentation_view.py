@@ -17,7 +17,7 @@ def draw(shown: Shown) -> None:
     """Draw the bytes of each use at the shown step, and the table of slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
-    step = arena_focus.step_of(shown, arena)
+    step = arena_focus.step_of(shown)
     bytes_of = waste_ledger(plan, arena).at(step)
     st.html(markup.claim(claim(arena, extent, step, bytes_of)))
     rows = []
@@ -31,15 +31,13 @@ def draw(shown: Shown) -> None:
 
 
 def claim(arena: str, extent: int, step: int, bytes_of: dict[str, int]) -> str:
-    """Return the title: ``25 % of activations holds no live tensor at #13: 1.20 MiB, mostly holes``."""
+    """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
     unused = extent - bytes_of["live"]
     if not unused:
-        return f"All {numbers.short_bytes(extent)} of {arena} are live at {numbers.step(step)}"
+        return f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
     largest = max(ACCOUNTS[1:], key=lambda account: (bytes_of[account], account))
-    return (
-        f"{numbers.percent(unused, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
-        f"{numbers.short_bytes(unused)}, mostly {ACCOUNT_LOOKS[largest][0]}"
-    )
+    share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
+    return f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
 
 
 def slots(shown: Shown, arena: str) -> None:

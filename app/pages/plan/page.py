@@ -45,7 +45,7 @@ def page() -> None:
         view = controls.pick_view(titles)
         if view in STEP_VIEWS:
             last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
-            step = min(arena_focus.step_of(shown, arena_focus.arena(shown)), last)
+            step = min(arena_focus.step_of(shown), last)
             st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))
         if view == "map":
             marks.pick_layer(shown)
@@ -82,7 +82,7 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:
-            options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
+            options = {"height": 300, "step": arena_focus.step_of(shown)}
         if view == "device":
             size, capacities = shown.choice.budget, [arena.capacity_bytes for arena in shown.plan.arenas]
             if size is None and max(capacities) < numbers.UNLIMITED:

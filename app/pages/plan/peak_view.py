@@ -29,8 +29,7 @@ group → its colour; ``None``: roles and phases have their own colours, other g
 def draw(shown: Shown) -> None:
     """Draw the treemap and the table of the live buffers at the shown step."""
     plan = shown.plan
-    arena = arena_focus.arena(shown)
-    step = arena_focus.step_of(shown, arena)
+    arena, step = arena_focus.drawn(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
     st.html(markup.claim(claim(shown, arena, step, buffers)))
     groupings = _groupings(shown)
@@ -44,22 +43,24 @@ def draw(shown: Shown) -> None:
     rows = alive_at(plan, step, arena)
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
-    columns = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
+    columns = [*("tensor", "size", "category", "role"), *(["arena"] if arena is None else [])]
+    columns += ["first write", "freed", "slot", "offset", "shape", "view of"]
     largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
     frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
     frame = frame[[column for column in columns if column in frame]]
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
-def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
+def claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
     """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest has 44.4 %``."""
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
     step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
+    where = arena or "all arenas"
     if not buffers:
-        return f"No live bytes in {arena} at {step_text}"
+        return f"No live bytes in {where} at {step_text}"
     total = sum(size for _, size in buffers)
     largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
-    return f"{numbers.short_bytes(total)} of {arena} in {count} at {step_text}; the largest has {largest}"
+    return f"{numbers.short_bytes(total)} of {where} in {count} at {step_text}; the largest has {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:

@@ -28,7 +28,7 @@ def draw(shown: Shown) -> None:
     """Draw the curves of live and reserved bytes, and a table of the live bytes at the shown step by a property."""
     history = history_of(shown)
     assert history is not None
-    step = arena_focus.step_of(shown, arena_focus.arena(shown))
+    step = arena_focus.step_of(shown)
     st.html(markup.claim(claim(history, step)))
     live = job_table().remembered(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
     chart_base.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")

@@ -96,7 +96,7 @@ def test_allocation_before_the_trace_lives_from_its_start() -> None:
         {"segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))], "device_traces": [traced]}
     )
     assert rows(found) == [("unknown line #0", 0, 2, 512, 512), ("before the trace #0", 0, 1, 256, 0)]
-    assert any("1 allocations (256 B) began before the trace" in line for line in found.notes)
+    assert any("1 allocations (256 B) are from before the trace" in line for line in found.notes)
 
 
 @pytest.mark.parametrize("first", ["alloc", "free_completed"])

@@ -208,8 +208,8 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
     return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
 
 
-def storages_alive(plan: Plan, step: int, arena: str) -> list[tuple[int, int]]:
-    """Return ``(row of the first tensor, bytes)`` of the storages of an arena that are live at a step, largest first.
+def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tuple[int, int]]:
+    """Return ``(row of the first tensor, bytes)`` of an arena's (or all) storages live at a step, largest first.
 
     Their bytes sum to the live bytes of the step; those of tensors may not, because views share a storage.
     """
@@ -218,9 +218,10 @@ def storages_alive(plan: Plan, step: int, arena: str) -> list[tuple[int, int]]:
     return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))
 
 
-def _alive_in(plan: Plan, step: int, arena: str) -> I64:
+def _alive_in(plan: Plan, step: int, arena: str | None) -> I64:
     s = storages_of(plan)
-    return np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+    in_arena = True if arena is None else s.arena == arena_number(plan, arena)
+    return np.flatnonzero(in_arena & (s.birth <= step) & (step < s.death))
 
 
 def by_birth(plan: Plan, arena: str) -> list[int]:

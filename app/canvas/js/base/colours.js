@@ -1,5 +1,7 @@
 // Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
 
+import { counted } from "./formats.js";
+
 // Equal to app/texts/palette.py. Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py.
 const ROLE_COLOURS = {
   activation: "#0072B2", input: "#56B4E9", output: "#A3D9B1", workspace: "#E69F00", gradient: "#A0276B",
@@ -107,7 +109,7 @@ function byModule(plan) {
   const largest = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
   largest.sort((a, b) => place[a] - place[b]);
   const legend = largest.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]), rest = named.length - largest.length;
-  if (rest) legend.push([`${rest} more`, "transparent"]);
+  if (rest) legend.push([counted(rest, "more layer"), "transparent"]);
   return {
     codes: coded(plan.n, (i) => hue(codes[plan.rootOf(i)])),
     table: [...HUES, OTHER].map(rgbOf),

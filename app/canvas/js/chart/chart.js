@@ -200,7 +200,6 @@ export class Chart extends Drawing {
     const schemes = ["role", "slot", "arena", ...columns, "size", ...(this.other ? ["change"] : [])];
     fill(parts.colours, [["", "automatic"], ...schemes.map((name) => [name, name === "module" ? "layer" : name])]);
     fill(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
-    parts.arenas.parentElement.hidden = plan.arenas.length < 2;
     parts.overlay.hidden = !this.other;
   }
 
@@ -211,6 +210,8 @@ export class Chart extends Drawing {
     parts.colours.value = state.colour ?? "";
     if (!parts.colours.value) parts.colours.value = ""; // the new plan may lack the previous scheme
     parts.arenas.value = state.arena ?? "";
+    parts.views.hidden = Boolean(state.memory); // one memory has only a map
+    parts.arenas.parentElement.hidden = plan.arenas.length < 2 || Boolean(state.memory);
     parts.outlines.checked = state.show_baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
     const arena = (this.arena = plan.arenas[state.arena === null ? plan.main : Math.max(0, chosen)]);

@@ -23,6 +23,7 @@ export function build(chart) {
   const tabs = Object.entries(VIEWS).map(([view, name]) => {
     return el("button", { type: "button", "data-view": view, onclick: () => chart.choose("view", view) }, name);
   });
+  const views = el("span", { class: "tabs" }, ...tabs);
   const base = el("canvas", { class: "base" }), over = el("canvas", { class: "over" });
   const tip = el("div", { class: "tip", hidden: "" }), title = el("div", { class: "claim" });
   const colours = menu("colour by", "colour"), arenas = menu("arena", "arena");
@@ -35,7 +36,7 @@ export function build(chart) {
   const bar = el(
     "div",
     { class: "bar", role: "toolbar", "aria-label": "the drawing of the plan" },
-    el("span", { class: "tabs" }, ...tabs),
+    views,
     el("label", {}, "Colour ", colours),
     el("label", {}, "Arena ", arenas),
     overlay,
@@ -47,7 +48,7 @@ export function build(chart) {
     button("Save PNG", "Save PNG, at double size", () => chart.save()),
   );
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, el("div", { class: "foot" }, legend, status), live);
-  return { root, title, bar, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
+  return { root, title, bar, views, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
 }
 
 /** Fill a menu with [value, name] pairs. */

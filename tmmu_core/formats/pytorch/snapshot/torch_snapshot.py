@@ -106,7 +106,7 @@ def _notes(found: History) -> Iterator[str]:
         return
     if found.is_before.any():
         size = int(found.size[found.is_before].sum())
-        yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) began {BEFORE} and live from its start"
+        yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) are from {BEFORE}"
     events = found.events
     if events.repeated_frees:
         yield f"{events.repeated_frees:,} frees of blocks that are already free were left out"
