@@ -100,6 +100,8 @@ def test_reference_names_a_commit_its_prefix_or_a_branch(store: Store) -> None:
     store.record(plan, label("abcdef77", 3, branch="fix@2"))
     names = ("store:net@abcdef01", "net@abcdef9", "net@main", "store:net@topic", "net@fix@2")
     expected = ["abcdef01", "abcdef99", "abcdef01", "abcdef99", "abcdef77"]
+    with store.writing() as connection:  # only the returned run is decoded
+        connection.execute(update(RUNS).where(RUNS.c.commit == "ABCDEF99").values(arenas="{"))
     assert [store.resolve(name).commit for name in names] == expected
 
 
@@ -107,8 +109,10 @@ def test_reference_without_model_uses_the_model_of_the_graph(store: Store) -> No
     store.record(plan_of({"a": 1}, name="g"), label("c1", model="team/net"))
     store.record(plan_of({"b": 1}, name="other"), label("c2", model="another"))
     assert store.resolve("main", plan_of({"a": 2}, name="g")).model == "team/net"
-    with pytest.raises(StoreFault, match="No run has a graph of that name"):
-        store.resolve("main", plan_of({"a": 1}, name="unknown"))
+    store.record(plan_of({"b": 1}, name="g"), label("c3", model="g"))
+    for name, why in (("g", "Several models have it: g, team/net"), ("unknown", "No run has a graph of that name")):
+        with pytest.raises(StoreFault, match=why):
+            store.resolve("main", plan_of({"a": 1}, name=name))
 
 
 @pytest.mark.parametrize(

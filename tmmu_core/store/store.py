@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, Self
 
 import msgspec
-from sqlalchemy import Connection, Engine, Select, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -139,16 +139,26 @@ class Store:
             named, _, start = named.rpartition("@")
             point = f"{start}@{point}"
         model = named or self._model_of(reference, of)
-        runs, settings = self.runs(model), attrgetter("planner", "mode", "preset")
-        exact = [run for run in runs if run.commit == point] or [run for run in runs if run.branch == point]
-        found = exact or [run for run in runs if len(point) >= SHORTEST and run.commit.startswith(point)]
-        commits = sorted({run.commit for run in found})
-        if not exact and len(commits) > 1:
+        for column in (RUNS.c.commit, RUNS.c.branch):
+            if found := self._latest(of, RUNS.c.model == model, column == point):
+                return found[0]
+        commits: list[str] = []
+        if len(point) >= SHORTEST:  # the database may ignore case
+            starting = RUNS.c.commit.startswith(point, autoescape=True)
+            distinct = self._distinct(select(RUNS.c.commit).where(RUNS.c.model == model, starting), 20)
+            commits = [commit for commit in distinct if commit.startswith(point)]
+        if len(commits) > 1:
             why = f"{point} is ambiguous: several commits of {model} start with it."
             raise StoreFault(why, store=self.name, hint=f"Write more: {', '.join(commits[:5])}.")
-        if not found:
+        if not commits:
             raise self._missing_run(model, point)
-        return ([run for run in found if of is not None and settings(run) == settings(of)] or found)[-1]
+        return self._latest(of, RUNS.c.model == model, RUNS.c.commit == commits[0])[0]
+
+    def _latest(self, of: Plan | None, *where: ColumnElement[bool]) -> tuple[Run, ...]:
+        """Return the latest of the chosen runs, preferably with settings of ``of``; empty if there is none."""
+        chosen = select(*_READ).where(*where)
+        settings = [RUNS.c[name] == visible(getattr(of, name)) for name in ("planner", "mode", "preset")] if of else []
+        return self._read(chosen.where(*settings), 1) or self._read(chosen, 1)
 
     def plan(self, run: Run | bytes) -> Plan:
         """Return the plan of a run or a content hash."""
@@ -190,8 +200,8 @@ class Store:
         graph = visible(of.ir_name)
         statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
         found = self._distinct(statement, 20)
-        if graph in found or len(found) == 1:
-            return graph if graph in found else found[0]
+        if len(found) == 1:
+            return found[0]
         how = f"Several models have it: {', '.join(found)}." if found else "No run has a graph of that name."
         why = f"{reference} names no model, and the graph is {graph!r}."
         raise StoreFault(why, store=self.name, hint=f"{how} Write store:MODEL@COMMIT.")
