@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -15,21 +15,16 @@ LISTED = 24  # maximum number of known names that an error message lists
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
-def closest(name: str, known: Collection[str]) -> str:
-    """Return the name in ``known`` (not empty) that is most similar to ``name``, ignoring case."""
-    matcher = SequenceMatcher(b=str(name)[: 4 * SHOWN].casefold(), autojunk=False)
-    best, most = "", -1.0
-    for other in sorted(known):
-        matcher.set_seq1(other[: 4 * SHOWN].casefold())
-        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
-            best, most = other, matcher.ratio()
-    return best
+def _similar(name: str, known: Collection[str], least: float) -> str | None:
+    """Return the name in ``known`` that is most similar to ``name``, ignoring case; ``None`` below ``least`` (0 … 1)."""
+    folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
+    found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, least)
+    return folded[found[0]] if found else None
 
 
 def resembles(name: str, known: Collection[str]) -> bool:
     """Return whether ``name`` is probably a misspelling of a name in ``known``."""
-    best = closest(name, known).casefold()
-    return SequenceMatcher(None, name[: 4 * SHOWN].casefold(), best, autojunk=False).ratio() >= 0.6
+    return _similar(name, known, 0.6) is not None
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
@@ -38,7 +33,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     if not names:
         return "No name is defined here."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
-    return f"Did you mean {closest(name, names)!r}? Known: {', '.join(names[:LISTED])}{more}."
+    return f"Did you mean {_similar(name, names, 0.0)!r}? Known: {', '.join(names[:LISTED])}{more}."
 
 
 def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
