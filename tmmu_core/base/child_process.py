@@ -1,11 +1,15 @@
 """Run a function in a child process with limits on time and memory; input and result are bytes."""
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from tmmu_core.base.errors import first_line
 
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(sys.argv[2:])"
@@ -31,13 +35,29 @@ def address_space(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def run_module(module: str, arguments: Sequence[str], data: bytes, wait: float) -> subprocess.CompletedProcess[bytes]:
+def run_module(
+    module: str, arguments: Sequence[str], data: bytes, wait: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run ``main(arguments)`` of ``module`` with ``data`` on standard input; wait at most ``wait`` seconds.
 
     Raises ``subprocess.TimeoutExpired``, and ``OSError`` if no process can be started.
     """
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
-    return subprocess.run(command, input=data, capture_output=True, timeout=wait, check=False)
+    return subprocess.run(command, input=data, capture_output=True, timeout=wait, env=environment, check=False)
+
+
+def serve(function: Callable[..., Any]) -> None:
+    """Read a line of JSON, ``request``, and ``data``; write the result of ``function(data, **request)`` as JSON.
+
+    If it raises an error, the result is ``{"failed": the first line of the message}``.
+    """
+    request, _, data = sys.stdin.buffer.read().partition(b"\n")
+    out, sys.stdout = sys.stdout, sys.stderr  # what a library prints is not part of the result
+    try:
+        result = function(data, **json.loads(request))
+    except Exception as error:  # the parent reports it
+        result = {"failed": first_line(error)[:300]}
+    print(json.dumps(result), file=out, flush=True)  # Python flushes only sys.stdout at exit
 
 
 def ended_by_limit(returncode: int) -> bool:

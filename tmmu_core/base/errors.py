@@ -31,6 +31,11 @@ def escaped_surrogates(value: Any) -> Any:
     return [escaped_surrogates(inner) for inner in value] if isinstance(value, list) else value
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, which some packages follow with a trace; without a text, its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 class TmmuError(Exception):
     """An error that the user can fix. ``hint``: the fix in one sentence."""
 

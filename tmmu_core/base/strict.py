@@ -16,7 +16,7 @@ _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum va
 
 
 def _similar(name: str, known: Collection[str], least: float) -> str | None:
-    """Return the name in ``known`` that is most similar to ``name``, ignoring case; ``None`` below ``least`` (0 … 1)."""
+    """Return the name in ``known`` that is most similar to ``name``, ignoring case; ``None`` below ``least``."""
     folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
     found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, least)
     return folded[found[0]] if found else None

@@ -24,7 +24,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from tmmu_core.base.errors import StoreFault
+from tmmu_core.base.errors import StoreFault, first_line
 from tmmu_core.base.escaping import visible
 
 VERSION = "0001"  # of the tables; if they change, change it, and write code that upgrades an older store
@@ -180,7 +180,7 @@ def faults_of(name: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         inner = getattr(error, "orig", None) or error
-        reason = (str(inner).strip().splitlines() or [type(inner).__name__])[0].rstrip(".")
+        reason = first_line(inner).rstrip(".")
         hint = "Check the URL, the rights and that the database runs."
         if isinstance(inner, sqlite3.OperationalError):
             hint = "Check that the folder is writable and the disk has space: SQLite writes files beside the store."

@@ -16,7 +16,7 @@ import onnx
 from onnx import helper, inliner
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import Misuse, UnreadableInput
+from tmmu_core.base.errors import Misuse, UnreadableInput, first_line
 from tmmu_core.graph.model import Graph
 
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
@@ -80,11 +80,6 @@ def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
         used.add(node_id)
         ids.append(node_id)
     return ids
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's text: the onnx package appends a trace. Without a text, return its type."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def write_defaults(model: onnx.ModelProto) -> None:

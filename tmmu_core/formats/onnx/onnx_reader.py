@@ -33,7 +33,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import defs
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx import onnx_model, onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, operator_name
@@ -70,7 +70,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
             onnx.checker.check_model(model)
         except Exception as fault:  # ValidationError, or any error of damaged bytes
             hint = "Check the model with onnx.checker.check_model(model), and export it again."
-            raise UnreadableInput(f"the ONNX model is not valid: {onnx_model.first_line(fault)}", hint=hint) from fault
+            raise UnreadableInput(f"the ONNX model is not valid: {first_line(fault)}", hint=hint) from fault
         raise AssertionError("the ONNX importer failed on a valid model") from error
 
 

@@ -1,19 +1,17 @@
 """Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it to measure them.
 
-It has limits on time and memory. Standard input: a line of JSON, then the model. Standard output: the shapes as JSON.
-onnxruntime's profile has an event for each execution of a node, in bodies too, with types and shapes of the outputs.
-Profiles and symbolic inference leave files in the current folder, which is a temporary one.
+It has limits on time and memory. onnxruntime's profile has an event for each execution of a node, in bodies too, with
+types and shapes of the outputs. Profiles and symbolic inference leave files in the current folder, which is a temporary one.
 """
 
 import contextlib
 import json
-import sys
 import tempfile
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.base.child_process import limit_process
+from tmmu_core.base.child_process import limit_process, serve
 
 MOST_WRITTEN = 1 << 28  # maximum bytes of a file, such as a profile
 SCALARS = (1, 0, 16_000, 8_000, 64)  # tried for integer inputs with one element: switches, counts, sampling rates
@@ -107,14 +105,8 @@ def symbols(model: bytes) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Process one request within the limits ``arguments``: seconds and bytes. An empty request: symbolic inference."""
+    """Serve one request. ``arguments``: limits in seconds and bytes, and the name of the function to call."""
     limit_process(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
-    head, _, model = sys.stdin.buffer.read().partition(b"\n")
-    request = json.loads(head)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                response = run(model, **request) if request else symbols(model)
-        except Exception as error:  # reported by the parent
-            response = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    sys.stdout.write(json.dumps(response))
+        function: Any = run if arguments[2] == "run" else symbols
+        serve(function)

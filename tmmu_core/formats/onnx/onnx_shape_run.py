@@ -55,7 +55,7 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
     """Return the shapes of onnxruntime's symbolic inference at ``point``: none on failure or with scopes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
-    response = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
+    response = _run_child("symbols", {}, bind(model, dict(point)))
     return {name: (element, list(shape)) for name, (element, shape) in response.get("symbols", {}).items()}
 
 
@@ -88,8 +88,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
             return Run(failed=f'the input "{value.name}" has no size to run with')
         dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
         inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
-    request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
-    response = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
+    response = _run_child("run", {"inputs": inputs, "points": points or [{}]}, model)
     if "failed" in response:
         return Run(failed=str(response["failed"]))
     first, *later = [_largest(events, names) for events in response["runs"]]
@@ -120,12 +119,13 @@ def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
     return list({tuple(point.items()): point for point in (first, *others)}.values())
 
 
-def _run_child(request: bytes) -> dict[str, Any]:
+def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) -> dict[str, Any]:
     """Return the response of the subprocess; if it ended without one, ``failed`` with the reason."""
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
     out_of_time = {"failed": f"the run took more than {seconds} seconds (--max-{limits.RUN_SECONDS.name})"}
     try:
-        child = run_module(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
+        data = json.dumps(request).encode() + b"\n" + for_the_runtime(model.SerializeToString())
+        child = run_module(CHILD, [str(seconds), str(memory), task], data, WAIT * seconds)
         response: dict[str, Any] = out_of_time if ended_by_limit(child.returncode) else json.loads(child.stdout)
     except subprocess.TimeoutExpired:
         return out_of_time

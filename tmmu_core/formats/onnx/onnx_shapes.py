@@ -13,9 +13,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, shape_inference
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
-from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, first_line, fixed_shape, with_shapes
+from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, fixed_shape, with_shapes
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes

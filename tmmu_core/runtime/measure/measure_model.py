@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tmmu_core.base.child_process import run_module
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.base.extras import need, require
 from tmmu_core.formats import signatures
@@ -28,6 +29,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
+CHILD = "tmmu_core.runtime.measure.runtime_child"
 TIMEOUT = 180  # seconds
 PLANNER = "auto"
 
@@ -213,11 +215,8 @@ CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tf
 def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN_ALONE) -> dict[str, Any]:
     # malloc returns freed memory to the system at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", task]
-    data = json.dumps(request).encode() + b"\n" + model
     try:
-        child = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT, env=environment, check=False)
+        child = run_module(CHILD, [task], json.dumps(request).encode() + b"\n" + model, TIMEOUT, environment)
     except subprocess.TimeoutExpired as error:
         hint = RUN_ALONE if task in ("litert", "tflm") else "Choose smaller sizes with --dims."
         raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", hint=hint) from error

@@ -1,14 +1,7 @@
-"""Run a model in a runtime and measure its memory; the main module of a child process.
+"""Run a model in a runtime and measure its memory: the functions that a child process of ``measure_model`` calls."""
 
-``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input. It
-calls the function NAME of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments. It writes
-the result as JSON, or, if the function raises an error, ``failed`` with the first line of its message.
-"""
-
-import json
 import os
 import re
-import sys
 import tempfile
 from base64 import b64encode
 from bisect import bisect_left
@@ -20,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tmmu_core.base.child_process import serve
+
 RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
@@ -28,17 +23,6 @@ GRID = 16  # bytes: the smallest arena of TensorFlow Lite Micro is found as a mu
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
 Place = tuple[int, int]  # first byte, and the byte after the last
-
-
-def serve(measurement: Callable[..., Any]) -> None:
-    """Read a request from standard input, call ``measurement``, and write the result."""
-    request, _, model = sys.stdin.buffer.read().partition(b"\n")
-    out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is not part of the result
-    try:
-        result = measurement(model, **json.loads(request))
-    except Exception as error:  # the parent reports it
-        result = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    print(json.dumps(result), file=out, flush=True)  # Python flushes only sys.stdout at exit
 
 
 @contextmanager
@@ -314,5 +298,7 @@ MEASUREMENTS: dict[str, Callable[..., Any]] = {
     "torch": measure_torch,
 }
 
-if __name__ == "__main__":
-    serve(MEASUREMENTS[sys.argv[1]])
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve the function of :data:`MEASUREMENTS` that the only argument names."""
+    serve(MEASUREMENTS[arguments[0]])
