@@ -1,7 +1,7 @@
 """Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it to measure them.
 
 It has limits on time and memory. onnxruntime's profile has an event for each execution of a node, in bodies too, with
-types and shapes of the outputs. Profiles and symbolic inference leave files in the current folder, which is a temporary one.
+types and shapes of the outputs. Profiles and symbolic inference leave files in the current folder, a temporary one.
 """
 
 import contextlib
