@@ -58,7 +58,7 @@ def synthetic_plan(boxes: int, *, slots: int = 48, name: str = "synthetic") -> t
         most = int(np.cumsum(curve).max(initial=0))
         capacity = 2**64 - 1 if k else end + end // 8
         alive = min(count, int(here.sum()))
-        arenas.append(ArenaSummary(names[k], capacity, 128, 0, end, end, most, count, alive, int(here.sum())))
+        arenas.append(ArenaSummary(capacity, 128, 0, end, end, most, count, alive, int(here.sum()), name=names[k]))
     digest = bytes(32)
     plan = Plan(
         planner="slots", planner_options={}, ir_name=name, ir_hash=digest, mode="backward", preset="train_full",

@@ -55,9 +55,9 @@ STATUSES = (OPTIMAL, FEASIBLE, UNPROVEN, CLAIMED, INVALID, INCOMPLETE)
 
 @dataclass(frozen=True)
 class ArenaSummary:
-    """One arena's figures, in bytes and counts (contract §7)."""
+    """One arena's figures, in bytes and counts (contract §7); in a plan file, the value at the arena's name."""
 
-    name: str
+    name: str = field(default="", kw_only=True)
     capacity_bytes: int
     alignment_bytes: int
     page_size: int
@@ -67,7 +67,7 @@ class ArenaSummary:
     """Maximum number of bytes in use at one step."""
     slots: int
     max_live: int
-    storages: int
+    storages: int = 0
     lower_bound_bytes: int | None = None
     """Lower bound of the extent of every plan; it does not depend on the planner (contract §11)."""
     proven_bytes: int | None = None

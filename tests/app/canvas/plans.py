@@ -42,7 +42,7 @@ def plan_of(
         extent = max(row[3] + row[4] for row in here)
         slots = len({row[2] for row in here})
         summaries.append(
-            ArenaSummary(name, capacity, 128, 0, extent, extent, peak_of(curve)[1], slots, slots, len(here))
+            ArenaSummary(capacity, 128, 0, extent, extent, peak_of(curve)[1], slots, slots, len(here), name=name)
         )
         for slot in sorted({row[2] for row in here}):
             for k, row in enumerate(sorted((r for r in here if r[2] == slot), key=lambda r: r[5])):

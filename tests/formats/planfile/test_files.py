@@ -22,12 +22,11 @@ from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.formats.planfile.plan_document import ArenaDocument
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request_options import option_pairs
-from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import Plan, TensorRow
 
 ROUND_TRIPS: dict[str, tuple[Callable[[Plan], bytes], Callable[[bytes], Plan]]] = {
     "json": (plan_file.to_json, plan_file.from_document),
@@ -57,7 +56,6 @@ def changed(plan: Plan, change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def test_document_has_the_fields_of_the_plan_model_in_order() -> None:
-    assert list(ArenaDocument.__struct_fields__) == [field.name for field in fields(ArenaSummary)][1:]
     assert (
         list(msgspec.json.decode(plan_file.to_json(chain_plan()))["tensors"][0])
         == [field.name for field in fields(TensorRow)][:-1]

@@ -26,41 +26,21 @@ from tmmu_core.plans.model import Plan, TensorRow
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 
 
-class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A row of the file: an array of these values."""
-
-    step: int
-    output: int
-    tensor_id: str
-    arena: int  # index into the arenas, sorted by name
-    logical_slot: int
-    generation: int
-    offset_in_slot: int
-    size_bytes: int
-    alignment: int
-    birth: int
-    death: int
-    role: int  # index into ``words``
-    dtype: int  # index into ``words``
-    shape: tuple[int, ...]
-    alias_group_id: str | None
-    base_tensor_uid: str | None
+ROW = (
+    *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
+    *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
+)
+"""Values of a row. ``arena`` is an index into the arenas, sorted by name; role and dtype are indexes into ``words``."""
 
 
 class _Body(msgspec.Struct):
     head: dict[str, Any]
     words: tuple[str, ...]  # the roles and dtypes, sorted
-    rows: tuple[_Row, ...]
+    rows: tuple[tuple[Any, ...], ...]
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
 register_types(_Body)
-
-UNCHANGED = (
-    *("tensor_id", "logical_slot", "generation", "size_bytes", "alignment", "birth", "death", "shape"),
-    *("alias_group_id", "base_tensor_uid"),
-)
-"""Fields with the same value in :class:`_Row` and :class:`TensorRow`."""
 
 
 def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
@@ -91,12 +71,11 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     rows = []
     for row in sorted(plan.rows(), key=lambda row: position_of[row.tensor_id]):
         step, output = position_of[row.tensor_id]
-        values = {name: getattr(row, name) for name in UNCHANGED}
-        values |= {"step": step, "output": output, "arena": arenas[row.arena]}
+        values = vars(row) | {"step": step, "output": output, "arena": arenas[row.arena]}
         values |= {"role": number_of_word[row.role], "dtype": number_of_word[row.dtype]}
         values["offset_in_slot"] = row.offset_bytes - start[row.arena, row.logical_slot]
-        rows.append(msgspec.structs.astuple(_Row(**values)))
-    head = msgspec.to_builtins(head_document(plan))
+        rows.append([values[name] for name in ROW])
+    head = head_document(plan)
     head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
     return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
@@ -152,11 +131,11 @@ def _build(value: Any) -> Plan:
     arenas, words = sorted(head.arenas), body.words
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = []
-    for row in body.rows:
-        if min(row.arena, row.role, row.dtype) < 0:
+    for written in body.rows:
+        row = dict(zip(ROW, written, strict=True))
+        if min(row["arena"], row["role"], row["dtype"]) < 0:
             raise IndexError("a negative index")
-        values = {name: getattr(row, name) for name in UNCHANGED}
-        values |= {"arena": arenas[row.arena], "role": words[row.role], "dtype": words[row.dtype]}
-        values["offset_bytes"] = start[arenas[row.arena], row.logical_slot] + row.offset_in_slot
-        rows.append(TensorRow(**values))
+        row |= {"arena": arenas[row["arena"]], "role": words[row["role"]], "dtype": words[row["dtype"]]}
+        row["offset_bytes"] = start[row["arena"], row["logical_slot"]] + row["offset_in_slot"]
+        rows.append(msgspec.convert(row, TensorRow))
     return from_head(head, rows)

@@ -6,10 +6,10 @@ is reported first. ``left`` is the baseline, ``right`` the candidate. Planner, o
 a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ class Comparison:
 
     @property
     def _before_rows(self) -> list[Difference]:
-        return [d for d in self.divergences if d.path in _BEFORE_ROWS or d.path.startswith("$.execution_order[")]
+        return [difference for difference in self.divergences if difference.path.startswith(_BEFORE_ROWS)]
 
     def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
         """Yield the changed tensors (of one of :data:`KINDS`, or all), by id bytes."""
@@ -207,6 +207,7 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
     ids, left_row, right_row = _joined(a.plan, b.plan)
     complete = a.complete and b.complete
     if not complete:
+        a, b = (replace(side, tensors_hash=tensors_hash(side.plan)) if side.complete else side for side in (a, b))
         ids, left_row, right_row = (), left_row[:0], right_row[:0]
     context = tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset")))
     certificates = tuple(_certificates(a.plan, b.plan, complete))
@@ -220,36 +221,25 @@ def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
     same = ("arena_config_hash", "replay_token")
     yield from _fields(a.plan, b.plan, same if a.plan.categories and b.plan.categories else ("ir_hash", *same))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
-    if not (a.complete and b.complete) and "" in (_tensors_hash(a), _tensors_hash(b)):
+    if any(not side.complete and not side.tensors_hash for side in (a, b)):
         # Without tensors_hash, the live ranges of a digest cannot be compared.
-        yield Difference("$.tensors_hash", *[_tensors_hash(side) or "missing" for side in (a, b)])
-
-
-def _tensors_hash(side: Trace) -> str:
-    return tensors_hash(side.plan) if side.complete else side.tensors_hash
+        yield Difference("$.tensors_hash", a.tensors_hash or "missing", b.tensors_hash or "missing")
 
 
 def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     left, right = a.plan, b.plan
     yield from _fields(left, right, ("mode",))
-    if left.execution_order_hash != right.execution_order_hash:
-        orders = enumerate(zip_longest(left.execution_order, right.execution_order)) if complete else ()
-        description = "the same nodes with another hash" if complete else "another order"
-        whole = Difference("$.execution_order", description, description)
-        yield next((Difference(f"$.execution_order[{k}]", a, b) for k, (a, b) in orders if a != b), whole)
-    yield from _fields(left, right, ("steps", "rank", "world_size", "shard_spec_hash"))
-    if not complete:
-        yield from _fields(a, b, ("tensor_count",))
-        if _tensors_hash(a) != _tensors_hash(b):
-            yield Difference("$.tensors_hash", _tensors_hash(a), _tensors_hash(b))
+    yield from _first_item(left.execution_order, right.execution_order, "$.execution_order") if complete else ()
+    yield from _fields(left, right, ("execution_order_hash", "steps", "rank", "world_size", "shard_spec_hash"))
+    yield from _fields(a, b, ("tensor_count", "tensors_hash")) if not complete else ()
     for name in sorted({**left.arena_of, **right.arena_of}):
         x, y = left.arena_of.get(name), right.arena_of.get(name)
         if x is None or y is None:
             yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
         else:
             yield from _fields(x, y, _ARENA_FIELDS, f"$.arenas.{name}")
-    if complete:
-        yield from _handoff_difference(left, right)
+    one, two = ([(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)] for plan in (left, right))
+    yield from _first_item(one, two, "$.handoffs") if complete else ()
     before, after = _metrics(left), _metrics(right)
     for key in sorted({**before, **after}):
         if before.get(key) != after.get(key):
@@ -293,16 +283,10 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
             yield Difference(f"{path}.{name}", *shown)
 
 
-def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
-    if left.handoffs == right.handoffs:
-        for k, (a, b) in enumerate(zip(left.taken, right.taken, strict=True)):
-            if a != b:
-                yield Difference(f"$.handoffs[{k}].taken", a, b)
-        return
-    for k, (one, two) in enumerate(zip_longest(left.handoffs, right.handoffs)):
-        if one != two:
-            yield Difference(f"$.handoffs[{k}]", one and list(one), two and list(two))
-            return
+def _first_item(left: Iterable[Any], right: Iterable[Any], path: str) -> Iterator[Difference]:
+    """Yield the first difference of two lists, if there is one."""
+    items = enumerate(zip_longest(left, right))
+    yield from islice((Difference(f"{path}[{k}]", one, two) for k, (one, two) in items if one != two), 1)
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:

@@ -9,7 +9,7 @@ Unknown keys are kept.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -21,7 +21,7 @@ import numpy as np
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_document import OMITTED, ArenaDocument, HeadDocument, head_document
+from tmmu_core.formats.planfile.plan_document import HeadDocument, head_document
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans import model
@@ -62,8 +62,8 @@ class _Spill(msgspec.Struct):
     reason: str
 
 
-class _Arena(msgspec.Struct):
-    """Notes on one arena by its planner, and on its memory in a plan over memories."""
+class _Note(msgspec.Struct):
+    """Notes on one arena by its planner, and on its memory in a plan over memories; or on hashed addresses."""
 
     picked: str = ""
     why: str = ""
@@ -80,15 +80,12 @@ class _Arena(msgspec.Struct):
     said_by: dict[str, list[str]] = {}
     spills: list[_Spill] = []
     alignment: Annotated[int, msgspec.Meta(ge=1)] = 1
-
-
-class _Addressing(msgspec.Struct):
     kind: str = ""
     bits: int = 0
 
 
 TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))  # the first requires the others
-register_types(_Metrics, _Arena, _Addressing)
+register_types(_Metrics, _Note)
 
 
 def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
@@ -111,7 +108,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
             raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint="Plan again.")
-    check_notes(head.notes, names)
+    check_notes(head.notes)
     plan = Plan(
         **_head_fields(head),
         places=places,
@@ -122,9 +119,6 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
         notes=head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
-    if any(arena.storages is None for arena in head.arenas.values()):
-        counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
-        plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
     notes = plan.notes | ({model.PLACES_DERIVED: reason} if reason else {})
     return _with_current_figures(replace(plan, notes=notes))
 
@@ -189,7 +183,7 @@ def _head_fields(head: HeadDocument) -> dict[str, Any]:
 def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     """Return :func:`build`'s plan, with a note unless its content hash is that of the plan that was read."""
     plan = build(head, rows)
-    return with_hash_checked(plan, head.content_hash, head_document(plan).content_hash)
+    return with_hash_checked(plan, head.content_hash, head_document(plan)["content_hash"])
 
 
 def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> Plan:
@@ -247,18 +241,16 @@ def _with_current_figures(plan: Plan) -> Plan:
             arena = replace(arena, peak_live_bytes=today[0], max_live=today[1])
         if arena.lower_bound_bytes is None:
             arena = replace(arena, lower_bound_bytes=min(then[0], arena.extent_bytes))
-        arenas.append(arena)
+        arenas.append(replace(arena, storages=arena.storages or int(here.sum())))
     renewed = replace(plan, arenas=tuple(arenas))
     return replace(renewed, metrics=renewed_metrics(plan, renewed))
 
 
-def _arena(name: str, record: ArenaDocument) -> ArenaSummary:
-    values = msgspec.structs.asdict(record)
-    for field, value in values.items():
+def _arena(name: str, arena: ArenaSummary) -> ArenaSummary:
+    for field, value in vars(arena).items():
         if isinstance(value, int) and field != "witness_step":  # −1: no step
             _within(value, f"arenas.{name}.{field}")
-    unset = {field: None for field in OMITTED if values[field] is msgspec.UNSET}
-    return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
+    return replace(arena, name=name)
 
 
 def _within(value: int, field: str, most: int = U64_MAX, least: int = 0) -> int:
@@ -290,18 +282,13 @@ def check_plain(value: Any, place: str) -> None:
         raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", place=place)
 
 
-def check_notes(notes: Mapping[str, Any], arenas: Iterable[str]) -> None:
-    """Raise ``UnreadableInput`` for a malformed remark, or note on an arena or on addresses."""
-    kinds: dict[str, Any] = dict.fromkeys(model.REMARKS, str)
-    kinds |= {"addressing": _Addressing, **dict.fromkeys(arenas, _Arena)}
-    for name, kind in kinds.items():
-        note: Any = notes.get(name, msgspec.UNSET)
-        if note is msgspec.UNSET or (isinstance(note, str) and name in model.REMARKS):
-            continue
+def check_notes(notes: Mapping[str, Any]) -> None:
+    """Raise ``UnreadableInput`` for a malformed note; a note is a remark (text), or a mapping (:class:`_Note`)."""
+    for name, note in notes.items():
         try:
-            msgspec.convert(note, kind)
+            msgspec.convert(note, str | _Note)
             missing = [other for first, *others in TOGETHER for other in others if first in note and other not in note]
-            if kind is _Arena and missing:
+            if isinstance(note, dict) and missing:
                 raise msgspec.ValidationError(f"{missing[0]} is missing")
         except msgspec.ValidationError as error:
             raise UnreadableInput(f"invalid note: {error}.", place=f"$.notes.{name}") from error

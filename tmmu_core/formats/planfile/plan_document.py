@@ -38,28 +38,6 @@ DIGESTS = (
 """Keys of the head that are bytes in a plan and hexadecimal digits in the document."""
 
 
-class ArenaDocument(msgspec.Struct, omit_defaults=False):
-    """One arena of the document."""
-
-    capacity_bytes: int
-    alignment_bytes: int
-    page_size: int
-    extent_bytes: int
-    committed_bytes: int
-    peak_live_bytes: int
-    slots: int
-    max_live: int
-    storages: int | None = None
-    lower_bound_bytes: int | None = None
-    proven_bytes: int | msgspec.UnsetType | None = msgspec.UNSET
-    status: str = "feasible"
-    witness: tuple[str, ...] = ()
-    witness_step: int = -1
-    reuse_cost: int | msgspec.UnsetType | None = msgspec.UNSET
-    reuse_cost_lower_bound: int | msgspec.UnsetType | None = msgspec.UNSET
-    reuse_cost_witness: tuple[tuple[str, ...], ...] | msgspec.UnsetType | None = msgspec.UNSET
-
-
 class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
     """One hand-off of the document."""
 
@@ -88,7 +66,7 @@ class HeadDocument(msgspec.Struct):
     layout_hash: str
     steps: int
     execution_order: tuple[str, ...]
-    arenas: dict[str, ArenaDocument]
+    arenas: dict[str, ArenaSummary]
     handoffs: tuple[HandoffDocument, ...] = ()
     metrics: dict[str, Any] = {}
     has_inputs_step: bool | None = None
@@ -106,7 +84,7 @@ class PlanDocument(HeadDocument):
     tensors: tuple[TensorRow, ...] = ()
 
 
-register_types(Constraints, ArenaDocument, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
+register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocument, PlanDocument)
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
@@ -121,19 +99,18 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
     return "" if found.startswith(kind) else refusal
 
 
-def head_document(plan: Plan) -> HeadDocument:
+def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
-    values = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
-    values |= {name: values[name].hex() for name in DIGESTS}
-    values["arenas"] = {arena.name: arena_document(arena) for arena in plan.arenas}
-    values |= {"handoffs": handoff_documents(plan), "metrics": written_metrics(plan.metrics)}
-    values["constraints"] = plan.constraints or msgspec.UNSET
-    head = HeadDocument(schema=model.PLAN_SCHEMA, **values)
-    written = msgspec.to_builtins(head)
-    for key in (model.PLACES_DERIVED, model.NO_CONTENT_HASH):
-        if isinstance(head.notes.get(key), str):  # a reader's remark, not the notes on an arena of this name
-            del written["notes"][key]
-    head.content_hash = content_hash(written, tensors_hash(plan))
+    head = {name: getattr(plan, name, None) for name in HeadDocument.__struct_fields__}
+    head |= {name: getattr(plan, name).hex() for name in DIGESTS}
+    head |= {"schema": model.PLAN_SCHEMA, "handoffs": handoff_documents(plan), "metrics": written_metrics(plan.metrics)}
+    head["arenas"] = {arena.name: arena_document(arena) for arena in plan.arenas}
+    if plan.constraints is None:
+        del head["constraints"]
+    head = msgspec.to_builtins(head)
+    of_reader = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # unless it is the name of an arena, with its notes
+    notes = {key: note for key, note in plan.notes.items() if key not in of_reader or not isinstance(note, str)}
+    head["content_hash"] = content_hash(head | {"notes": msgspec.to_builtins(notes)}, tensors_hash(plan))
     return head
 
 
@@ -156,15 +133,17 @@ def tensors_hash(plan: Plan) -> str:
     return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
 
 
-def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
+def handoff_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's hand-offs as they are written."""
-    return tuple([HandoffDocument(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)])
+    rows = zip(plan.handoffs, plan.taken, strict=True)
+    return [{"step": step, "from": giver, "to": taker, "taken": taken} for (step, giver, taker), taken in rows]
 
 
-def arena_document(arena: ArenaSummary) -> ArenaDocument:
+def arena_document(arena: ArenaSummary) -> dict[str, Any]:
     """Return one arena's figures as they are written."""
-    values = {name: getattr(arena, name) for name in ArenaDocument.__struct_fields__}
-    return ArenaDocument(**values | {name: msgspec.UNSET for name in OMITTED if values[name] is None})
+    figures = {key: value for key, value in vars(arena).items() if value is not None or key not in OMITTED}
+    del figures["name"]
+    return figures
 
 
 def row_documents(plan: Plan) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ def to_cbor(plan: Plan) -> bytes:
 
 def _document(plan: Plan) -> dict[str, Any]:
     whole: dict[str, Any] = {}
-    for key, value in msgspec.to_builtins(head_document(plan)).items():
+    for key, value in head_document(plan).items():
         whole[key] = value
         if key == "arenas":  # the rows follow the arenas
             whole["tensors"] = row_documents(plan)

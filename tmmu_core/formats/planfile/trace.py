@@ -99,8 +99,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     yield header
     if not digest:
         yield from _tensor_records(plan)
-        for handoff in plan_document.handoff_documents(plan):
-            yield {"record": "handoff", **msgspec.to_builtins(handoff)}
+        yield from ({"record": "handoff", **handoff} for handoff in plan_document.handoff_documents(plan))
     yield from replans
     yield summary
 
@@ -111,7 +110,7 @@ def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
 
 
 def _arena(arena: ArenaSummary) -> Record:
-    record: Record = msgspec.to_builtins(plan_document.arena_document(arena))
+    record: Record = plan_document.arena_document(arena)
     del record["witness"], record["witness_step"]  # the witness of an extent may have thousands of ids
     return record
 

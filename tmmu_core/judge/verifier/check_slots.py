@@ -106,7 +106,7 @@ def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
 def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``sparse_address``: recompute the draft's hash (001, ``MapToVirtualAddresses_v1``)."""
     plan, slots = facts.plan, facts.slots
-    bits = plan.notes.get("addressing", {}).get("bits")
+    bits = plan.arena_notes("addressing").get("bits")
     if not isinstance(bits, int) or not 1 <= bits <= 64:
         yield error("sparse_address", "the plan does not state the number of bits of its hashed addresses.")
         return
