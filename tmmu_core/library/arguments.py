@@ -1,16 +1,19 @@
 """Convert arguments of the public functions to values of the core: sources, requests, moves, limits."""
 
+from __future__ import annotations
+
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import wraps
+from inspect import Parameter
 from numbers import Real
 from operator import index
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -21,7 +24,7 @@ from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.formats.open_file import Opened, read_any_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.judge.verifier.finished_plan import verify_finished
@@ -38,8 +41,54 @@ Amount: TypeAlias = int | str  # bytes, or a text such as ``"8GiB"``
 Share: TypeAlias = int | float | str | Fraction  # percent, or a text such as ``"5 %"``
 Capacities: TypeAlias = int | str | Mapping[str, int | str]  # bytes of one memory for all arenas, or arena → bytes
 
-FIELDS = tuple("capacity" if field.name == "capacities" else field.name for field in fields(PlanRequest))
-"""The parameters of :func:`tmmu.plan` that are fields of its request."""
+
+class PlanOptions(TypedDict, total=False):
+    """Options of a plan: fields of a request, as values or as texts of the command line; ``None`` is the default."""
+
+    planner: str | None
+    mode: Mode | None
+    budget: Amount | None
+    arenas: Mapping[str, Any] | str | None
+    alignment: Amount | None
+    page_size: Amount | None
+    one_memory: bool | None
+    dims: Mapping[str, Any] | str | None
+    order: Sequence[str] | str | None
+    options: Mapping[str, Any] | str | None
+    preset: Preset | None
+    seed: int | str | None
+    token: bytes | str | None
+    rank: int | str | None
+    world_size: int | str | None
+    shard_spec: Mapping[str, Any] | str | None
+    addressing: str | None
+
+
+class FitOptions(PlanOptions, total=False):
+    """Options of a fit; those of this class need a module in training mode."""
+
+    loss: Callable[[Any], Any] | None
+    optimizer: Any
+    reserve: Amount | None
+    largest: str | None
+
+
+class GateOptions(TypedDict, total=False):
+    """Options of :meth:`Plan.gate`."""
+
+    max_extent: Amount | Mapping[str, Amount] | None
+    max_peak: Amount | Mapping[str, Amount] | None
+    max_gap: Share | Mapping[str, Share] | None
+    min_reuse: Share | Mapping[str, Share] | None
+    max_reuse_cost: Amount | Mapping[str, Amount] | None
+    baseline: Source | None
+    max_growth: Amount | None
+    max_peak_growth: Amount | None
+    max_extent_growth: Amount | None
+    graph: Graph | None
+    allow_incomplete: bool | None
+
+
 _AMOUNTS = ("alignment", "page_size", "budget")
 _COUNTS = ("seed", "rank", "world_size")
 _TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes}
@@ -107,7 +156,7 @@ def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None 
 
 
 def request_of(options: Mapping[str, Any]) -> PlanRequest:
-    """Return the request of options by name (``FIELDS``), as values or as texts of the command line.
+    """Return the request of ``capacity`` and :class:`PlanOptions`.
 
     ``None`` means the default. Raises ``UnreadableInput`` for a text or number that is not valid, and for options that
     exclude each other.
@@ -252,17 +301,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` such that its ``TypeError`` for an unknown keyword names the closest option."""
-    parameters = inspect.signature(function).parameters
-    options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator of functions whose ``TypeError`` for an unknown keyword names the closest option.
 
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        for name in kwargs:
-            if name not in parameters:
-                hint = strict.closest_hint(name, options)
-                raise TypeError(f"{function.__name__}() has no option {name!r}. {hint}")
-        return function(*args, **kwargs)
+    ``options`` is the ``TypedDict`` of the function's ``**options``; its keys become parameters in ``help``.
+    """
 
-    return checked
+    def decorator(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        parameters = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        for key, kind in options.__annotations__.items() if options is not None else ():
+            parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__))
+        names = [each.name for each in parameters]
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs:
+                if name not in names:
+                    hint = strict.closest_hint(name, names)
+                    raise TypeError(f"{function.__name__}() has no option {name!r}. {hint}")
+            return function(*args, **kwargs)
+
+        checked.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return checked
+
+    return decorator

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -16,13 +16,13 @@ from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.assumed_sizes import assumed_at, refuse_unused_dims
 from tmmu_core.graph.checks import resolve_dims
-from tmmu_core.graph.model import Dim, Graph, Mode, Preset
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.library.arguments import (
-    FIELDS,
-    Amount,
     Capacities,
+    FitOptions,
+    PlanOptions,
     Share,
     Source,
     allowed_moves,
@@ -35,7 +35,7 @@ from tmmu_core.library.arguments import (
     suggest_options,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.pack import Packed, problem_of, with_relations
+from tmmu_core.library.pack import Packed, PackOptions, problem_of, with_relations
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -43,7 +43,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 
-@suggest_options
+@suggest_options()
 def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Plan | PlainInstance | Trace:
     """Read any supported file: return its graph, packing instance, plan or trace.
 
@@ -85,30 +85,14 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     return Plan.of(verify_finished(opened).plan) if isinstance(opened, model.Plan) else opened
 
 
-@suggest_options
+@suggest_options(PlanOptions)
 def plan(
     source: Source,
     example_inputs: Any = (),
     *,
-    planner: str | None = None,
-    mode: Mode | None = None,
     capacity: Capacities | None = None,
-    budget: Amount | None = None,
-    arenas: Mapping[str, Any] | str | None = None,
-    alignment: Amount | None = None,
-    page_size: Amount | None = None,
-    one_memory: bool = False,
-    dims: Mapping[str, int] | str | None = None,
-    order: Sequence[str] | str | None = None,
-    options: Mapping[str, Any] | str | None = None,
-    preset: Preset | None = None,
-    seed: int | str | None = None,
-    token: bytes | str | None = None,
-    rank: int | str = 0,
-    world_size: int | str | None = None,
-    shard_spec: Mapping[str, Any] | str | None = None,
-    addressing: str = "offsets",
     progress: Progress | None = None,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
     """Plan the memory of a graph: live range, slot, arena and offset of each tensor.
 
@@ -179,8 +163,7 @@ def plan(
     >>> plan.extent_bytes, plan.lower_bound_bytes
     (270336, 270336)
     """
-    given = locals()
-    request = request_of({name: given[name] for name in FIELDS})
+    request = request_of({**options, "capacity": capacity})
     if is_training_module(source):
         from tmmu_core.library.torch_fit import TorchModel, eager_graph
 
@@ -189,7 +172,7 @@ def plan(
     return Plan.of(result.plan, result)
 
 
-@suggest_options
+@suggest_options(FitOptions)
 def fit(
     source: Source,
     capacity: Capacities,
@@ -198,28 +181,8 @@ def fit(
     allow: str | Iterable[str] | None = None,
     max_cost: Share | None = None,
     keep_phases: bool = False,
-    planner: str | None = None,
-    mode: Mode | None = None,
-    budget: Amount | None = None,
-    arenas: Mapping[str, Any] | str | None = None,
-    alignment: Amount | None = None,
-    page_size: Amount | None = None,
-    one_memory: bool = False,
-    dims: Mapping[str, Any] | str | None = None,
-    order: Sequence[str] | str | None = None,
-    options: Mapping[str, Any] | str | None = None,
-    preset: Preset | None = None,
-    seed: int | str | None = None,
-    token: bytes | str | None = None,
-    rank: int | str = 0,
-    world_size: int | str | None = None,
-    shard_spec: Mapping[str, Any] | str | None = None,
-    addressing: str = "offsets",
     progress: Progress | None = None,
-    loss: Callable[[Any], Any] | None = None,
-    optimizer: Any = None,
-    reserve: Amount = 0,
-    largest: str | None = None,
+    **options: Unpack[FitOptions],
 ) -> Fit[Plan]:
     """Change a graph until it fits a capacity, or prove that it cannot fit.
 
@@ -270,10 +233,12 @@ rank, world_size, shard_spec, addressing, progress : optional
     >>> fitted.answer, fitted.extent_bytes
     ('fits', 270336)
     """
-    given = locals()
+    given: dict[str, Any] = {**options, "capacity": capacity}
     capacity_of(capacity)  # reject it before the module is traced
+    loss, optimizer, reserve, largest = (given.pop(name, None) for name in ("loss", "optimizer", "reserve", "largest"))
     is_module = is_training_module(source)
-    request = request_of({name: given[name] for name in FIELDS if name in given and not (is_module and name == "dims")})
+    dims = given.pop("dims", None) if is_module else None
+    request = request_of(given)
     if is_module:
         from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
 
@@ -283,7 +248,7 @@ rank, world_size, shard_spec, addressing, progress : optional
                 hint="Fit the graph of the module with these options.",
             )
         model = TorchModel(source, example_inputs, loss, optimizer)
-        limits = capacity, reserve, module_moves(allow, max_cost)
+        limits = capacity, reserve or 0, module_moves(allow, max_cost)
         return fit_sized(model, limits, dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         raise UnreadableInput(
@@ -296,21 +261,8 @@ rank, world_size, shard_spec, addressing, progress : optional
     return fit_graph(graph, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
 
 
-@suggest_options
-def pack(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    size: ArrayLike,
-    *,
-    alignment: ArrayLike = 1,
-    capacity: Amount | None = None,
-    planner: str = "auto",
-    minimise: bool | None = None,
-    separations: ArrayLike | None = None,
-    colocations: ArrayLike | None = None,
-    pinned: Mapping[int, int] | None = None,
-    reuse_penalties: ArrayLike | None = None,
-) -> Packed:
+@suggest_options(PackOptions)
+def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[PackOptions]) -> Packed:
     """Pack buffers with known live ranges into one arena: return each buffer's offset (dynamic storage allocation).
 
     Buffers that are live at one step do not overlap. Source: MiniMalloc (Moffitt 2023).
@@ -358,16 +310,18 @@ def pack(
     >>> tmmu.pack([0, 5], [5, 9], [4, 4], capacity=8, reuse_penalties=[[0, 1, 3]]).reuse_cost
     0
     """
-    columns = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
+    alignment, capacity, minimise = options.get("alignment"), options.get("capacity"), options.get("minimise")
+    columns = {"lower": lower, "upper": upper, "size": size, "alignment": 1 if alignment is None else alignment}
     problem, row_of_buffer = problem_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
-    problem = with_relations(problem, row_of_buffer, separations, colocations, pinned, reuse_penalties)
-    options: dict[str, Any] = {} if minimise is None else {"minimise": minimise}
-    result = make_plan(PlainInstance("arrays", problem), PlanRequest(planner=planner, options=options))
+    problem = with_relations(problem, row_of_buffer, options)
+    request = PlanRequest(planner=options.get("planner") or "auto")
+    request = request if minimise is None else request.but(options={"minimise": minimise})
+    result = make_plan(PlainInstance("arrays", problem), request)
     rows = np.array([result.plan.row_of[name] for name in problem.ids], np.int64)
     return Packed(result.plan.offset[rows[row_of_buffer]], Plan.of(result.plan, result))
 
 
-@suggest_options
+@suggest_options()
 def compare(baseline: Source, candidate: Source) -> Comparison:
     """Compare two plans: comparable or not, identical or not, and the difference of each tensor.
 
@@ -401,7 +355,7 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
     return compare_plans(left, right)
 
 
-@suggest_options
+@suggest_options()
 def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     """Check a plan with rules that share no code with the planners.
 

@@ -1,13 +1,16 @@
 """Arguments and result of :func:`tmmu.pack`: arrays to a packing problem, and offsets (google/minimalloc#14)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.library.arguments import Amount
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import UNLIMITED, Problem, ReuseTerms
 
@@ -64,22 +67,30 @@ class Packed:
         return self.plan._repr_html_()
 
 
-def with_relations(
-    problem: Problem,
-    row_of_buffer: NDArray[np.int64],
-    separations: ArrayLike | None,
-    colocations: ArrayLike | None,
-    pinned: Mapping[int, int] | None,
-    reuse_penalties: ArrayLike | None,
-) -> Problem:
-    """Return ``problem`` with the separations, colocations, fixed offsets and penalties that :func:`tmmu.pack` takes.
+class PackOptions(TypedDict, total=False):
+    """Options of :func:`pack`."""
+
+    alignment: ArrayLike | None
+    capacity: Amount | None
+    planner: str | None
+    minimise: bool | None
+    separations: ArrayLike | None
+    colocations: ArrayLike | None
+    pinned: Mapping[int, int] | None
+    reuse_penalties: ArrayLike | None
+
+
+def with_relations(problem: Problem, row_of_buffer: NDArray[np.int64], options: PackOptions) -> Problem:
+    """Return ``problem`` with the separations, colocations, fixed offsets and penalties of ``options``.
 
     ``row_of_buffer`` maps buffers, the indices in the arguments, to rows of the problem. Raises ``UnreadableInput``.
     """
-    if separations is None and colocations is None and pinned is None and reuse_penalties is None:
+    pairs = {"separations": 2, "colocations": 2, "reuse_penalties": 3}
+    if all(options.get(name) is None for name in (*pairs, "pinned")):
         return problem
     fixed = np.full(len(problem), -1, np.int64)
     hint = f"Give {{buffer: offset}} in integers: buffers from 0 to {len(problem) - 1:,}, offsets of at least 0 bytes."
+    pinned = options.get("pinned")
     if not isinstance(pinned, Mapping | None):
         raise _fault(f"pinned has the type {type(pinned).__name__}, not a mapping.", hint)
     for buffer, offset in (pinned or {}).items():
@@ -87,9 +98,8 @@ def with_relations(
         if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
             raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
         fixed[row_of_buffer[buffer]] = offset
-    separated = _pairs("separations", separations, 2, row_of_buffer)
-    colocated = _pairs("colocations", colocations, 2, row_of_buffer)
-    penalties = _pairs("reuse_penalties", reuse_penalties, 3, row_of_buffer)
+    given: dict[str, Any] = {**options}
+    separated, colocated, penalties = (_pairs(name, given.get(name), pairs[name], row_of_buffer) for name in pairs)
     return replace(
         problem,
         must_not_alias=separated if len(separated) else None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, Unpack
 
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
@@ -26,7 +26,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished, with_certificates
 from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
 from tmmu_core.library import arguments
-from tmmu_core.library.arguments import Amount, Capacities, Share, Source, suggest_options
+from tmmu_core.library.arguments import Capacities, GateOptions, Share, Source, suggest_options
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
@@ -37,10 +37,6 @@ from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import Better, PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
-
-T = TypeVar("T")
-Limits: TypeAlias = T | Mapping[str, T] | None
-"""A limit over all arenas, or by arena."""
 
 REMARK_LENGTH = 400
 """Maximum number of characters of a remark in a plan's ``repr``."""
@@ -124,22 +120,8 @@ class Plan(model.Plan):
             return verify_plan(self, graph)
         return verify_plan(self, graph, dims=self.planning.request.dims or None, cut_from=self.planning.cut_from)
 
-    @suggest_options
-    def gate(
-        self,
-        *,
-        max_extent: Limits[Amount] = None,
-        max_peak: Limits[Amount] = None,
-        max_gap: Limits[Share] = None,
-        min_reuse: Limits[Share] = None,
-        max_reuse_cost: Limits[Amount] = None,
-        baseline: Source | None = None,
-        max_growth: Amount | None = None,
-        max_peak_growth: Amount | None = None,
-        max_extent_growth: Amount | None = None,
-        graph: Graph | None = None,
-        allow_incomplete: bool = False,
-    ) -> Gate:
+    @suggest_options(GateOptions)
+    def gate(self, **options: Unpack[GateOptions]) -> Gate:
         """Check the plan against limits, for use in CI.
 
         The plan is verified first. The gap of a plan from a file uses the recomputed lower bound.
@@ -183,18 +165,19 @@ class Plan(model.Plan):
         >>> bool(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json").gate(max_extent="1MiB"))
         True
         """
-        given: dict[Measure, Any] = {"extent": max_extent, "peak live bytes": max_peak, "gap": max_gap}
-        given |= {"reuse": min_reuse, "reuse cost": max_reuse_cost}
-        limits = [limit for what, value in given.items() for limit in arguments.limits_of(what, value)]
+        baseline, allow_incomplete = options.get("baseline"), options.get("allow_incomplete", False)
+        of_measure: dict[Measure, str] = {"extent": "max_extent", "peak live bytes": "max_peak", "gap": "max_gap"}
+        of_measure |= {"reuse": "min_reuse", "reuse cost": "max_reuse_cost"}
+        limits = [limit for what, name in of_measure.items() for limit in arguments.limits_of(what, options.get(name))]
         before = None if baseline is None else as_plan(baseline)
-        growths = {"max_growth": max_growth, "max_peak_growth": max_peak_growth, "max_extent_growth": max_extent_growth}
+        growths = {name: options.get(name) for name in ("max_growth", "max_peak_growth", "max_extent_growth")}
         if before is not None:
             limits += arguments.growths_of(growths)
         elif unused := [name for name, value in growths.items() if value is not None]:
             raise UnreadableInput(f"{unused[0]} needs a baseline.", hint="Give baseline, a plan to compare with.")
         if not limits:
             raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
-        verdict = self.verify(graph)
+        verdict = self.verify(options.get("graph"))
         judged = self if self.planning is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
         if before is not None:
@@ -209,7 +192,7 @@ class Plan(model.Plan):
         """Compare with ``other``, a plan or anything that :func:`tmmu.read` reads, as :func:`tmmu.compare`."""
         return compare(self, as_plan(other))
 
-    @suggest_options
+    @suggest_options()
     def fit(
         self,
         capacity: Capacities,
