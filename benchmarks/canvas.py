@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 
 from app.canvas.pack import Origin, pack_plan
 from app.canvas.script import canvas_script
-from app.report.html_report import Known, build_report
+from app.report.html_report import build_report
 from benchmarks.canvas_plans import synthetic_plan
 from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.judge.finding import Verdict
@@ -146,7 +146,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
     """Return the row of the offline report with a number of boxes, opened from a file."""
     plan, operators = synthetic_plan(boxes)
     began = time.perf_counter()
-    report = build_report(plan, known=Known(Verdict(), Verdict(), Origin(operators)))
+    report = build_report(plan, verified=Verdict(), linted=Verdict(), origin=Origin(operators))
     building = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"

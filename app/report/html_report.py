@@ -46,15 +46,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PDF_SECONDS = 120
 
 
-class Known(NamedTuple):
-    """Values that the caller already has: verdicts, the origins of all rows, and the limit of all arenas together."""
-
-    verified: Verdict | None = None
-    linted: Verdict | None = None
-    origin: Origin | None = None
-    budget: int | None = None
-
-
 class ReviewPart(NamedTuple):
     """The review in a report: notes, bookmarked views, decision, and the changes from Fix."""
 
@@ -69,21 +60,27 @@ def build_report(
     *,
     baseline: Solution | Plan | None = None,
     title: str = "",
-    known: Known | None = None,
     theme: pictures.Theme = "light",
+    verified: Verdict | None = None,
+    linted: Verdict | None = None,
+    origin: Origin | None = None,
+    budget: int | None = None,
     review: ReviewPart | None = None,
 ) -> bytes:
-    """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given."""
-    known = known or Known()
+    """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
+
+    The report computes the verdicts and the ``origin`` of the rows if the caller does not have them. ``budget``: limit
+    of all arenas together.
+    """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph = source.graph if isinstance(source, Solution) else None
     hint = totals_text.better(better_than(plan, source)) if isinstance(source, Solution) else ""
-    origin = known.origin or _origin(source)
-    verified = known.verified if known.verified is not None else verify_plan(plan, graph)
+    origin = origin or _origin(source)
+    verified = verified or verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct
         plan = with_certificates(plan, verified)
-    linted = known.linted if known.linted is not None else lint_verdict(plan, graph)
+    linted = linted or lint_verdict(plan, graph)
     drawn_before = None if before is None else in_memory(before)
     packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
     by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
@@ -100,7 +97,7 @@ def build_report(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
         remarks=remarks(plan),
-        explanation=explain_peak(plan, known.budget),
+        explanation=explain_peak(plan, budget),
         missing=unplanned_parts(plan),
         words=numbers,
         glossary=glossary,

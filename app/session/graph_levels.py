@@ -60,7 +60,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
         tensor = -1  # the view does not depend on this tensor, so one view is cached for all such selections
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
     key = ("visible graph", shown.key, request)
-    return job_table().remembered(key, lambda: walk(index, tree(shown), request))
+    return job_table().cache.get_or_make(key, lambda: walk(index, tree(shown), request))
 
 
 @remembered

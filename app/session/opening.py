@@ -1,6 +1,5 @@
 """Read samples and opened files, keep opened files, and make the error card of a rejected file."""
 
-import functools
 import hashlib
 import hmac
 import os
@@ -74,19 +73,21 @@ class Opened:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def open_source(source: str, progress: Progress | None = None) -> Opened:
-    """Read a source. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
-    return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
-
-
 PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progress
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that runs :func:`open_source`, after it has ended or has run for :data:`PATIENCE`."""
-    job = job_table().job(("open", source), "reading", functools.partial(open_source, source))
+    """Return the job that reads a source, after it has ended or has run for :data:`PATIENCE`."""
+    job = job_table().job(
+        ("open", source), "reading", lambda progress: read_bytes(*content_of(source), source, progress)
+    )
     job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
     return job
+
+
+def open_source(source: str) -> Opened:
+    """Read a source. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
+    return open_job(source).result()
 
 
 def label_of(source: str) -> tuple[str, int]:
@@ -135,7 +136,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
     return [xla_dump.of_module(module, lambda name: read_whole(path / name)) for module in found]
 
 
-def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
+def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
     call = TaskCall(tasks.read, (data, name))
     content = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)

@@ -14,7 +14,7 @@ from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
-from app.session.work.workers import Task, TaskCall
+from app.session.work.workers import TaskCall
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import FittedSize
@@ -38,7 +38,7 @@ from tmmu_core.runtime.measure import measure_model
 
 def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
     """Return the job that searches for changes with which the plan fits; ``found`` lists the candidates so far."""
-    return _fit_job(choice, "making it fit", ("fit", capacity.key), tasks.search, capacity, kinds=kinds)
+    return task_job("making it fit", choice, tasks.search, capacity, kinds, key=(capacity.key, kinds))
 
 
 def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[FittedSize]:
@@ -46,31 +46,24 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
     model = tasks.File(*content_of(choice.source)) if must_reread else None
-    goal, key = (dim, capacity, model), ("largest", dim, capacity.key)
-    return _fit_job(choice, f"finding the largest {dim}", key, tasks.largest, goal, kinds=kinds)
+    key = (dim, capacity.key, kinds)
+    return task_job(f"finding the largest {dim}", choice, tasks.largest, (dim, capacity, model), kinds, key=key)
 
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     """Return the job that plans each single change and ranks the changes by the bytes that each saves."""
-    return _fit_job(choice, "ranking single changes", ("ranked",), tasks.from_plan, what_if, kinds=kinds)
+    return task_job("ranking single changes", choice, tasks.from_plan, what_if, kinds, key=(what_if, kinds))
 
 
 def alone(choice: Choice, move: Move) -> Job[Candidate]:
     """Return the job that plans the graph with one change."""
-    key = ("one move", move.kind, move.what, *choice.problem)
-    return task_job(key, "planning one change", choice, tasks.one_move, move)
+    return task_job("planning one change", choice, tasks.one_move, move, key=(move.kind, move.what))
 
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes plans by bytes and cost, from the current plan to the lower bound."""
-    key = ("curve", tuple(sorted(kinds)), *choice.problem)
-    return task_job(key, "computing savings against cost", choice, tasks.from_plan, curve, Allowed(kinds))
-
-
-def _fit_job(
-    choice: Choice, what: str, key: tuple[Any, ...], task: Task, *arguments: Any, kinds: frozenset[Kind]
-) -> Job[Any]:
-    return task_job((*key, tuple(sorted(kinds)), *choice.problem), what, choice, task, *arguments, kinds)
+    what = "computing savings against cost"
+    return task_job(what, choice, tasks.from_plan, curve, Allowed(kinds), key=(curve, kinds))
 
 
 def moves_of(choice: Choice) -> tuple[Move, ...]:
@@ -143,7 +136,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     """Return the job that plans the sizes of one dimension; the other dimensions keep their chosen sizes."""
     others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
-    return task_job(("dim", dim, *others.problem), "planning the sizes", others, tasks.dim_curve, dim)
+    return task_job("planning the sizes", others, tasks.dim_curve, dim, key=(dim,))
 
 
 # --- runs of a model in its runtime ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, la
 from app.session.rank_sets import spec_of
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
-from app.session.work.jobs import Job, job_table, running_job
+from app.session.work.jobs import Job, job_table, remembered, running_job
 from app.session.work.workers import Task, TaskCall, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
@@ -80,6 +80,8 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
     for name, data in xla_dump.joined(files):
         sources_before = {source for source, _ in shelf().names()}
         source = shelf().put(name, data)
+        if source not in sources_before:
+            job_table().forget(("open", source))  # a link may have named the file before it was opened
         try:
             if len(data) < READ_APART_FROM:
                 open_source(source)
@@ -185,14 +187,14 @@ def _by_file(source: str, graph: Graph, dims: Mapping[str, int]) -> tasks.Subjec
     return graph
 
 
-def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *arguments: Any) -> Job[Any]:
-    """Return the job that runs a task about the graph of a choice in a worker."""
+def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[Any, ...]) -> Job[Any]:
+    """Return the job that runs a task about the graph of a choice in a worker; ``key`` identifies the arguments."""
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
         return job_table().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
 
-    return job_table().job(key, what, run)
+    return job_table().job((task.__name__, *key, *choice.problem), what, run)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
@@ -241,7 +243,7 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
         return False
     plan = verify_finished(plan).plan
     found = replace(found, request=full, plan=plan, solution=found.solution and replace(found.solution, plan=plan))
-    job_table().cache.put(("reviewed", *full.problem), found, owners={visitors.visitor()})
+    job_table().cache.put(("reviewed", *full.problem), found)
     job_table().forget(plan_key(full))  # the visitor may have planned the file before
     return True
 
@@ -343,7 +345,7 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
     key = ("arenas", choice.source, choice.mode, choice.preset)
     try:
-        return job_table().remembered(key, lambda: making_request.arenas_in_use(graph, request))
+        return job_table().cache.get_or_make(key, lambda: making_request.arenas_in_use(graph, request))
     except ArenaTooSmall:
         return ()
 
@@ -380,9 +382,7 @@ def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
     return job_table().known(("judge", shown.key))
 
 
+@remembered
 def compared(left: Shown, right: Shown) -> Comparison:
     """Return the comparison of a baseline (``left``) with a candidate (``right``)."""
-    return job_table().remembered(
-        ("compared", left.key, right.key),
-        lambda: compare(left.opened.trace or left.plan, right.opened.trace or right.plan),
-    )
+    return compare(left.opened.trace or left.plan, right.opened.trace or right.plan)

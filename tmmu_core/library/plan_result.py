@@ -262,7 +262,7 @@ class Plan(model.Plan):
             before = None if baseline is None else as_plan(baseline)
             build = app_module("report.html_report")
             data = build.build_report(
-                self.solution or self, baseline=before, title=title, known=build.Known(verified=verdict)
+                self.solution or self, baseline=before, title=title, verified=verdict
             )
         if path is None:
             return data

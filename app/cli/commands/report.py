@@ -32,7 +32,7 @@ def report_command(
 
     Exit code: 0 valid plan, 1 invalid plan.
     """
-    from app.report.html_report import Known, build_report, pdf
+    from app.report.html_report import build_report, pdf
     from app.report.pictures import LOOKS
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict
@@ -51,9 +51,9 @@ def report_command(
     if form == "md":
         write_output(output, markdown(complete, verified, title, found.better), "the summary")
     else:
-        known = Known(verified, lint_verdict(complete, found.graph, **settings, verified=verified))
-        source = found.solution or complete
-        data = build_report(source, baseline=before, title=title, known=known, theme=theme)
+        linted = lint_verdict(complete, found.graph, **settings, verified=verified)
+        made: dict[str, Any] = {"title": title, "theme": theme, "verified": verified, "linted": linted}
+        data = build_report(found.solution or complete, baseline=before, **made)
         write_output(output, pdf(data) if form == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan: {verified}")

@@ -160,7 +160,7 @@ def _headline(shown: Shown) -> None:
     """Draw the headline: the verdict, the memory that the plan needs, the reason, and the next actions."""
     is_over, budget = bool(over_limits(shown.plan, shown.choice.budget)), shown.choice.budget
     key = ("headline", shown.key, budget)
-    explained = job_table().remembered(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
+    explained = job_table().cache.get_or_make(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
     with controls.row("headline"):
         st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(shown), bad=is_over))
         if shown.opened.plan is None:

@@ -47,7 +47,7 @@ def slots(shown: Shown, arena: str) -> None:
         return
     note = "most unused bytes × steps first; click a row to select the largest tensor of the slot"
     st.html(markup.heading("Slots", note))
-    reports = job_table().remembered(("slots", shown.key, arena), lambda: slot_reports(shown.plan, arena))
+    reports = job_table().cache.get_or_make(("slots", shown.key, arena), lambda: slot_reports(shown.plan, arena))
     listed = sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(
         {

@@ -32,7 +32,7 @@ def draw(shown: Shown) -> None:
         problem = problem_of(shown, name)
         if problem is not None:
             key = ("reuse costs", shown.opened.source, name, problem.arena_alignment)
-            points = job_table().remembered(key, partial(cost_curve, problem))
+            points = job_table().cache.get_or_make(key, partial(cost_curve, problem))
             st.html(markup.heading("Bytes against cost", savings(points, arena)))
             draw_chart(curve(points, arena), f"reuse.{shown.key}.{name}")
 

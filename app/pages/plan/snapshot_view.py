@@ -30,7 +30,7 @@ def draw(shown: Shown) -> None:
     assert history is not None
     step = arena_focus.step_of(shown)
     st.html(markup.claim(claim(history, step)))
-    live = job_table().remembered(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
+    live = job_table().cache.get_or_make(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
     chart_base.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
     key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
     st.html(_totals(history, key or KEYS[0], step))

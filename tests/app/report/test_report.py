@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from app.report.html_report import Known, build_report
+from app.report.html_report import build_report
 from app.report.pictures import MOST_COLUMNS, drawn_steps
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.build import residual
@@ -38,7 +38,7 @@ def test_ledger_at_the_peak_sums_to_the_extent() -> None:
 
 
 def test_failed_verification_lists_its_findings() -> None:
-    shown_text = text_of(build_report(plan_of(), known=Known(RED, Verdict())))
+    shown_text = text_of(build_report(plan_of(), verified=RED, linted=Verdict()))
     assert "✗ 1 error" in shown_text
     assert "a and b share bytes [0, 16) at step 1" in shown_text
     assert "Lint: ✓ passed" in shown_text

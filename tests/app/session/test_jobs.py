@@ -25,12 +25,6 @@ from tmmu_core.plans.making.request import PlanRequest
 T = TypeVar("T")
 
 
-def started(what: str, work: Callable[[Progress], T]) -> Job[T]:
-    job = Job(what, work)
-    job.start()
-    return job
-
-
 def test_stopped_job_keeps_its_result() -> None:
     begun = threading.Event()
 
@@ -41,7 +35,7 @@ def test_stopped_job_keeps_its_result() -> None:
             begun.set()
         return best
 
-    job = started("search", search)
+    job = JobTable().job("search", "search", search)
     assert begun.wait(5)
     job.stop()
     assert job.wait(5)
@@ -52,7 +46,7 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
     def fail(_: Progress) -> None:
         raise ValueError("no")
 
-    job = started("fail", fail)
+    job = JobTable().job("fail", "fail", fail)
     assert job.wait(5)
     with pytest.raises(ValueError, match="no"):
         job.result()
@@ -217,7 +211,7 @@ def test_job_that_one_visitor_leaves_continues_for_the_other(monkeypatch: pytest
 
 
 def test_visitors_of_a_part_count_the_latest_page() -> None:
-    whole, part = Job("whole", lambda _: 1), Job("part", lambda _: 1)
+    whole, part = Job[int]("whole"), Job[int]("part")
     whole.waiters = {"ann": 1}
     part.waiters = {"ann": 2, whole: 0}
     assert part.visitors() == {"ann": 2}
@@ -225,21 +219,18 @@ def test_visitors_of_a_part_count_the_latest_page() -> None:
     assert whole.abandoned
 
 
-def test_result_of_a_part_is_evicted_after_its_visitor_has_left(
-    monkeypatch: pytest.MonkeyPatch, existing: set[str]
-) -> None:
-    table = JobTable(existing.__contains__)
-    visiting(monkeypatch, "ann")
-    whole = table.job("whole", "whole", lambda _: table.job("part", "part", lambda _: "result").wait(5))
-    assert whole.wait(5)
-    part = table.known("part")
-    assert part is not None
-    existing.clear()
-    table.cache.evict_left()
-    later = time.monotonic() + 3600
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    table.cache.evict_left()
-    assert table.known("part") is None
+def test_results_are_evicted_after_the_last_tab_was_closed(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
+    monkeypatch.setattr(jobs, "FORGOTTEN", 0.1)
+    table = JobTable(existing.__contains__, grace=0.1)
+    for one in ("ann", "bob"):
+        visiting(monkeypatch, one)
+        table.new_page()
+    assert table.job("a", "a", lambda _: "result").result() == "result"
+    existing.discard("ann")
+    time.sleep(0.5)
+    assert table.known("a") is not None
+    existing.discard("bob")
+    assert until(lambda: table.known("a") is None)
 
 
 @pytest.mark.slow
@@ -315,31 +306,25 @@ def test_stop_without_a_result_lasts_for_the_visitor_who_stopped(monkeypatch: py
     assert other.wait(60)
 
 
-def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
-    cache = MemoryCache(1000, existing.__contains__, after=0)
+def test_cache_is_limited_by_bytes() -> None:
+    cache = MemoryCache(1000)
     for key in "abc":
-        cache.put(key, key.encode() * 400, owners={"ann"})
+        cache.put(key, key.encode() * 400)
     assert [key for key in "abc" if cache.get(key)] == ["b", "c"]
-    cache.add_owners("b", {"bob"})
-    existing.discard("ann")
-    for _ in range(2):
-        cache.evict_left()
-        time.sleep(0.01)
-    assert [key for key in "abc" if cache.get(key)] == ["b"]
 
 
 def test_missing_result_is_computed_once() -> None:
     calls: list[int] = []
-    cache = MemoryCache(1000, lambda _: True)
+    cache = MemoryCache(1000)
     for _ in range(2):
-        assert cache.get_or_make("none", lambda: calls.append(1), list) is None
+        assert cache.get_or_make("none", lambda: calls.append(1)) is None  # type: ignore[func-returns-value]
     assert calls == [1]
 
 
-def test_derived_values_do_not_evict_a_value_above_the_limit(existing: set[str]) -> None:
-    cache = MemoryCache(1000, existing.__contains__)
-    cache.put("plan", b"x" * 5000, owners={"ann"})
-    cache.put("derived", b"y" * 100, owners={"ann"})
+def test_derived_values_do_not_evict_a_value_above_the_limit() -> None:
+    cache = MemoryCache(1000)
+    cache.put("plan", b"x" * 5000)
+    cache.put("derived", b"y" * 100)
     assert cache.get("plan") is not None
 
 
