@@ -10,14 +10,8 @@ from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_d
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
-from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
-
-ARENA_COLUMNS = (
-    *("arena", ">lower bound", ">arena size", ">gap", ">capacity", ">headroom"),
-    *(">slots", ">max live", ">reuse", "peak at", "optimality"),
-)
+from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, Plan
 
 
 def print_plan(plan: Plan) -> None:
@@ -27,7 +21,7 @@ def print_plan(plan: Plan) -> None:
     counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
     counts = [numbers.count(n, noun) for noun, n in counted.items()]
     print_lines(", ".join([*counts, f"in-place reuse: {totals_text.handoffs(plan)}"]), "")
-    table(ARENA_COLUMNS, [_arena_row(plan, arena) for arena in plan.arenas])
+    table(totals_text.ARENA_COLUMNS, totals_text.arena_rows(plan))
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
     remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
     proven = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
@@ -36,23 +30,6 @@ def print_plan(plan: Plan) -> None:
     if plan.places == "sparse":
         print_lines("addresses  hashed (blake3_sparse): each offset is a hash; an arena size is the sum of its slots")
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
-
-
-def _arena_row(plan: Plan, arena: ArenaSummary) -> list[str]:
-    peak = peak_step_of(plan, arena.name)[0]
-    return [
-        arena.name,
-        numbers.full_bytes(arena.bound_bytes),
-        numbers.full_bytes(arena.extent_bytes),
-        numbers.over_bound(*arena.gap),
-        numbers.capacity(arena.capacity_bytes),
-        "–" if arena.headroom_bytes is None else numbers.full_bytes(arena.headroom_bytes),
-        numbers.count(arena.slots) if plan.has_slots else numbers.NO_SLOTS,
-        numbers.count(arena.max_live),
-        numbers.percent(arena.storages - arena.slots, arena.storages) if plan.has_slots else numbers.NO_SLOTS,
-        numbers.step(peak, plan.node_at(peak)),
-        arena.status,
-    ]
 
 
 # --- allocator snapshots ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from app.texts.markup import optimality
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.fitting.move import Move
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, compare
+from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.native import unpacking
@@ -90,8 +90,7 @@ def build_report(
         arena = totals_text.main_arena(plan)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
-    environment.filters.update(text=_text, optimality=optimality)
+    environment.filters.update(short=numbers.short_bytes, text=_text)
     template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
@@ -102,14 +101,15 @@ def build_report(
         words=numbers,
         glossary=glossary,
         totals=totals_text,
+        status_text=optimality,
         theme=theme,
         review=review,
         views=[] if review is None else msgspec.to_builtins(review.content.views),
         embedded=Markup(review.embedded.replace("<", "\\u003c")) if review is not None else "",
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
-        largest=[plan.row(row) for row in by_size[:LARGEST]],
-        handoffs=list(zip(plan.handoffs, plan.taken, strict=True))[:HANDOFFS],
+        largest=_tensors(plan, by_size[:LARGEST]),
+        handoffs=_handoffs(plan),
         comparison=None if before is None else _comparison(compare(before, plan)),
         hint=hint,
         schemas=f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}",
@@ -184,30 +184,43 @@ def pdf(report: bytes) -> bytes:
 def _arena(plan: Plan, summary: ArenaSummary, theme: pictures.Theme) -> dict[str, Any]:
     ledger = waste_ledger(plan, summary.name)
     peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
-    at_peak = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
-    slots = reuse = numbers.NO_SLOTS
-    live = f"max live {summary.max_live:,}"
-    if plan.has_slots:
-        slots, live = f"{summary.slots:,}", "slots = max live" if summary.slots == summary.max_live else live
-        reuse = numbers.percent(summary.storages - summary.slots, summary.storages)
-    accounts = ledger.at(peak_step).items() if plan.steps else ()
+    alive = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
+    at_peak = [
+        (pictures.ACCOUNT_LOOKS[account][0], numbers.full_bytes(count), numbers.percent(count, ledger.extent))
+        for account, count in (ledger.at(peak_step).items() if plan.steps else ())
+    ]
     sheet = pictures.Sheet(height=pictures.LEDGER_HEIGHT, theme=theme)
     return {
         "claim": claim(plan, summary, peak_step),
         "summary": summary,
-        "headroom": "unlimited" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
-        "reuse": reuse,
-        "slots": f"{slots} ({live})",
         "figure": pictures.ledger_figure(plan, ledger, sheet) if plan.steps else "",
-        "at_peak": [
-            (account, pictures.ACCOUNT_LOOKS[account][0], count, numbers.percent(count, ledger.extent))
-            for account, count in accounts
-        ],
+        "at_peak": at_peak and [*at_peak, ("arena size", numbers.full_bytes(ledger.extent), "")],
         "peak": numbers.step(peak_step, plan.node_at(peak_step)),
-        "alive": [plan.row(row) for row in at_peak[:ALIVE]],
-        "alive_shown": numbers.of(min(ALIVE, len(at_peak)), len(at_peak), "tensor"),
+        "alive": _tensors(plan, alive[:ALIVE]),
+        "alive_shown": numbers.of(min(ALIVE, len(alive)), len(alive), "tensor"),
         "changes": bool((ledger.live != ledger.live[:1]).any()),
     }
+
+
+def _tensors(plan: Plan, rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """Return the cells of tensors: id, arena, size, offset, slot, live range, role and type."""
+    cells: list[tuple[str, ...]] = []
+    for row in map(plan.row, rows):
+        name = f"{row.tensor_id} (view of {row.base_tensor_uid})" if row.base_tensor_uid else row.tensor_id
+        place = row.arena, numbers.full_bytes(row.size_bytes), numbers.offset(row.offset_bytes), f"{row.logical_slot}"
+        live = numbers.live_range(row.birth, row.death)
+        cells.append((name, *place, live, row.role, f"{row.dtype} {numbers.shape(row.shape)}"))
+    return cells
+
+
+def _handoffs(plan: Plan) -> list[tuple[str, ...]]:
+    """Return the cells of possible in-place reuses: step, input, output, size of the output, whether it is used."""
+    cells: list[tuple[str, ...]] = []
+    for (step, source, target), taken in islice(zip(plan.handoffs, plan.taken, strict=True), HANDOFFS):
+        size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
+        used = "yes" if taken else "no"
+        cells.append((numbers.step(step, plan.node_at(step)), source, target, numbers.full_bytes(size), used))
+    return cells
 
 
 def _origin(solution: Solution | Plan | None) -> Origin:
@@ -232,7 +245,7 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
             text = "valid plan, over its capacity"
         if verdict.warnings:
             text += ", " + numbers.count(len(verdict.warnings), "warning")
-        shown = verdict.findings[:FINDINGS]
+        shown = [(finding.rule, finding.severity, finding.message) for finding in verdict.findings[:FINDINGS]]
         caption = numbers.of(len(shown), len(verdict.findings), "finding")
         rows.append({"name": name, "ok": verdict.ok, "text": text, "findings": shown, "shown": caption})
     return rows
@@ -240,11 +253,15 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = list(islice(comparison.changes(), CHANGED))
+    totals = []
+    for kind, (count, size) in comparison.totals.items():
+        text = numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)
+        totals += [(kind.replace("_", " "), f"{count:,}", text)] if count else []
     return {
         "of": comparison,
-        "heads": (list(change_text.ARENA_FIGURES), list(change_text.TENSOR_FIGURES)),
+        "heads": (("arena", *change_text.ARENA_FIGURES), ("tensor", "change", *change_text.TENSOR_FIGURES)),
         "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
-        "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
+        "totals": totals,
         "changed": [change_text.tensor_row(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }

@@ -4,12 +4,18 @@ from collections.abc import Callable
 
 from app.texts import numbers
 from app.texts.markup import esc
+from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"
 COST = "reuse cost"
+ARENA_COLUMNS = (
+    *("arena", ">lower bound", ">arena size", ">gap", ">capacity", ">headroom"),
+    *(">slots", ">max live", ">reuse", "peak at", "optimality"),
+)
+"""Titles of the table of arenas; ">" aligns a column to the right."""
 
 
 def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
@@ -25,6 +31,22 @@ def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, st
         (GAP, numbers.over_bound(*sums.gap)),
         *cost,
     )
+
+
+def arena_rows(plan: Plan, status_text: Callable[[str], str] = str) -> list[list[str]]:
+    """Return a row of :data:`ARENA_COLUMNS` for each arena."""
+    rows = []
+    for arena in plan.arenas:
+        peak = peak_step_of(plan, arena.name)[0]
+        slots = reuse = numbers.NO_SLOTS
+        if plan.has_slots:
+            slots, reuse = f"{arena.slots:,}", numbers.percent(arena.storages - arena.slots, arena.storages)
+        row = [arena.name, *map(numbers.full_bytes, (arena.bound_bytes, arena.extent_bytes))]
+        row += [numbers.over_bound(*arena.gap), numbers.capacity(arena.capacity_bytes)]
+        row.append("–" if arena.headroom_bytes is None else numbers.full_bytes(arena.headroom_bytes))
+        row += [slots, f"{arena.max_live:,}", reuse, numbers.step(peak, plan.node_at(peak))]
+        rows.append([*row, status_text(arena.status)])
+    return rows
 
 
 def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
