@@ -2,7 +2,7 @@
 
 A command is a function. Each of its parameters declares one of these:
 
-- an option or an argument, if the default is an :func:`option` or an :func:`argument`, or the type is ``Annotated``;
+- an option or an argument, if the default is an :func:`option` or an :func:`argument`;
 - a group of options, if the type is a dataclass whose fields are options;
 - the planning options of contract §10, if the type is :class:`~tmmu_core.plans.making.request.PlanRequest`.
 """
@@ -37,19 +37,15 @@ def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
 STORE_ENV = "TMMU_STORE"  # environment variable with the default of --store
 
 OUTPUT = ("-o", "--output")
-Source = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph, instance or plan; - reads standard input.")]
-Model = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph or instance; - reads standard input.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
-Out = Annotated[
-    str | None, typer.Option(*OUTPUT, metavar="FILE", help="Write to this file; - writes to standard output.")
-]
-
-StoreUrl = Annotated[
-    str | None,
-    typer.Option("--store", metavar="URL", help=f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}]."),
-]
-Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Use only runs of this branch.")]
-Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="Use only runs of this planner.")]
+SOURCE: str = argument("Model, graph, instance or plan; - reads standard input.", "FILE")
+MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE")
+AS_JSON: bool = option("Write JSON; errors become one JSON record.", None, "--json", default=False)
+OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
+OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
+AGAINST: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
+STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
+BRANCH: str | None = option("Use only runs of this branch.", "NAME")
+PLANNER: str | None = option("Use only runs of this planner.", "NAME")
 
 
 def with_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -76,15 +72,11 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
 def _typer_parameters(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
     """Yield a typer parameter for each option that a parameter declares; none for the planning options."""
     kind = parameter.annotation
-    if kind is PlanRequest:
-        return
     if isinstance(parameter.default, Field):
         yield _declared(parameter.name, kind, parameter.default)
-    elif is_dataclass(kind):
+    elif kind is not PlanRequest:
         types = get_type_hints(kind)
         yield from (_declared(member.name, types[member.name], member) for member in fields(kind))
-    else:
-        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:

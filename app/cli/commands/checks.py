@@ -1,12 +1,10 @@
 """``tmmu verify`` and ``tmmu lint``: check a plan, with code that the planners do not use."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import AsJson, Source
+from app.cli.options import AGAINST, AS_JSON, SOURCE
 from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.formats.planfile.trace import Trace
@@ -18,12 +16,8 @@ from tmmu_core.plans.making.ranks import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
-AgainstGraph = Annotated[
-    str | None, typer.Option("--graph", metavar="FILE", help="Graph of a plan file, to check the plan against.")
-]
 
-
-def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = AGAINST, json: bool = AS_JSON) -> int:
     """Check that a plan is valid.
 
     Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
@@ -63,7 +57,7 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     return report_findings(verdict.findings, headlines, json, **record)
 
 
-def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
+def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = AGAINST, json: bool = AS_JSON) -> int:
     """Check a plan for errors and questionable choices.
 
     Rules cover slots, live ranges, addresses and undeclared in-place reuse. A graph is planned first. Use --graph to

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
-from app.cli.options import AsJson, StoreUrl, argument, option
+from app.cli.options import AS_JSON, STORE, argument, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import FIRST_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
@@ -23,8 +23,8 @@ def compare_command(
     a: str = argument("Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "A"),
     b: str = argument("Candidate: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "B"),
     limit: int = option("Number of changed tensors to list.", "N", default=20, min=0),
-    store: StoreUrl = None,
-    json: AsJson = False,
+    store: str | None = STORE,
+    json: bool = AS_JSON,
 ) -> int:
     """Compare two plans. A graph is planned first, with the options of the command.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
-from app.cli.options import AsJson, Model, Out, option
+from app.cli.options import AS_JSON, MODEL, OUT_OR_STREAM, option
 from app.cli.resolve import open_any, write_graph
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -21,12 +21,12 @@ from tmmu_core.planners.problem import PlainInstance
 
 
 def convert_command(
-    model: Model,
+    model: str = MODEL,
     dims: str | None = option("Range of each named dimension (FIRST:LAST), or its size.", "B=1:8,T=512"),
     columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM"),
     sidecar: str | None = option("Also write the values of constants to a safetensors file next to the graph.", "FILE"),
-    output: Out = STREAM,
-    json: AsJson = False,
+    output: str = OUT_OR_STREAM,
+    json: bool = AS_JSON,
 ) -> int:
     """Convert a model to a native graph file.
 

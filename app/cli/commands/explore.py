@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
-from app.cli.options import STORE_ENV, StoreUrl, argument, option
+from app.cli.options import STORE, STORE_ENV, argument, option
 from app.cli.resolve import modules_in, open_store
 from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
@@ -31,7 +31,7 @@ def explore_command(
     ),
     base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default=""),
     no_browser: bool = option("Do not open a browser.", default=False),
-    store: StoreUrl = None,
+    store: str | None = STORE,
     viewer: str | None = option("Write a page that opens plans and review files without a server, and stop.", "FILE"),
 ) -> int:
     """Open the explorer in the browser, with these files or a sample. Ctrl-C stops it."""

@@ -8,7 +8,7 @@ from typing import cast, get_args
 from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
-from app.cli.options import REQUIRED, AsJson, Out, Source, option
+from app.cli.options import AS_JSON, OUT_OR_STREAM, REQUIRED, SOURCE, option
 from app.cli.resolve import Resolved, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -65,7 +65,7 @@ class ExportOptions:
 
 
 def export_command(
-    plan: Source, request: PlanRequest, options: ExportOptions, output: Out = STREAM, json: AsJson = False
+    request: PlanRequest, options: ExportOptions, plan: str = SOURCE, output: str = OUT_OR_STREAM, json: bool = AS_JSON
 ) -> int:
     """Export a plan as a table, trace, instance or C code, in a model file, or for another viewer."""
     to, arena, model, output = options.to, options.arena, options.model, output or STREAM

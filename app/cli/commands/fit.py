@@ -22,7 +22,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, argument, option
+from app.cli.options import AS_JSON, argument, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text
@@ -65,7 +65,7 @@ def fit_command(
     request: PlanRequest,
     options: FitOptions,
     graph: str = argument("Model or graph; - reads standard input.", "FILE"),
-    json: AsJson = False,
+    json: bool = AS_JSON,
 ) -> int:
     """Make a graph fit into a memory limit (--capacity).
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from app.cli.commands.checks import AgainstGraph, resolve_with_graph
+from app.cli.commands.checks import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AsJson, Source, StoreUrl, option
+from app.cli.options import AGAINST, AS_JSON, SOURCE, STORE, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import (
     FIRST_FINDINGS,
@@ -79,12 +79,12 @@ LIMITS: dict[str, core.Measure] = {
 
 
 def gate_command(
-    plan: Source,
     request: PlanRequest,
     limits: GateOptions,
-    graph: AgainstGraph = None,
-    store: StoreUrl = None,
-    json: AsJson = False,
+    plan: str = SOURCE,
+    graph: str | None = AGAINST,
+    store: str | None = STORE,
+    json: bool = AS_JSON,
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import REQUIRED, AsJson, Branch, Planner, Source, StoreUrl, argument, option
+from app.cli.options import AS_JSON, BRANCH, PLANNER, REQUIRED, SOURCE, STORE, argument, option
 from app.cli.resolve import open_store, resolve_either, runs_of, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def record_command(
-    plan: Source,
     request: PlanRequest,
+    plan: str = SOURCE,
     label: str = option("Model and commit of the plan.", "MODEL@COMMIT", "--as", default=REQUIRED),
     branch: str = option("Branch of the commit.", "NAME", default="main"),
     at: str | None = option("Time of the run: ISO 8601 with time zone, or seconds since 1970 [now].", "TIME"),
-    store: StoreUrl = None,
-    json: AsJson = False,
+    store: str | None = STORE,
+    json: bool = AS_JSON,
 ) -> int:
     """Store the plan of a commit.
 
@@ -78,11 +78,11 @@ def _time(text: str | None) -> datetime:
 
 def history_command(
     model: str | None = argument("Model name; omit to list all models.", "MODEL", None),
-    store: StoreUrl = None,
-    branch: Branch = None,
-    planner: Planner = None,
+    store: str | None = STORE,
+    branch: str | None = BRANCH,
+    planner: str | None = PLANNER,
     last: int | None = option("Show only the latest N runs of the model.", "N", min=1),
-    json: AsJson = False,
+    json: bool = AS_JSON,
 ) -> int:
     """List the runs of a model, or all models."""
     opened_store = open_store(store)
@@ -162,10 +162,10 @@ class BisectOptions:
 def bisect_command(
     options: BisectOptions,
     model: str = argument("Model name.", "MODEL"),
-    store: StoreUrl = None,
-    branch: Branch = None,
-    planner: Planner = None,
-    json: AsJson = False,
+    store: str | None = STORE,
+    branch: str | None = BRANCH,
+    planner: str | None = PLANNER,
+    json: bool = AS_JSON,
 ) -> int:
     """Find the commit that increased a model's memory.
 

@@ -1,7 +1,7 @@
 """``tmmu measure``: compare a plan with the memory that a runtime uses."""
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_json
-from app.cli.options import AsJson, argument, option
+from app.cli.options import AS_JSON, argument, option
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -44,7 +44,7 @@ def measure_command(
     ),
     runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [the runtime of the file format].", "NAME", default=""),
     in_order: bool = option("Run an ONNX model in the order of its nodes, without optimizations.", default=False),
-    json: AsJson = False,
+    json: bool = AS_JSON,
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.cli import console
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError
-from app.cli.options import AsJson, Model, Out, option
+from app.cli.options import AS_JSON, MODEL, OUT, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
 from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
 from app.texts import totals_text
@@ -26,10 +26,10 @@ def writer_of(name: str) -> Callable[[Plan], bytes]:
 
 
 def plan_command(
-    graph: Model,
     request: PlanRequest,
-    output: Out = None,
-    json: AsJson = False,
+    graph: str = MODEL,
+    output: str | None = OUT,
+    json: bool = AS_JSON,
     engines: str | None = option(
         "JSON file that assigns nodes to engines; memory that two engines reuse has a cost.", "FILE"
     ),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
-from app.cli.options import OUTPUT, REQUIRED, AsJson, Source, StoreUrl, option
+from app.cli.options import AS_JSON, OUTPUT, REQUIRED, SOURCE, STORE, option
 from app.cli.resolve import resolve, resolve_side, show_warnings, warnings_of
 from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
@@ -13,16 +13,16 @@ FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
 
 
 def report_command(
-    plan: Source,
     request: PlanRequest,
+    plan: str = SOURCE,
     output: str = option(
         "Write to this file (.html, .pdf, .md); - writes HTML to standard output.", "FILE", *OUTPUT, default=REQUIRED
     ),
     baseline: str | None = option("Plan, trace, graph or store:MODEL@COMMIT to compare against.", "FILE"),
     title: str = option("Title of the report [graph, mode and planner].", "TEXT", default=""),
     theme: str = option("Theme of the report.", "light|dark", default="light"),
-    store: StoreUrl = None,
-    json: AsJson = False,
+    store: str | None = STORE,
+    json: bool = AS_JSON,
 ) -> int:
     """Write a report of a plan (HTML, PDF or Markdown).
 

@@ -3,10 +3,21 @@
 from typing import Any
 
 from app.cli import console
-from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solution_of_plan
+from app.cli.commands.checks import resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import writer_of
 from app.cli.console import STREAM, SUCCESS, UsageError
-from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_option
+from app.cli.options import (
+    AGAINST,
+    AS_JSON,
+    OUT,
+    OUT_OR_STREAM,
+    OUTPUT,
+    REQUIRED,
+    SOURCE,
+    argument,
+    option,
+    read_option,
+)
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve
 from app.texts import numbers
@@ -20,11 +31,11 @@ TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cbor
 
 
 def trace_command(
-    graph: Source,
     request: PlanRequest,
-    output: Out = STREAM,
+    graph: str = SOURCE,
+    output: str = OUT_OR_STREAM,
     digest: bool = option("Write hashes instead of a record per tensor.", default=False),
-    json: AsJson = False,
+    json: bool = AS_JSON,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
     name = output or STREAM
@@ -39,11 +50,11 @@ def trace_command(
 
 
 def checkpoint_command(
-    graph: Source,
     request: PlanRequest,
+    graph: str = SOURCE,
     output: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED),
-    graph_of_plan: AgainstGraph = None,
-    json: AsJson = False,
+    graph_of_plan: str | None = AGAINST,
+    json: bool = AS_JSON,
 ) -> int:
     """Write the checkpoint of a plan."""
     found, against = resolve_with_graph(graph, graph_of_plan, request)
@@ -63,8 +74,8 @@ def checkpoint_command(
 def restore_command(
     checkpoint: str = argument("Checkpoint; - reads standard input.", "FILE"),
     token: str | None = option("Accept only a checkpoint with this replay token.", "HEX"),
-    output: Out = None,
-    json: AsJson = False,
+    output: str | None = OUT,
+    json: bool = AS_JSON,
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
     write = None if output is None else writer_of(output)
@@ -82,9 +93,9 @@ def restore_command(
 
 
 def apply_command(
-    plan: Source,
     request: PlanRequest,
-    graph: AgainstGraph = None,
+    plan: str = SOURCE,
+    graph: str | None = AGAINST,
     security: str = option(
         "Security level: standard, confidential or regulated. Only standard allows --debug-fill.",
         "LEVEL",
@@ -93,7 +104,7 @@ def apply_command(
     debug_fill: int | None = option(
         "Before the first step, fill every tensor with the Philox random numbers of this seed.", "SEED"
     ),
-    json: AsJson = False,
+    json: bool = AS_JSON,
 ) -> int:
     """Allocate the arenas of a plan, and zero its buffers step by step.
 

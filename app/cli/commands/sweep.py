@@ -9,7 +9,7 @@ from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
-from app.cli.options import AsJson, StoreUrl, argument, option, read_option
+from app.cli.options import AS_JSON, STORE, argument, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -52,8 +52,8 @@ def sweep_command(
     request: PlanRequest,
     options: SweepOptions,
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
-    store: StoreUrl = None,
-    json: AsJson = False,
+    store: str | None = STORE,
+    json: bool = AS_JSON,
 ) -> int:
     """Plan models with many settings and print a table.
 
