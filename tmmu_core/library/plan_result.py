@@ -261,9 +261,7 @@ class Plan(model.Plan):
         else:
             before = None if baseline is None else as_plan(baseline)
             build = app_module("report.html_report")
-            data = build.build_report(
-                self.solution or self, baseline=before, title=title, verified=verdict
-            )
+            data = build.build_report(self.solution or self, baseline=before, title=title, verified=verdict)
         if path is None:
             return data
         write_output_file(Path(path), build.pdf(data) if suffix == ".pdf" else data)
