@@ -15,7 +15,7 @@ from app.cli.options import STORE_ENV
 from app.texts import numbers
 from tmmu_core.base.errors import unopened
 from tmmu_core.base.extras import require
-from tmmu_core.formats.open_file import Opened, read_any_at, refuse_unplannable
+from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
@@ -105,7 +105,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     if name != STREAM:
         refuse_unplannable(Path(name))
     data, source = input_of(name)
-    return read_any_at(data, source, dims)
+    return read_any(data, source, dims)
 
 
 def input_of(name: str) -> tuple[bytes, str]:

@@ -102,8 +102,10 @@ READERS: tuple[Reader, ...] = (
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
-def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
-    """Return the content of a file's bytes, gzipped or not. Raises ``UnreadableInput`` with each reader's reason."""
+def read_any(
+    data: bytes, name: str = "", dims: Mapping[str, int] | None = None, readers: Sequence[Reader] = READERS
+) -> Opened:
+    """Return the content of a file's bytes, a graph at the sizes ``dims``. Raises ``UnreadableInput`` with reasons."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:
@@ -113,7 +115,8 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             raise foreign.refusal()
         if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
             document.refuse_many_values(plain, 0 if plain is data else len(data))
-        return _read_by_content(plain, name, readers)
+        opened = _read_by_content(plain, name, readers)
+    return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
 
 
 def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
@@ -160,7 +163,7 @@ def refuse_unplannable(path: Path) -> None:
 
 def read_graph(data: bytes, name: str = "") -> Graph:
     """Return the graph in a file's bytes, gzipped or not. Raises the errors of :func:`read_any`."""
-    graph = read_any(data, name, GRAPH_READERS)
+    graph = read_any(data, name, readers=GRAPH_READERS)
     assert isinstance(graph, Graph)
     return graph
 
@@ -184,12 +187,6 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
 def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Graph:
     """Read a graph with the given sizes of named dimensions. Raises the errors of :func:`read_within`."""
     return read_within(data, {dim: Dim(size, size) for dim, size in sizes.items()}, name)
-
-
-def read_any_at(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
-    """Return the content of a file's bytes; a graph at the sizes ``dims`` of its named dimensions, if given."""
-    opened = read_any(data, name)
-    return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
 
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:

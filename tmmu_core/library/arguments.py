@@ -22,7 +22,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.formats.open_file import Opened, read_any_at, refuse_unplannable
+from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.graph.native.unpacking import read_whole
@@ -110,15 +110,15 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
             data = read_whole(path)
         except OSError as error:
             raise unopened(error, path) from error
-        return read_any_at(data, path.name, dims)
+        return read_any(data, path.name, dims)
     if isinstance(source, bytes | bytearray | memoryview):
-        return read_any_at(bytes(source), "bytes", dims)
+        return read_any(bytes(source), "bytes", dims)
     if isinstance(source, Mapping):
         try:
             data = msgspec.json.encode(source)
         except (TypeError, ValueError) as error:
             raise UnreadableInput(f"the dict is not JSON: {error}.", hint="Use texts, numbers and lists.") from error
-        return read_any_at(data, "dict", dims)
+        return read_any(data, "dict", dims)
     if _is_of_torch(source):
         from tmmu_core.formats.pytorch.torch_module import import_torch
 

@@ -20,7 +20,7 @@ from tmmu_core.formats.c_project.c_export import Blobs, c_header, c_project, c_s
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.open_file import Opened, read_any_at, read_graph
+from tmmu_core.formats.open_file import Opened, read_any, read_graph
 from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
@@ -96,7 +96,7 @@ def export_command(
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
     """Write the model file (``model_name`` if ``name`` is a plan or graph) with a finished plan or with a new plan."""
     data, source = input_of(name)
-    opened = read_any_at(data, source, request.dims)
+    opened = read_any(data, source, request.dims)
     refuses, ending = MODELS[to]
     if model_name is not None:
         if not refuses(data):

@@ -18,7 +18,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
-from tmmu_core.formats.open_file import read_any, read_any_at, read_at_sizes
+from tmmu_core.formats.open_file import read_any, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
@@ -50,7 +50,7 @@ def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstanc
     """Return the graph or instance of ``subject``, and store a graph in the context."""
     content: Any = subject
     if isinstance(subject, File):
-        content = read_any_at(subject.data, subject.name, subject.dims)
+        content = read_any(subject.data, subject.name, subject.dims)
     if isinstance(content, Graph):
         context.graph = content
     assert isinstance(content, Graph | PlainInstance)
