@@ -77,6 +77,9 @@ def test_every_pickle_protocol_and_json_give_the_same(protocol: int) -> None:
     as_json = read_any(json.dumps(SNAPSHOT).encode("utf-8-sig"), "snapshot.json")  # with a byte order mark
     assert isinstance(as_json, PlainInstance)
     with_tuples = [{**each, "frames": tuple(each["frames"])} for each in EVENTS]
+    segments = [each | {"address": each["address"] + (1 << 64) - BASE - 4096} for each in SNAPSHOT["segments"]]
+    high = [{**each, "addr": each["addr"] + (1 << 64) - BASE - 4096} for each in EVENTS]
+    assert rows(opened({"segments": segments, "device_traces": [high]}, protocol)) == rows(as_json)
     for events in (EVENTS, with_tuples):
         assert rows(opened({**SNAPSHOT, "device_traces": [events]}, protocol)) == rows(as_json)
 
@@ -148,7 +151,7 @@ def test_nothing_in_a_pickle_is_executed(protocol: int, tmp_path: Path, monkeypa
     [
         {"segments": 3},
         {"segments": [{"address": "x", "total_size": 1}]},
-        {"segments": [segment(0, -5)]},
+        {"segments": [segment(1 << 62, 5)]},
         {"segments": [segment(0, 1 << 70)]},
         {"segments": [segment(k, (1 << 62) - 1) for k in range(3)], "device_traces": [[event("alloc", 0)]]},
         {"device_traces": [[event("alloc", 0), *(event("segment_free", k, (1 << 62) - 1) for k in range(2))]]},

@@ -33,7 +33,7 @@ _STACKED = ("cpu_op", "python_function", "user_annotation")
 
 class _Args(msgspec.Struct, gc=False):
     size: Annotated[int, msgspec.Meta(gt=-1 << 62, lt=1 << 62)] = msgspec.field(default=0, name="Bytes")
-    addr: snapshot_events.Number = msgspec.field(default=0, name="Addr")
+    addr: snapshot_events.Address = msgspec.field(default=0, name="Addr")
     device_type: int = msgspec.field(default=0, name="Device Type")
     device: int = msgspec.field(default=-1, name="Device Id")
     allocated: snapshot_events.Number = msgspec.field(default=0, name="Total Allocated")

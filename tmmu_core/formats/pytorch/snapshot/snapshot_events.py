@@ -35,7 +35,8 @@ _LEAST_BYTES = 8  # minimum bytes of a pickled event, segment or block: a dict w
 I64 = NDArray[np.int64]
 Pool = tuple[int, int]
 Lane = tuple[int, Pool]  # ``(stream, pool)``: blocks of two lanes share no segment; the default pool is ``(0, 0)``
-Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]  # an address, or a number of bytes
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]  # a number of bytes
+Address = Annotated[int, msgspec.Meta(ge=0)]  # checked by :func:`signed`
 Frames = TypeVar("Frames")  # type of an undecoded stack: a list from a pickle, ``msgspec.Raw`` from JSON
 
 
@@ -43,7 +44,7 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
     """One event of a trace."""
 
     action: str
-    addr: Number = 0
+    addr: Address = 0
     size: Number = 0
     stream: int | None = 0
     device_free: Number = 0
@@ -56,7 +57,7 @@ class Block(msgspec.Struct, Generic[Frames], gc=False):
 
     size: Number
     state: str = ""
-    address: Number | None = None
+    address: Address | None = None
     requested_size: Number | None = None
     frames: Frames = None  # type: ignore[assignment]
     stack: int = 0  # row of :attr:`Stacks.lines`; set after reading
@@ -65,7 +66,7 @@ class Block(msgspec.Struct, Generic[Frames], gc=False):
 class Segment(msgspec.Struct, Generic[Frames], gc=False):
     """A contiguous range of memory that the allocator has from the device."""
 
-    address: Number
+    address: Address
     total_size: Number
     device: int = 0
     stream: int | None = 0
@@ -91,6 +92,14 @@ class _Document(msgspec.Struct, Generic[Frames], gc=False):
 register_types(_Document[Any], _Document[msgspec.Raw])
 
 
+def signed(address: int) -> int:
+    """Return the signed number with the bits of an address: some drivers allocate at the upper end of the 64 bits."""
+    number = address - (address >> 63 << 64)
+    if not -1 << 62 <= number < 1 << 62:  # the end of a block must fit into 64 bits
+        raise UnreadableInput(f"the file is damaged: no memory has the address {address:#x}.", hint=HINT)
+    return number
+
+
 class Events:
     """The events of one device that allocate, free, reserve or release memory or fail, as columns of one length."""
 
@@ -107,7 +116,7 @@ class Events:
             code = _CODES.get(event.action)
             if code is not None:
                 self.action.append(code)
-                self.addr.append(event.device_free if code == OOM else event.addr)
+                self.addr.append(event.device_free if code == OOM else signed(event.addr))
                 self.size.append(event.size)
                 self.stack.append(stacks.row(event.frames))
                 self.lane.append(self.lanes.setdefault(lane_of(event.stream, event.pool_id), len(self.lanes)))
@@ -118,27 +127,21 @@ class Events:
         return np.cumsum(np.frombuffer(self.action, np.uint8) <= FREE)
 
 
-class Snapshot(msgspec.Struct, gc=False):
-    """The parts of a snapshot that a plan needs."""
-
-    segments: list[Segment[Any]]
-    traces: list[Events]  # one per device
-    stacks: Stacks
-
-
-def read_snapshot(data: bytes) -> Snapshot:
-    """Return the snapshot in a file's bytes. Raises ``UnreadableInput``."""
+def read_snapshot(data: bytes) -> tuple[list[Segment[Any]], list[Events], Stacks]:
+    """Return the segments in a snapshot, the events of each device, and their stacks. Raises ``UnreadableInput``."""
     try:
         with paused_gc():
             document: _Document[Any] = _unpickled(data) if data.startswith(b"\x80") else _json(data)
             refuse_many_devices(len(document.device_traces or ()))
             stacks = Stacks()
             for segment in document.segments:
+                segment.address = signed(segment.address)
                 for block in segment.blocks:
+                    block.address = None if block.address is None else signed(block.address)
                     block.stack = stacks.row(block.frames)
                     block.frames = None
             traces = [Events(events, stacks) for events in document.device_traces or ()]
-        return Snapshot(document.segments, traces, stacks)
+        return document.segments, traces, stacks
     except UnreadableInput:
         raise
     except MemoryError as error:

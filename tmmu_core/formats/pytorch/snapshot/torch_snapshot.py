@@ -43,25 +43,25 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 def read_history(data: bytes) -> tuple[History, list[str]]:
     """Return the history of the device with the highest peak, and notes on the others. Raises ``UnreadableInput``."""
-    snapshot = snapshot_events.read_snapshot(data)
+    segments, traces, stacks = snapshot_events.read_snapshot(data)
     of_device: dict[int, list[Segment]] = {}
-    for segment in snapshot.segments:
+    for segment in segments:
         of_device.setdefault(segment.device, []).append(segment)
-    traces = {device: events for device, events in enumerate(snapshot.traces) if events.is_recorded}
-    devices = sorted({*of_device, *traces})
+    trace_of = {device: events for device, events in enumerate(traces) if events.is_recorded}
+    devices = sorted({*of_device, *trace_of})
     if not devices:
         raise UnreadableInput("the snapshot has no segment and no allocation.", hint=HINT)
     snapshot_events.refuse_many_devices(len(devices))
     found = {}
     for device in devices:
-        found[device] = snapshot_events.device_of(traces.get(device) or Events(), of_device.get(device, []))
+        found[device] = snapshot_events.device_of(trace_of.get(device) or Events(), of_device.get(device, []))
     peaks = {device: found[device].peak[1] for device in devices}
     chosen = max(devices, key=lambda device: (peaks[device], -device))
     if not found[chosen].size.size:
         raise UnreadableInput("nothing is allocated in the snapshot.", hint=HINT)
     others = ", ".join(f"{device} (peak {short_bytes(peaks[device])})" for device in devices if device != chosen)
     notes = [f"device {chosen} is shown; the snapshot also has device {others}"] if others else []
-    return history_of(found[chosen], snapshot.stacks), notes
+    return history_of(found[chosen], stacks), notes
 
 
 def history_of(device: Device, stacks: Stacks) -> History:
