@@ -29,7 +29,7 @@ ABOUT = {
     "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
     "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
     "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of it. The memory of XNNPACK "
-    "cannot be measured.",
+    "and the arenas of control-flow bodies cannot be measured.",
     "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
     "device, the tail is smaller.",
     "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
