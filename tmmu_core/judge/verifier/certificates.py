@@ -6,35 +6,48 @@ live ranges and must_not_alias pairs come from the graph.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import disjoint_bound
-from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, live_peak
+from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
 Bound = tuple[int, tuple[str, ...], int]
 """A lower bound in bytes, its witness, and the step at which the witness is live."""
 
 
-@dataclass(frozen=True)
 class Blocks:
-    """Storages as columns (steps, bytes) and the pairs that must not alias."""
+    """The storages of a plan as columns (steps, bytes), and the pairs that must not alias.
 
-    birth: I64
-    death: I64
-    size: U64
-    alignment: U64
-    arena: NDArray[np.int32]
-    names: tuple[str, ...]
-    parts: dict[str, list[int]]  # name in a witness → its storages: one, or one per live part
-    must_not_alias: frozenset[tuple[str, str]] = frozenset()
-    sharing_arenas: frozenset[int] = frozenset()
-    """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
+    With the graph (``lives``), the columns are those of its storages: live ranges assume every permitted in-place
+    reuse, and the alignment of the arenas is used only if the configuration is known (``configured``).
+    """
+
+    def __init__(self, facts: PlanFacts, lives: Lives | None, *, configured: bool) -> None:
+        plan, terms = facts.plan, facts.plan.constraints or Constraints()
+        self.arena, self.names = facts.arena, [facts.name(k) for k in range(facts.storages)]
+        self.birth, self.death = facts.birth.copy(), facts.death.copy()
+        self.size, self.alignment = facts.size.copy(), facts.alignment.copy()
+        # The live ranges of the graph assume other arenas than those of a planner that defines them.
+        for storage in lives.storages.values() if lives is not None and not plan.own_arenas else ():
+            row = plan.row_of.get(storage.name, -1)
+            if row >= 0:
+                k, arena = plan.storage[row], plan.arenas[plan.arena[row]]
+                self.birth[k], self.death[k], self.size[k] = storage.birth, storage.death, storage.size
+                self.alignment[k] = max(storage.alignment, arena.alignment_bytes if configured else 1)
+        self.parts: dict[str, list[int]] = {}  # name in a witness → its storages: one, or one per live part
+        for tensor, number in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
+            for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
+                self.parts.setdefault(name, []).append(number)
+        separated = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
+        self.must_not_alias = separated if lives is None else lives.must_not_alias
+        excluded = {number for pair in terms.exclusions for name in pair for number in self.parts.get(name, ())}
+        self.sharing_arenas = {int(facts.arena[number]) for number in excluded}
+        """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
 
     def alive(self, here: I64, step: int) -> list[int]:
         """Return the storages among ``here`` that are live at ``step``."""
@@ -47,54 +60,12 @@ class Blocks:
         return bool(together) or (self.names[a], self.names[b]) in self.must_not_alias
 
 
-def _blocks_of_rows(facts: PlanFacts) -> Blocks:
-    """Return the storages of the plan's rows."""
-    plan = facts.plan
-    parts: dict[str, list[int]] = {}
-    for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
-        for name in {tensor, tensor.rpartition(PART)[0] or tensor}:
-            parts.setdefault(name, []).append(storage)
-    names = tuple([facts.name(k) for k in range(facts.storages)])
-    terms = plan.constraints or Constraints()
-    separated = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
-    columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
-    excluded = {storage for pair in terms.exclusions for name in pair for storage in parts.get(name, ())}
-    return Blocks(*columns, names, parts, separated, frozenset([int(facts.arena[storage]) for storage in excluded]))
-
-
-def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
-    """Return the storages of the graph; their live ranges assume every permitted in-place reuse.
-
-    The alignment of the arenas is used only if the configuration is known (``configured``).
-    """
-    found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
-    arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]
-    arena_align = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
-    return Blocks(
-        np.array([storage.birth for storage in found], np.int64),
-        np.array([storage.death for storage in found], np.int64),
-        np.array([storage.size for storage in found], np.uint64),
-        np.array([max(storage.alignment, least) for storage, least in zip(found, arena_align, strict=True)], np.uint64),
-        np.array(arena, np.int32),
-        tuple([storage.name for storage in found]),
-        {storage.name: [k] for k, storage in enumerate(found)},
-        lives.must_not_alias,
-    )
-
-
 def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[ArenaSummary, ...]:
     """Return every arena with the certificate that the rows prove.
 
     ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
     """
-    plan = facts.plan
-    if lives is None or plan.own_arenas:
-        blocks = _blocks_of_rows(facts)
-        if lives is not None:  # the live ranges of the graph assume other arenas
-            blocks = replace(blocks, must_not_alias=lives.must_not_alias)
-    else:
-        blocks = _blocks_of_graph(plan, lives, configured=configured)
-    costs = CostBounds(plan)
+    plan, blocks, costs = facts.plan, Blocks(facts, lives, configured=configured), CostBounds(facts.plan)
     found = []
     for number, arena in enumerate(plan.arenas):
         here = np.flatnonzero(blocks.arena == number)

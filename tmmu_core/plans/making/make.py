@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from tmmu_core.base.errors import ArenaTooSmall, ContractError
-from tmmu_core.graph.arenas import as_given, check_alignment, unused_arenas
+from tmmu_core.graph.arenas import check_alignment, unused_arenas
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
@@ -26,7 +26,13 @@ from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem,
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.ranks import plan_rank
-from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, refuse_invalid_token, with_arena_settings
+from tmmu_core.plans.making.request import (
+    PlanRequest,
+    capacities_by_name,
+    refuse_invalid_token,
+    settings_by_name,
+    with_arena_settings,
+)
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
 
@@ -157,18 +163,12 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
     invalid alignment, and the errors of ``as_given``.
     """
     names = tuple([problem.arena for problem in problems])
-    config = as_given(request.arenas)
-    capacities_by_name(dict.fromkeys(config, 0), names)
-    capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
-    capacity_of |= capacities_by_name(request.capacities, names)
+    capacities_by_name(dict.fromkeys(request.arenas or (), 0), names)
     if request.alignment is not None:
         check_alignment(request.alignment, arena=names[0])
-    for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
-    for_all = {key: value for key, value in for_all.items() if value is not None}
     changed = []
-    for problem in problems:
-        arena = config.get(problem.arena, {}) | for_all
-        capacity = capacity_of.get(problem.arena, problem.capacity)
+    for problem, arena in zip(problems, settings_by_name(names, request).values(), strict=True):
+        capacity = arena.get("capacity_bytes", problem.capacity)
         problem = replace(problem, capacity=capacity, page_size=arena.get("page_size", 0))
         if (alignment := arena.get("alignment_bytes")) is not None:
             aligned = np.maximum(problem.alignment, np.uint64(alignment))

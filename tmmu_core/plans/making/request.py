@@ -176,14 +176,23 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
     if request.but(arenas=None).has_no_arena_options and not graph.alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(graph, request)
-    capacities = capacities_by_name(request.capacities, names)
-    default = {"alignment_bytes": graph.alignment} if graph.alignment else {}
+    return settings_by_name(names, request, {"alignment_bytes": graph.alignment} if graph.alignment else {})
+
+
+def settings_by_name(
+    names: tuple[str, ...], request: PlanRequest, default: Mapping[str, int] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the settings of each arena in ``names``: as declared, else ``default``; options for all arenas win.
+
+    Raises the errors of ``as_given`` and :func:`capacities_by_name`.
+    """
+    declared, capacities = as_given(request.arenas), capacities_by_name(request.capacities, names)
     for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
-    config: dict[str, Any] = {}
+    config: dict[str, dict[str, Any]] = {}
     for name in names:
         requested = {**for_all, "capacity_bytes": capacities.get(name)}
         requested = {key: value for key, value in requested.items() if value is not None}
-        config[name] = default | (declared or {}).get(name, {}) | requested
+        config[name] = {**(default or {}), **declared.get(name, {}), **requested}
     return config
 
 
