@@ -14,7 +14,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, cache_key, contradiction, option_texts
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, option_texts
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -78,7 +78,7 @@ class Choice(PlanRequest):
     @property
     def problem(self) -> tuple[Any, ...]:
         """A key of the fields that determine the plan: the file and the request."""
-        return (self.source, *cache_key(self.request))
+        return (self.source, *option_texts(self.request).items())
 
 
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")

@@ -10,7 +10,6 @@ Python's ``str`` order.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,25 +193,20 @@ class PhaseSteps:
 
 
 def phases_of(timeline: Timeline) -> tuple[PhaseSteps, ...]:
-    """Return the phases as ranges that cover all steps, in order. ``@inputs`` belongs to the first."""
+    """Return the phases as ranges that cover all steps, in order; none without nodes. ``@inputs`` is in the first."""
     nodes = timeline.graph.nodes
-    return _phase_steps([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
+    phases = ((step, nodes[node].phase) for step, node in enumerate(timeline.node_at.tolist()) if node >= 0)
+    return phases_from_known(timeline.steps, phases)
 
 
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[PhaseSteps, ...]:
     """Return the phases as ranges of ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
 
-    Other steps have the phase of the step before them. Without any known phase the result is empty.
+    Other steps have the phase of the step before them; those before the first known phase have that phase. Without any
+    known phase the result is empty.
     """
-    by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
-    return _phase_steps([by_step.get(step) for step in range(steps if by_step else 0)])
-
-
-def _phase_steps(phases: Sequence[Phase | None]) -> tuple[PhaseSteps, ...]:
-    """Join steps of equal phase to ranges. ``None`` is the phase before it; at the start, the first known phase."""
-    first: Phase = next(filter(None, phases), "forward")
-    known: list[Phase] = []
-    for phase in phases:
-        known.append(phase or (known[-1] if known else first))
-    begins = [step for step, phase in enumerate(known) if step == 0 or phase != known[step - 1]]
-    return tuple([PhaseSteps(known[begin], begin, end) for begin, end in pairwise([*begins, len(known)])])
+    phases = sorted((step, phase) for step, phase in known if phase is not None)
+    starts = [(step, phase) for k, (step, phase) in enumerate(phases) if k == 0 or phase != phases[k - 1][1]]
+    ends = [*(step for step, _ in starts[1:]), steps]
+    ranges = enumerate(zip(starts, ends, strict=False))
+    return tuple([PhaseSteps(phase, step if k else 0, end) for k, ((step, phase), end) in ranges])

@@ -14,7 +14,7 @@ import numpy as np
 
 from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.plans.analysis.plan_notes import input_warnings
-from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
+from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, a middle and the highest value
@@ -43,8 +43,10 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
     arena, process = plan.arenas[number], number + 1
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}}
     yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-    steps, values = change_points(live_bytes(plan, arena.name), curve_points_of(plan).steps)
-    for step, size in [*zip(steps.tolist(), values.tolist(), strict=True), (plan.steps, 0)]:
+    curve = live_bytes(plan, arena.name)
+    changes = np.flatnonzero(np.append(True, curve[1:] != curve[:-1]))
+    steps = curve_points_of(plan).steps[changes].tolist()
+    for step, size in [*zip(steps, curve[changes].tolist(), strict=True), (plan.steps, 0)]:
         yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
     rows = np.flatnonzero(plan.arena == number)
     rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()

@@ -204,27 +204,16 @@ def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, boo
     elif entry is not None:
         own_arenas, reason = entry.defines_arenas, f"{head.planner} does so"
         places = "slots" if entry.has_slots else "bytes"
-    elif _is_numbered_by_offset(columns):
-        places, reason = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
+    elif (columns["generation"] > 0).any():
+        places, reason = "slots", "a slot has several storages"
     else:
-        places, reason = "slots", "its storages are not numbered by offset, birth and id"
+        places, reason = "bytes", "no slot has several storages"
     if head.places is not None:
         places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
     if places not in model.PLACES:
         hint = f"It is one of: {', '.join(model.PLACES)}."
         raise UnreadableInput(f'unknown value of "places": "{places}".', place="$.places", hint=hint)
     return places, own_arenas, reason
-
-
-def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
-    """Return whether no slot is reused and slot numbers rise with the offset in each arena (contract §9)."""
-    if (columns["generation"] > 0).any():
-        return False
-    slot, count = model.group_numbers(columns["arena"], columns["logical_slot"])
-    start, arena = np.full(count, U64_MAX, np.uint64), np.zeros(count, np.int64)
-    np.minimum.at(start, slot, columns["offset"])
-    arena[slot] = columns["arena"]
-    return not bool(((arena[1:] == arena[:-1]) & (start[1:] < start[:-1])).any())
 
 
 def _with_current_figures(plan: Plan) -> Plan:

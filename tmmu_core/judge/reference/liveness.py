@@ -16,7 +16,6 @@ from tmmu_core.judge.reference.storages import (
     Groups,
     Ranges,
     Storage,
-    first_born,
     join_views_and_alias_groups,
     ranges_of,
     refuse_misplaced,
@@ -149,7 +148,10 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     offset = {name: run.root_offset[name] for name in ranges.birth}
     death = write_in_place(run, groups, ranges, offset)
 
-    members = {first_born(run, ranges.birth, names): names for names in map(groups.members, groups.leaders())}
+    def seniority(name: str) -> tuple[int, bool, bytes]:  # §3: earliest birth, bases before views, then id bytes
+        return ranges.birth[name], run.tensors[name].view is not None, name.encode()
+
+    members = {min(names, key=seniority): names for names in map(groups.members, groups.leaders())}
     storage_of = {tensor: name for name, names in members.items() for tensor in names}
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in members}
     if declared is not None:

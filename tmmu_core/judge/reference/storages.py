@@ -121,11 +121,6 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
             groups.join(name, first_of_group.setdefault(tensor.alias_group_id, name))
 
 
-def first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> str:
-    """Return the member that names a storage (§3): earliest birth, bases before views, then id bytes."""
-    return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
-
-
 def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
     """Raise ``AlignmentViolation`` for an offset in a storage that misses the tensor's alignment or element size.
 

@@ -96,14 +96,6 @@ class CurvePoints:
         return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
 
 
-def change_points(curve: U64 | I64, steps: I64) -> tuple[I64, U64 | I64]:
-    """Return ``(steps, values)`` of a curve at ``steps``, without points whose value is that of the point before."""
-    if not len(curve):
-        return np.zeros(0, np.int64), curve
-    changes = np.concatenate([[0], np.flatnonzero(curve[1:] != curve[:-1]) + 1]).astype(np.int64)
-    return steps[changes], curve[changes]
-
-
 # --- storages of a plan -----------------------------------------------------------------------------------------------
 
 

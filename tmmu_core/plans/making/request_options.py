@@ -279,8 +279,3 @@ def option_texts(request: PlanRequest) -> dict[str, str]:
         for name, spec in OPTION_SPECS.items()
         if getattr(request, name) != getattr(plain, name)
     }
-
-
-def cache_key(request: PlanRequest) -> tuple[tuple[str, str], ...]:
-    """Return the cache key of a request: hashable, equal for equal requests."""
-    return tuple(option_texts(request).items())
