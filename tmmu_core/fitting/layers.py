@@ -103,7 +103,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     for k in np.flatnonzero((storages.birth <= step) & (step < storages.death)).tolist():
         row = plan.row(int(storages.head[k]))
         tensor = _base(tensors, row.tensor_id)
-        if tensor.persistent or row.arena not in limited:
+        if tensor.persistent or row.arena not in limited or not storages.size[k]:
             continue
         producer, size = producers.get(tensor.id), int(storages.size[k])
         path = "" if producer is None else module.get(producer.node_id, "")

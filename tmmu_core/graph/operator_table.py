@@ -61,6 +61,7 @@ each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod oneh
 each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink
   hardshrink softshrink hardsigmoid squareddifference softsign tanhshrink nativedropoutbackward leakyrelubackward
 each2 inputs: affine quantizelinear dequantizelinear hardtanhbackward preluback batchnormalization
+  nativebatchnormlegitnotraining
 # Functions composed of several elementary ones.
 each4 outputs elementwise: sigmoid logistic
 each1 outputs elementwise: tanh
@@ -72,7 +73,7 @@ each5 inputs: logsigmoidforward logsigmoidbackward softmin hardmax
 each8 inputs elementwise: gelu silubackward fastgelu quickgelu angle digamma i0 ldexp lgamma logaddexp logaddexp2
   logitbackward mishbackward hardshrinkbackward softshrinkbackward specialentr specialerfcx speciali0e speciali1
   speciali1e speciallogndtr specialndtri specialxlog1py
-each8 inputs: biasgelu softplusbackward
+each8 inputs: biasgelu softplusbackward blackmanwindow hammingwindow hannwindow bartlettwindow kaiserwindow
 each14 inputs elementwise: gelubackward geluback
 - inputs elementwise: gcd lcm igamma igammac mvlgamma nextafter polygamma swiglu fakequant
 each5 outputs: softmax logsoftmax safesoftmax
@@ -106,17 +107,18 @@ each9 inputs: skiplayernormalization
 touched inputs: adaptiveavgpool3d adaptiveavgpool3dbackward adaptivemaxpool2d adaptivemaxpool2dbackward
   adaptivemaxpool3d adaptivemaxpool3dbackward addr affinegridgenerator aminmax avgpool3d avgpool3dbackward
   binarycrossentropy binarycrossentropybackward binarycrossentropywithlogits blockdiag bucketize cdistbackward
-  cdistforward ctcloss ctclossbackward diagonalbackward dist embeddingbag embeddingbagbackward embeddingbagdensebackward
-  embeddingbagforwardonly embeddingbagpersampleweightsbackward fakequantizeperchannelaffinecachemask
-  fakequantizepertensoraffinecachemask fractionalmaxpool2d fractionalmaxpool2dbackward fractionalmaxpool3d
-  fractionalmaxpool3dbackward frexp glu glubackward gridsampler2d gridsampler2dbackward gridsampler3d
-  gridsampler3dbackward histc histogram huberlossbackward indexreduce kthvalue linalgcross logcumsumexp maskedsoftmax
-  maskedsoftmaxbackward maxpool2dbackward maxpool3dwithindices maxpool3dwithindicesbackward maxunpool2d maxunpool3d
-  median mode multilabelmarginlossbackward multilabelmarginlossforward multimarginloss multimarginlossbackward nanmedian
-  nansum nativenorm pdistbackward pdistforward polar prelukernel prelukernelbackward reflectionpad1dbackward
-  reflectionpad2dbackward reflectionpad3dbackward renorm replicationpad1dbackward replicationpad2dbackward
-  replicationpad3dbackward rreluwithnoisebackward scatterreduce searchsorted segmentreduce segmentreducebackward
-  smoothl1lossbackward softmarginloss softmarginlossbackward thnnfusedgrucell thnnfusedgrucellbackward thnnfusedlstmcell
+  cdistforward ctcloss ctclossbackward diagonalbackward dist euclideandist embeddingbag embeddingbagbackward
+  embeddingbagdensebackward embeddingbagforwardonly embeddingbagpersampleweightsbackward
+  fakequantizeperchannelaffinecachemask fakequantizepertensoraffinecachemask fractionalmaxpool2d
+  fractionalmaxpool2dbackward fractionalmaxpool3d fractionalmaxpool3dbackward frexp glu glubackward gridsampler2d
+  gridsampler2dbackward gridsampler3d gridsampler3dbackward histc histogram huberlossbackward indexreduce kthvalue
+  linalgcross logcumsumexp maskedsoftmax maskedsoftmaxbackward maxpool2dbackward maxpool3dwithindices
+  maxpool3dwithindicesbackward maxunpool2d maxunpool3d median mode multilabelmarginlossbackward
+  multilabelmarginlossforward multimarginloss multimarginlossbackward nanmedian nansum nativenorm pdistbackward
+  pdistforward polar prelukernel prelukernelbackward reflectionpad1dbackward reflectionpad2dbackward
+  reflectionpad3dbackward renorm replicationpad1dbackward replicationpad2dbackward replicationpad3dbackward
+  rreluwithnoisebackward scatterreduce searchsorted segmentreduce segmentreducebackward smoothl1lossbackward
+  softmarginloss softmarginlossbackward thnnfusedgrucell thnnfusedgrucellbackward thnnfusedlstmcell
   thnnfusedlstmcellbackwardimpl trace trilinear unfoldbackward unique2 uniqueconsecutive uniquedim
   unsafemaskedindexputaccumulate upsamplebicubic2d upsamplebicubic2daa upsamplebicubic2daabackward
   upsamplebicubic2dbackward upsamplebilinear2d upsamplebilinear2daa upsamplebilinear2daabackward
@@ -132,7 +134,7 @@ read2 inputs: sgd
 read4 inputs: sgdmomentum
 read14 inputs: adam adamw fusedadam fusedadamw
 # Contractions.
-matmul inputs: matmul mm bmm batchmatmul batchmatmulv2 batchmatmulv3 matmulinteger hlo:dot
+matmul inputs: matmul mm bmm batchmatmul batchmatmulv2 batchmatmulv3 matmulinteger groupedmm hlo:dot
 addmm inputs: addmm baddbmm
 addbmm inputs: addbmm
 dense inputs: gemm linear fullyconnected fusedmatmul
@@ -170,15 +172,15 @@ gru inputs: gru
 rnn inputs: rnn
 # Random operators.
 dropout mask random: dropout
-each2 mask random: nativedropout
+each2 mask random: nativedropout rreluwithnoise rreluwithnoisefunctional
 each1 nothing random: bernoulli randint randintlike rand randlike randn randnlike randnormal randomnormal
-  randomnormallike randomuniform randomuniformlike randomstandardnormal truncatednormal
+  randomnormallike randomuniform randomuniformlike randomstandardnormal truncatednormal randperm normal normalfunctional
+  uniform random exponential geometric cauchy lognormal poisson
 read1 nothing random: multinomial
 - mask random: fuseddropout alphadropout featurealphadropout featuredropout dropout1d dropout2d dropout3d biasdropout
-  bitmaskdropout bitmaskbiasdropout rrelu rreluwithnoise rreluwithnoisefunctional gumbelsoftmax
-- nothing random: randperm normal normalfunctional uniform random exponential geometric cauchy lognormal poisson
-  binomial philoxrand standardgamma samplegamma sampledirichlet inductorrandom inductorrandint inductorseeds rng
-  rnguniform rngnormal rngbitgenerator rnggetandupdatestate stochasticconvert
+  bitmaskdropout bitmaskbiasdropout rrelu gumbelsoftmax
+- nothing random: binomial philoxrand standardgamma samplegamma sampledirichlet inductorrandom inductorrandint
+  inductorseeds rng rnguniform rngnormal rngbitgenerator rnggetandupdatestate stochasticconvert
 # Collectives and messages.
 - nothing communicates: allreduce allreducestart allreducedone allreducecoalesced allgather allgatherbase allgatherstart
   allgatherdone allgathercoalesced allgatherintotensor allgatherintotensorout allgatherintotensorcoalesced allgatherv
@@ -192,7 +194,7 @@ moves inputs effects: assert assignvariable readvariable
 - inputs effects: print assertasync functionalassertasync assertscalar functionalassertscalar asserttensormetadata
   infeed outfeed customcall optimizationbarrier afterall createtoken callonce hashtable hashtablefind hashtableimport
   hashtablesize symconstrainrange symconstrainrangeforsize if while case loop scan cond whileloop call fusion map
-  sequencemap optimizerstep
+  sequencemap optimizerstep witheffects
 - inputs: call.open call.close if.open if.close loop.open loop.close scan.open scan.close
 # Known to be pure; their cost is not known.
 - nothing: resize upsample resizebilinear partitionid replicaid input placeholder parameter getattr output
@@ -201,7 +203,7 @@ moves inputs effects: assert assignvariable readvariable
   nonmaxsuppressionv5 reversesequence rotaryembedding multiheadattention groupqueryattention linearattention
   meanvariancenormalization qlinearmatmul dynamicquantizelinear globallppool l2pool2d conv3dtranspose lut matrixdiag
   matrixsetdiag segmentsum unsortedsegmentmax unsortedsegmentmin unsortedsegmentprod unsortedsegmentsum sparsetodense
-  svdf dilate addn complexabs centercroppad blackmanwindow hammingwindow hannwindow melweightmatrix sequenceat
+  svdf dilate addn complexabs centercroppad melweightmatrix sequenceat
   sequenceconstruct sequenceempty sequenceerase sequenceinsert sequencelength splittosequence concatfromsequence
   optional optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter dotgeneral clz popcnt
   getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn

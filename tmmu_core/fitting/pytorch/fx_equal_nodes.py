@@ -1,4 +1,7 @@
-"""Merge operators of a joint graph that compute the same value, and remove copies of values that are then scattered."""
+"""Merge operators of a joint graph that compute the same value, and remove those that a compiled step does not need.
+
+They are the marks of ``torch.profiler.record_function``, and copies of values that are then scattered.
+"""
 
 import operator
 from collections.abc import Hashable
@@ -18,6 +21,9 @@ def merge_equal_nodes(joint: Any) -> None:
     result. So no step needs more memory, and the recomputations of the module in the backward pass remain. Operators
     that compute results of the step and random operators remain too.
     """
+    for node in reversed(joint.graph.nodes):
+        if str(node.target).startswith("profiler."):
+            joint.graph.erase_node(node)
     _remove_copies(joint)
     nodes = list(joint.graph.nodes)
     position = {node: k for k, node in enumerate(nodes)}

@@ -144,17 +144,19 @@ class _Executed(Reading):
         """Do nothing: the caller copies the new values into buffers after the forward pass (``_copy_buffers``)."""
 
     def _begin_backward(self) -> None:
-        updated = self._copy_buffers()
+        end = Draft("forward_end", "copy_", self._copy_buffers(), [], "backward")
+        order = [self._order_of(end)] if end.inputs else []
+        self.nodes += [end] * bool(order)
         first = len(self.nodes)
         super()._begin_backward()
-        self.nodes[first].inputs = list(dict.fromkeys([*self.nodes[first].inputs, *updated]))
+        self.nodes[first].inputs += order
         for draft in self.nodes[first:]:
             self.outputs += draft.outputs[-1:]
         for placeholder, (_, value) in self.tangents.items():
             self.tensor_of[placeholder] = self.id_of[id(value)]
 
     def _copy_buffers(self) -> list[str]:
-        """Add the caller's copies of new values into buffers; return the new values, which live until the copy.
+        """Add the caller's copies of new values into buffers; return the new values, which live until all are copied.
 
         Each new value is an alias group by itself, so that it is not recomputed: the caller copies the value of the
         first run.

@@ -230,6 +230,11 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
             kind, is_array = type(value).__name__, hasattr(value, "__array__")
             hint = "Give torch.as_tensor of it." if is_array else _REGISTER.format(kind)
             raise UnreadableInput(f"the input {path!r} is a {kind}, not a tensor.", source=name, hint=hint)
+    for path, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            hint = "Give the module from which torch.jit.script or torch.jit.trace made it."
+            place = f"layer {path.removeprefix('module.')!r}"
+            raise UnreadableInput("a module of TorchScript cannot be traced.", source=name, place=place, hint=hint)
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if is_lazy(value):
             what = f"the parameter {path.removeprefix('module.')!r} is not initialized."
