@@ -25,7 +25,7 @@ from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.analysis.plan_notes import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Better, PlanningResult, make_plan
+from tmmu_core.plans.making.make import BetterPlanner, PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, first_graph_option, option_texts
 from tmmu_core.plans.model import Plan
@@ -64,7 +64,7 @@ class Resolved:
         return self.result.solution if self.result else None
 
     @property
-    def better(self) -> Better | None:
+    def better(self) -> BetterPlanner | None:
         """A planner that needs less memory; ``None`` if the search found none, or if no search ran."""
         return self.result.better if self.result else None
 

@@ -13,7 +13,7 @@ from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
 from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive, storages_of
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.making.make import Better
+from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
@@ -35,7 +35,7 @@ def _rendered(template: str, **values: Any) -> str:
     return environment.from_string(text).render(words=numbers, **values)
 
 
-def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
+def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlanner | None = None) -> bytes:
     """Return verdict, totals, arenas and the largest buffers at the peak of the main arena as Markdown."""
     arena = totals_text.main_arena(plan)
     text = _rendered(

@@ -6,7 +6,7 @@ from app.texts import numbers
 from app.texts.markup import esc
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.making.make import Better
+from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of lower bounds", "gap, all arenas"
@@ -68,7 +68,7 @@ def chips(plan: Plan) -> list[str]:
     return [peak, f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}"]
 
 
-def better(found: Better | None, option: str = "--planner auto") -> str:
+def better(found: BetterPlanner | None, option: str = "--planner auto") -> str:
     """Return a hint for a smaller plan: ``auto needs 7.20 MiB, 25 % less: add --planner auto``; "" for ``None``."""
     if found is None:
         return ""

@@ -35,7 +35,7 @@ from tmmu_core.plans.analysis.gate import Check, Measure, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import Better, PlanningResult
+from tmmu_core.plans.making.make import BetterPlanner, PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
 REMARK_LENGTH = 400
@@ -100,7 +100,7 @@ class Plan(model.Plan):
         return (*(self.planning.warnings if self.planning else ()), *plan_warnings(self))
 
     @property
-    def better(self) -> Better | None:
+    def better(self) -> BetterPlanner | None:
         """A planner that needs less memory, found by a short search; ``None`` if none was found."""
         return None if self.planning is None else self.planning.better
 

@@ -56,7 +56,7 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     baseline, candidate = verdict.left, verdict.right
     reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
     more = ": same order, same layout, same live ranges" if verdict.identical else ""
-    print_lines(f"{verdict.word}: {reasons}" if reasons else f"{verdict.word}{more}")
+    print_lines(f"{verdict.summary}: {reasons}" if reasons else f"{verdict.summary}{more}")
     # Rows of two allocator snapshots do not correspond, so their changes are listed by line of code.
     if verdict.first is not None and not verdict.lines:
         print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.session import state
 from app.texts import numbers
-from tmmu_core.plans.analysis.plan_notes import Moment
+from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
 LIVE = "#0072B2"
 LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
@@ -113,7 +113,7 @@ PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6
 LABEL_HEIGHT = 14  # of a tick label, in pixels
 
 
-def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
+def search_course(moments: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:
     """Return the chart of arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``."""
     fig, margin = figure(height), {"l": 70, "r": 14, "t": 28, "b": 40}
     first = min((moment.nodes for moment in moments if moment.nodes), default=1)

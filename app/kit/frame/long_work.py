@@ -16,7 +16,7 @@ from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.plan_notes import Moment
+from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
 T = TypeVar("T")
 REFRESH = 0.5  # seconds between two updates of the progress
@@ -85,7 +85,7 @@ def _course(improvements: Sequence[Improvement], nodes: int) -> None:
         f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(last.arena)} {size}</b>, lower bound {bound}, '
         f"gap {numbers.gap(last.extent, last.bound)}</div>"
     )
-    moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in improvements if one.arena == last.arena)
+    moments = tuple(SearchPoint(one.nodes, one.extent, one.bound) for one in improvements if one.arena == last.arena)
     if len(moments) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)

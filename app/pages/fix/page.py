@@ -12,7 +12,7 @@ from app.session.work.jobs import job_table
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.analysis.plan_notes import Moment, course
+from tmmu_core.plans.analysis.plan_notes import SearchPoint, search_progress
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, Plan
 
@@ -134,9 +134,9 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 def _search_curves(plans: dict[str, Plan], arena: str) -> None:
     """Draw size and bound of each planner over its search nodes. Equal curves are drawn once."""
-    drawn: list[tuple[Moment, ...]] = []
+    drawn: list[tuple[SearchPoint, ...]] = []
     for name, plan in plans.items():
-        points = course(plan, arena) if arena in plan.arena_of else ()
+        points = search_progress(plan, arena) if arena in plan.arena_of else ()
         if len(points) < 2 or points in drawn:
             continue
         drawn.append(points)

@@ -92,7 +92,7 @@ class Comparison:
         return not self.incomparable and not self.divergences and not self.kinds.any()
 
     @property
-    def word(self) -> str:
+    def summary(self) -> str:
         """``not comparable``, ``identical``, ``diverged in slot numbers only`` or ``diverged``."""
         if not self.comparable:
             return "not comparable"

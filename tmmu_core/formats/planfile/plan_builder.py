@@ -41,13 +41,13 @@ NUMBERS: dict[str, Any] = {
 """Field of a row that is a number → the type of its column."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
+Count63 = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
 Ratio = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]
 
 _COUNTS = ("peak_logical_slots", "max_live", "storages", "peak_live_bytes", "extent_bytes", "committed_bytes")
 _KIND_OF: dict[Any, tuple[str, ...]] = {
     Count: (*_COUNTS, "activation_bytes_retained", "activation_bytes"),
-    Moment: ("allocation_failures", "allocation_time_ns"),
+    Count63: ("allocation_failures", "allocation_time_ns"),
     Ratio: ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
     dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
 }

@@ -29,11 +29,11 @@ from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
 from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
-from tmmu_core.plans.making.make import Better
+from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import COLUMN_OF, I64, PLAN_SCHEMA, Plan
 
 
-def to_json(plan: Plan, warnings: Sequence[str] = (), better: Better | None = None) -> bytes:
+def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
     """Return the plan file as JSON in UTF-8, with the warnings and the planner that needs fewer bytes, if any."""
     whole = _document(plan)
     if warnings:

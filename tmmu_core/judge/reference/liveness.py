@@ -11,7 +11,7 @@ from heapq import nlargest
 
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Node, Tensor
-from tmmu_core.judge.reference.schedule import Run, refuse, refuse_far
+from tmmu_core.judge.reference.schedule import Run, refuse, refuse_past_64_bits
 from tmmu_core.judge.reference.storages import (
     Groups,
     Ranges,
@@ -127,10 +127,10 @@ class Lives:
             "must_not_alias": (x_storage, y_storage) in self.must_not_alias,
             "other_arena": self.arena[x_storage] != self.arena[y_storage],
         }
-        return _first(violated)
+        return _first_violated(violated)
 
 
-def _first(violated: Mapping[str, bool]) -> str:
+def _first_violated(violated: Mapping[str, bool]) -> str:
     """Return the first violated condition; empty if none is."""
     return next((condition for condition, is_violated in violated.items() if is_violated), "")
 
@@ -226,7 +226,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
             "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
             "other_arena": None not in (a.arena, b.arena) and a.arena != b.arena,
         }
-        condition = _first(violated)
+        condition = _first_violated(violated)
         if condition:
             message, node_id = f"{node.node_id} may not write {y} in place of {x}: {condition}.", node.node_id
             about = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": x}
@@ -242,5 +242,5 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         if not a.persistent:
             death[x] = max(step, ranges.birth[x] + 1)  # a range is never empty, even where step 0 overwrites it
     for name in sorted(offset):
-        refuse_far(name, offset[name])
+        refuse_past_64_bits(name, offset[name])
     return death

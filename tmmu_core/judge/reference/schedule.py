@@ -140,11 +140,11 @@ def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
             base, view = chain.pop(), chain[-1]
             root[view], offset[view] = root[base], offset[base] + view_of[view].byte_offset
     for name, start in offset.items():
-        refuse_far(name, start)
+        refuse_past_64_bits(name, start)
     return root, offset
 
 
-def refuse_far(tensor: str, byte: int) -> None:
+def refuse_past_64_bits(tensor: str, byte: int) -> None:
     """Raise ``AllocationOverflow`` if ``byte``, counted from the start of the tensor's storage, is past 2^64 − 1."""
     if byte > U64_MAX:
         raise AllocationOverflow(

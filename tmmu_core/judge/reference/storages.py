@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tmmu_core.base.errors import AlignmentViolation
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.judge.reference.schedule import Run, refuse, refuse_far
+from tmmu_core.judge.reference.schedule import Run, refuse, refuse_past_64_bits
 
 
 class Ranges(NamedTuple):
@@ -131,4 +131,4 @@ def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
         if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view
             raise AlignmentViolation(f"{name} has the offset {start}.", arena="unknown", tensor=name)
     for name in sorted(offset):
-        refuse_far(name, offset[name] + run.row_bytes[name])
+        refuse_past_64_bits(name, offset[name] + run.row_bytes[name])

@@ -71,20 +71,20 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
         here = np.flatnonzero(blocks.arena == number)
         # In a problem with gaps, the largest storage may have no live step, and so not count in the peak.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
-        bounds = [_disjoint_bound(blocks, largest, -1)]
+        bounds = [_bound_of_storages(blocks, largest, -1)]
         if number not in blocks.sharing_arenas:
             peak, _ = live_peak(blocks.birth[here], blocks.death[here], blocks.size[here])
             bounds = [
-                _of_witness(blocks, here, arena),
-                _disjoint_bound(blocks, blocks.alive(here, peak), peak),
+                _witness_bound(blocks, here, arena),
+                _bound_of_storages(blocks, blocks.alive(here, peak), peak),
                 *bounds,
             ]
-        bounds += _ends_of_pins(plan, number)
+        bounds += _pin_bounds(plan, number)
         found.append(_certificate(arena, *bounds, cost_bound=costs.of(number)))
     return tuple(found)
 
 
-def _ends_of_pins(plan: Plan, arena: int) -> Iterator[Bound]:
+def _pin_bounds(plan: Plan, arena: int) -> Iterator[Bound]:
     """Yield the end of each pinned tensor of an arena as a bound, except of empty tensors."""
     for name, offset in plan.constraints.pinned.items() if plan.constraints is not None else ():
         row = plan.row_of.get(name, -1)
@@ -138,7 +138,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     )
 
 
-def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
+def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
     """Return the bound of the file's witness: of its storages that are live at its step or conflict with all these."""
     in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.alive(here, step))
@@ -154,11 +154,11 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
         for block in in_arena.intersection(blocks.parts.get(name, ())):
             if all(blocks.conflict(block, other) for other in chosen.values()):
                 chosen[name] = block
-    bound, _, at = _disjoint_bound(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor
+    bound, _, at = _bound_of_storages(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor
     return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 
-def _disjoint_bound(blocks: Blocks, rows: list[int], step: int) -> Bound:
+def _bound_of_storages(blocks: Blocks, rows: list[int], step: int) -> Bound:
     """Return the bound of storages that cannot share bytes; 0 without storages."""
     bound = disjoint_bound(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -77,7 +77,7 @@ def cells(residence: Residence | None) -> dict[str, str]:
     return {"memory": residence.memory, "put_there_by": residence.decided_by}
 
 
-class Moment(NamedTuple):
+class SearchPoint(NamedTuple):
     """The best extent and bound (bytes) of a search after a number of nodes."""
 
     nodes: int
@@ -85,6 +85,6 @@ class Moment(NamedTuple):
     bound: int
 
 
-def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
+def search_progress(plan: Plan, arena: str) -> tuple[SearchPoint, ...]:
     """Return the recorded search progress for the size of ``arena``, from the greedy start to the last improvement."""
-    return tuple([Moment(*moment) for moment in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])
+    return tuple([SearchPoint(*moment) for moment in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])

@@ -44,7 +44,7 @@ NODES, NODES_UP_TO = 500, 1_000
 
 
 @dataclass(frozen=True)
-class Better:
+class BetterPlanner:
     """The planner :data:`BETTER` needs less memory than the planner of a plan."""
 
     planner: str
@@ -53,7 +53,7 @@ class Better:
     saved_percent: int  # saved bytes in percent of the arena sizes of the plan, rounded down; at least 1
 
 
-def better_than(plan: Plan, source: Solution | PlanningResult) -> Better | None:
+def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner | None:
     """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
 
     No search runs if the plan is minimal, made by ``auto`` or large, nor for arenas that the planner defines, hashed
@@ -71,7 +71,7 @@ def better_than(plan: Plan, source: Solution | PlanningResult) -> Better | None:
         packing = entry.pack(problem, entry.checked_options({}), meter)
         better_extent += packing_extent(packing.offset, problem.size)
     saved_percent = (extent - better_extent) * 100 // extent
-    return Better(BETTER, better_extent, better_extent <= bound, saved_percent) if saved_percent > 0 else None
+    return BetterPlanner(BETTER, better_extent, better_extent <= bound, saved_percent) if saved_percent > 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class PlanningResult:
     """The problem of each arena of an instance, with the settings of the request; empty for a graph."""
 
     @cached_property
-    def better(self) -> Better | None:
+    def better(self) -> BetterPlanner | None:
         """The result of :func:`better_than` for this plan."""
         return better_than(self.plan, self.solution or self)
 
