@@ -168,15 +168,18 @@ _COLUMNS = (
     *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids", "categories"),
 )
 COLUMN_OF = dict(zip(TensorRow.__annotations__, _COLUMNS, strict=True))
-"""Field of :class:`TensorRow` → its column in :class:`PlanColumns`, in the order of the fields."""
+"""Field of :class:`TensorRow` → its column in :class:`Plan`, in the order of the fields."""
 
 Handoff = tuple[int, str, str]
 """In-place reuse: (step, input, output)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlanColumns:
-    """The rows of a plan as columns of length n, sorted by tensor id bytes, and its in-place reuse."""
+class Plan:
+    """A plan: its rows as columns of length n, sorted by tensor id bytes, and the fields of the whole plan.
+
+    Hashes are 32 raw bytes.
+    """
 
     tensor_ids: tuple[str, ...]
     arena: I32
@@ -202,11 +205,6 @@ class PlanColumns:
     """Per in-place reuse, whether the output uses the input's bytes (contract §11); computed if the file has none."""
     categories: tuple[str, ...] = ()
     """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Plan(PlanColumns):
-    """A plan: the columns of its rows, and the fields of the whole plan. Hashes are 32 raw bytes."""
 
     planner: str
     planner_options: dict[str, Any]

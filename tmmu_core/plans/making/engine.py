@@ -156,10 +156,10 @@ def _planned(
     notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
         plan = assemble(
-            plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
             packed,
             summaries,
             started,
+            **plan_columns(liveness, slot, offset, summaries, own_arenas=planner.defines_arenas),
             retained=metrics.activation_retention(liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),

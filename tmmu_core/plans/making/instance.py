@@ -26,7 +26,7 @@ from tmmu_core.planners.problem import (
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
-from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan
 
 
 def plan_problem(
@@ -61,7 +61,7 @@ def plan_problem(
         for packed in map(packed_arena, instance.problems, packings)
     ]
     columns = _columns(arenas, instance)
-    steps = int(columns.death.max(initial=1))
+    steps = int(columns["death"].max(initial=1))
     config = {p.arena: Arena(p.capacity, p.arena_alignment, p.page_size) for p in instance.problems}
     summaries = [summarise(packed, config, steps) for packed in arenas]
     for problem, summary in zip(instance.problems, summaries, strict=True):
@@ -71,10 +71,10 @@ def plan_problem(
     hashed = [[problem.arena, _hashed_rows(problem)] for problem in instance.problems]
     content = hashed[0][1] if len(hashed) == 1 and constraints is None else [hashed, to_builtins(constraints)]
     return assemble(
-        columns,
         arenas,
         summaries,
         started,
+        **columns,
         reserved_peak_bytes=reserved,
         planner=planner,
         planner_options=meter.options(options),
@@ -169,7 +169,7 @@ def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
     return [[*row, gaps_of_row] if gaps_of_row else [*row] for row, gaps_of_row in zip(table.rows(), gaps, strict=True)]
 
 
-def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
+def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return the rows of all arenas by id, with their in-place reuse and the categories of an allocator snapshot.
 
     As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
@@ -203,23 +203,23 @@ def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
     tensor_ids = tuple([ids[row] for row in order])
     recorded = instance.recorded
     category_of = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
-    return PlanColumns(
-        tensor_ids=tensor_ids,
-        arena=arena,
-        logical_slot=slot[source],
-        offset=offset[source],
-        size=size[source],
-        alignment=alignment[source],
-        birth=birth,
-        death=death,
-        generation=generation,
-        storage=storage,
-        roles=tuple([roles[i] for i in source.tolist()]),
-        dtypes=("uint8",) * len(order),
-        shapes=tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
-        alias_group_ids=(None,) * len(order),
-        base_tensor_uids=(None,) * len(order),
-        handoffs=tuple(handoffs),
-        taken=tuple(taken),
-        categories=tuple([category_of[name] for name in tensor_ids]) if category_of else (),
-    )
+    return {
+        "tensor_ids": tensor_ids,
+        "arena": arena,
+        "logical_slot": slot[source],
+        "offset": offset[source],
+        "size": size[source],
+        "alignment": alignment[source],
+        "birth": birth,
+        "death": death,
+        "generation": generation,
+        "storage": storage,
+        "roles": tuple([roles[i] for i in source.tolist()]),
+        "dtypes": ("uint8",) * len(order),
+        "shapes": tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
+        "alias_group_ids": (None,) * len(order),
+        "base_tensor_uids": (None,) * len(order),
+        "handoffs": tuple(handoffs),
+        "taken": tuple(taken),
+        "categories": tuple([category_of[name] for name in tensor_ids]) if category_of else (),
+    }

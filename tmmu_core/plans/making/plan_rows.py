@@ -19,7 +19,7 @@ from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
-from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns, group_numbers
+from tmmu_core.plans.model import ArenaSummary, Plan, group_numbers
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
@@ -160,7 +160,7 @@ def _without_reuse_by(liveness: Liveness, takers: Sequence[int]) -> Liveness:
 
 def plan_columns(
     liveness: Liveness, slot: I64, offset: U64, arenas: Sequence[ArenaSummary], *, own_arenas: bool
-) -> PlanColumns:
+) -> dict[str, Any]:
     """Return the columns of :class:`Plan`, rows sorted by tensor id bytes, with the in-place reuses.
 
     ``slot`` and ``offset`` are per storage. With ``own_arenas`` the planner chose the arenas, and each storage has the
@@ -180,25 +180,25 @@ def plan_columns(
     for row in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         tensor = graph.tensors[rows[row]]
         aliases[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
-    return PlanColumns(
-        tensor_ids=_at(ids, rows),
-        arena=storages.arena[storage],
-        logical_slot=slot[storage],
-        offset=offset[storage] + liveness.offset_in_storage[rows],
-        size=row_bytes(liveness.timeline)[rows],
-        alignment=alignment,
-        birth=liveness.birth[rows],
-        death=liveness.death[rows],
-        generation=generation,
-        storage=number,
-        roles=named(ROLES, index.role[rows]),
-        dtypes=tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
-        shapes=_at(index.shapes, rows),
-        alias_group_ids=tuple(aliases),
-        base_tensor_uids=tuple(bases),
-        handoffs=tuple([(step, ids[giver], ids[taker]) for step, giver, taker in liveness.handoffs.tolist()]),
-        taken=tuple(liveness.taken.tolist()),
-    )
+    return {
+        "tensor_ids": _at(ids, rows),
+        "arena": storages.arena[storage],
+        "logical_slot": slot[storage],
+        "offset": offset[storage] + liveness.offset_in_storage[rows],
+        "size": row_bytes(liveness.timeline)[rows],
+        "alignment": alignment,
+        "birth": liveness.birth[rows],
+        "death": liveness.death[rows],
+        "generation": generation,
+        "storage": number,
+        "roles": named(ROLES, index.role[rows]),
+        "dtypes": tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
+        "shapes": _at(index.shapes, rows),
+        "alias_group_ids": tuple(aliases),
+        "base_tensor_uids": tuple(bases),
+        "handoffs": tuple([(step, ids[giver], ids[taker]) for step, giver, taker in liveness.handoffs.tolist()]),
+        "taken": tuple(liveness.taken.tolist()),
+    }
 
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
@@ -240,7 +240,6 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
 
 
 def assemble(
-    columns: PlanColumns,
     arenas: Sequence[PackedArena],
     summaries: Sequence[ArenaSummary],
     started: int,
@@ -249,7 +248,7 @@ def assemble(
     reserved_peak_bytes: int | None = None,
     **fields: Any,
 ) -> Plan:
-    """Compute hashes (contract §6) and metrics, and return the plan; ``fields`` are its other fields by name.
+    """Return a plan with its hashes (contract §6) and metrics; ``fields`` are its columns and other fields by name.
 
     ``reserved_peak_bytes`` is an argument of :func:`metrics.totals_of`, ``retained`` is an argument of
     :func:`metrics.plan_metrics`; ``started`` is the value of the clock (ns) when planning began.
@@ -265,7 +264,6 @@ def assemble(
         layout_hash=b"",
         arenas=tuple(summaries),
         metrics=metrics.plan_metrics(summaries, totals, retained=retained, allocation_time_ns=spent),
-        **vars(columns),
         **fields,
     )
     return canonical.with_hashes(plan)
