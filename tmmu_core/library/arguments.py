@@ -65,7 +65,7 @@ class PlanOptions(TypedDict, total=False):
 
 
 class FitOptions(PlanOptions, total=False):
-    """Options of a fit; those of this class need a module in training mode."""
+    """Options of a fit: those of a plan, and four that apply only to a module in training mode."""
 
     loss: Callable[[Any], Any] | None
     optimizer: Any
@@ -302,9 +302,9 @@ R = TypeVar("R")
 
 
 def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of functions whose ``TypeError`` for an unknown keyword names the closest option.
+    """Return a decorator: the ``TypeError`` of a function for an unknown keyword names the closest option.
 
-    ``options`` is the ``TypedDict`` of the function's ``**options``; its keys become parameters in ``help``.
+    ``options`` is the ``TypedDict`` of the function's ``**options``. Its keys become parameters of the signature.
     """
 
     def decorator(function: Callable[P, R]) -> Callable[P, R]:

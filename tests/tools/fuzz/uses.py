@@ -19,7 +19,7 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
-from tmmu_core.plans.analysis.plan_notes import course
+from tmmu_core.plans.analysis.plan_notes import search_progress
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.making.engine import plan_graph
@@ -95,7 +95,7 @@ def describe(plan: Plan, verdict: Verdict) -> None:
     compare(plan, plan)
     gate(plan, (Limit("extent", Fraction(1)),))
     for arena in plan.arenas:
-        course(plan, arena.name)
+        search_progress(plan, arena.name)
         certificate_text.planner_of(plan, arena.name)
         certificate_text.planner_remark(plan, arena.name)
         certificate_text.certificate(plan, arena.name)

@@ -25,7 +25,6 @@ from tmmu_core.plans.model import Plan, TensorRow
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 
-
 ROW = (
     *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
     *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
@@ -36,7 +35,7 @@ ROW = (
 class _Body(msgspec.Struct):
     head: dict[str, Any]
     words: tuple[str, ...]  # the roles and dtypes, sorted
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[Any, ...], ...]  # each has the values of ``ROW``
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
@@ -60,7 +59,7 @@ def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """Return the checkpoint of a plan that was made from ``liveness``. Raises as :func:`refuse_invalid`."""
+    """Return the checkpoint of a plan that was made from ``liveness``. Raises the errors of :func:`refuse_invalid`."""
     refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
@@ -89,7 +88,7 @@ def refuses(data: bytes) -> str:
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
-    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited or has not the ``token`` given."""
+    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited, or its token is not ``token``."""
     with source_of_errors(source):
         plan = _verified_plan(unpacking.unpack(data))
         if token is not None and token != plan.replay_token:
