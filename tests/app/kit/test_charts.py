@@ -4,7 +4,7 @@ from plotly.offline import get_plotlyjs
 
 from app.kit.charts.chart_base import bytes_axis, figure, search_course, steps_axis
 from app.texts.numbers import ticks
-from tmmu_core.plans.analysis.plan_notes import Moment
+from tmmu_core.plans.analysis.plan_notes import SearchPoint
 
 
 @pytest.mark.parametrize("top", [0, 1, 97, 1024, 1025, 5_000, 2**20 - 1, 2**20, 9_633_792, 2**40, 2**64 - 1])
@@ -33,7 +33,7 @@ def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
     marks = page.locator(".xtick text").all_text_contents()
     assert len(set(marks)) == len(marks), marks
     for last in (2, 3, 7, 12, 13, 40, 1_000):
-        text = search_course((Moment(0, 30, 10), Moment(1, 20, 10)), last).to_json()
+        text = search_course((SearchPoint(0, 30, 10), SearchPoint(1, 20, 10)), last).to_json()
         page.evaluate("(text) => Plotly.newPlot('chart', JSON.parse(text))", text)
         marks = page.locator(".xtick text").all_text_contents()
         assert len(set(marks)) == len(marks), marks
