@@ -5,12 +5,12 @@ example into a reshape that it cannot trace; a classifier has a matrix, or a tab
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_model import attribute_of, operator_name
+from tmmu_core.formats.onnx.onnx_model import VIEWS, attribute_of, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import elements_of
 from tmmu_core.formats.onnx.onnx_shape_run import points_to_try
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, bind, infer
@@ -24,14 +24,22 @@ MOST_POINTS = 32  # maximum number of combinations of sizes that are tried
 def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
     """Set ``sizes`` to ones with which the model runs; return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
-    for dim, (size, node) in _sizes_of_reshapes(model, facts, sizes.dims).items():
-        text = f'the model runs only with {dim} = {size}, for which the node "{node}" is written'
-        if dim not in sizes.assumed and not sizes.dims[dim].min <= size <= sizes.dims[dim].max:
-            hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: size})}."
+    found = _lengths_of_tables(model, facts, sizes.dims) | _sizes_of_reshapes(model, facts, sizes.dims)
+    for dim, (bounds, node) in found.items():
+        given, most = sizes.dims[dim], bounds.max
+        text = (
+            f'the model runs only with {dim} {"=" if bounds.min else "up to"} {most}, for which the node "{node}" is '
+        )
+        text += "written"
+        if dim not in sizes.assumed and max(given.min, bounds.min) > min(given.max, most):
+            hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: most})}."
             path = f"$.dims.{dim}"
             raise InvalidIrShapes(f"{text}.", hint=hint, reason="dim_out_of_envelope", path=path, node_id=node)
-        sizes.assumed.pop(dim, None)
-        sizes.dims[dim] = Dim(size, size)
+        if bounds.min:
+            sizes.assumed.pop(dim, None)
+        elif dim in sizes.assumed:
+            sizes.assumed[dim] = min(sizes.assumed[dim], most)
+        sizes.dims[dim] = bounds if bounds.min else Dim(given.min, most)
         notes.append(f"{text}.")
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or not _contradict(model, facts, sizes):
@@ -49,9 +57,9 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
     return facts, notes
 
 
-def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[int, str]]:
-    """Return dimension → (the only size with which a reshape can run, the reshape)."""
-    found: dict[str, tuple[int, str]] = {}
+def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[Dim, str]]:
+    """Return dimension → (the only size with which a reshape can run, as bounds; the reshape)."""
+    found: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         ends = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
         if operator_name(node) != "Reshape" or () in ends:
@@ -59,7 +67,26 @@ def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[st
         (number, names), (result, kept) = map(elements_of, ends)
         changed = list((Counter(names) - Counter(kept)).elements())
         if len(changed) == 1 and len(kept) == len(names) - 1 and changed[0] in dims and number and not result % number:
-            found.setdefault(changed[0], (result // number, node.name or node.output[0]))
+            size = result // number
+            found.setdefault(changed[0], (Dim(size, size), node.name or node.output[0]))
+    return found
+
+
+def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, Dim]) -> dict[str, tuple[Dim, str]]:
+    """Return dimension → (bounds from 0 to the rows of a table of positions, the node that looks them up)."""
+    tables = {weight.name: weight.dims[0] for weight in model.graph.initializer if weight.dims}
+    positions: dict[str, str] = {}  # positions 0, 1, … → the dimension that has their number
+    found: dict[str, tuple[Dim, str]] = {}
+    for node in model.graph.node:
+        operator = operator_name(node)
+        if operator == "Range" and facts.shape.get(node.output[0], ())[:1] in [(dim,) for dim in dims]:
+            positions[node.output[0]] = str(facts.shape[node.output[0]][0])
+        elif operator in (*VIEWS, "Cast", "Expand") and node.input[0] in positions:
+            positions[node.output[0]] = positions[node.input[0]]
+        elif operator == "Gather" and node.input[1] in positions and not attribute_of(node, "axis"):
+            dim, rows = positions[node.input[1]], tables.get(node.input[0], 0)
+            if 0 < rows < dims[dim].max:
+                found.setdefault(dim, (Dim(0, rows), node.name or node.output[0]))
     return found
 
 
