@@ -11,20 +11,17 @@ from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
 
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+ZIP = b"PK\x03\x04"
 HEAD = 64  # number of first bytes that distinguish a document from a model
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
     """Return the constants of ``graph`` in the file at ``path``, if its format has any. Raises ``UnreadableInput``."""
     try:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
         if graph.sidecar:
             return sidecar.constants(graph, path)
-        if head.startswith(ZIP):
-            return _constants(head, graph, path, path.name)  # members are read through its table, not copied
-        return _constants(unpacking.mapped_file(path), graph, None if head.startswith(GZIP) else path, path.name)
+        data = unpacking.mapped_file(path)
+        return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)  # bytes: decompressed
     except OSError as error:
         raise unopened(error, path) from error
 

@@ -152,18 +152,15 @@ class Reading:
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         tensors = (*[self.tensors[name] for name in ids], *self.variables.values())
         name = PurePath(self.name).name.removesuffix(".tflite") + note
+        opened = [main.subgraph.tensors[i] for i in self.open_inputs]
+        listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in opened)
+        how = "for other sizes, resize the inputs in the converter"
         return Graph(
             *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
             execution_order=tuple([node.node_id for node in self.nodes]),
             alignment=ALIGNMENT,
-            notes=self._notes(),
+            notes=(f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else (),
         )
-
-    def _notes(self) -> tuple[str, ...]:
-        main = self.main.subgraph
-        listed = ", ".join(f"{main.tensors[i].id} {list(main.tensors[i].shape)}" for i in self.open_inputs)
-        how = "for other sizes, resize the inputs in the converter"
-        return (f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else ()
 
     def _scratch(self) -> list[int]:
         """Set the role of scratch tensors and the views in them; return the numbers of the scratch tensors."""

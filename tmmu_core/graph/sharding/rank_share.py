@@ -19,18 +19,18 @@ class Sharding:
     graph: Graph
     spec: ShardSpec
     shapes: tuple[tuple[int, ...], ...]  # global shapes, named dimensions resolved
-    splits: tuple[Split, ...]  # split of each tensor; empty for a view that follows its base
-    follows: tuple[bool, ...]  # whether a tensor is a view whose split follows from its base, on each rank
+    splits: tuple[Split | None, ...]  # split of each tensor; ``None`` for a view that follows its base, on each rank
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
         """Mesh axis → the remainders of the splits over it, ascending: the coordinates at which shares change."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
-            if self.follows[i]:
+            if split is None:
                 # The view may follow an uneven split along another axis on each rank.
                 root = self.root[i]
-                uneven = [mesh for axis, mesh in self.splits[root] if self.shapes[root][axis] % self.spec.sizes[mesh]]
+                of_root = self.splits[root] or ()
+                uneven = [mesh for axis, mesh in of_root if self.shapes[root][axis] % self.spec.sizes[mesh]]
                 split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
             for axis, mesh in split:
                 found[mesh].add(self.shapes[i][axis] % self.spec.sizes[mesh])
@@ -61,7 +61,7 @@ class Sharding:
         found: dict[int, int] = {}
         for i in self.bases_first:
             base = self.base(i)
-            found[i] = found.get(base, base) if self.follows[base] else base
+            found[i] = found.get(base, base) if self.splits[base] is None else base
         return found
 
     def base(self, i: int) -> int:
@@ -80,7 +80,7 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
     """Return the graph that ``rank`` runs: the same nodes, with the rank's shares of the tensors."""
     graph, spec = sharding.graph, sharding.spec
     place = spec.place(rank)
-    splits = list(sharding.splits)
+    splits = [split or () for split in sharding.splits]
     cut = zip(graph.tensors, sharding.shapes, splits, strict=True)
     local = [cut_to_share(tensor, shape, split, spec, place) for tensor, shape, split in cut]
     for i in sharding.bases_first:
@@ -125,8 +125,9 @@ def view_on(
         raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
     offset, wanted = offset // whole, wanted // whole
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
-    candidates = [sharding.splits[i]]
-    if sharding.follows[i]:
+    explicit = sharding.splits[i]
+    candidates = [explicit or ()]
+    if explicit is None:
         candidates = [base_split] if all(axis < len(shape) for axis, _ in base_split) else []
         if len(base_split) == 1:
             candidates += [((axis, base_split[0][1]),) for axis in range(len(shape)) if axis != base_split[0][0]]

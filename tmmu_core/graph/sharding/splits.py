@@ -136,8 +136,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
             splits[i] = split
             contracted.append(i)
-    follows = tuple(split is None for split in splits)
-    found = Sharding(graph, spec, shapes, tuple(split or () for split in splits), follows)
+    found = Sharding(graph, spec, shapes, tuple(splits))
     whole = _bases_left_whole(found, contracted)
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
@@ -170,7 +169,7 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
             views[sharding.root[i]].append(i)
     found = set()
     for base, followers in views.items():
-        if followers and all(sharding.follows[i] for i in followers):
+        if followers and all(sharding.splits[i] is None for i in followers):
             places = _places_to_try(sharding, base, followers)
             if not all(_all_follow(sharding, base, followers, place) for place in places):
                 found.add(base)
@@ -179,7 +178,7 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
     """Return mesh coordinates at which the shares of ``base`` and its views take all their different sizes."""
-    split, shape = sharding.splits[base], sharding.shapes[base]
+    split, shape = sharding.splits[base] or (), sharding.shapes[base]
     nowhere = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
         return [nowhere]
@@ -193,7 +192,7 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
 
 
 def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:
-    split = sharding.splits[base]
+    split = sharding.splits[base] or ()
     local = {base: cut_to_share(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
     splits = {base: split}
     try:
