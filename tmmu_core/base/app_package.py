@@ -24,19 +24,13 @@ def app_module(name: str) -> Any:
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a file or folder that the app reads, such as the samples.
-
-    In a wheel it is inside the app package, in a checkout beside it.
-    """
+    """Return the path of a file or folder that the app reads: inside of it in a wheel, beside it in a checkout."""
     in_wheel = HOME / IN_WHEEL / name
     return in_wheel if in_wheel.exists() else HOME / name
 
 
 def sample_entries(folder: Path) -> list[dict[str, str]]:
-    """Return the entries of the graphs and instances in ``index.json`` of a folder of samples.
-
-    Return [] if the file is missing or is not JSON. ``file`` of an entry is a path relative to the folder.
-    """
+    """Return the graphs and instances that ``index.json`` of a folder lists; none if the file is missing or damaged."""
     try:
         listed = json.loads((folder / "index.json").read_bytes())
     except (OSError, ValueError):

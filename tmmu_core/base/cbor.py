@@ -18,7 +18,7 @@ import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 1 << 14  # rows of a table that are encoded at a time
+CHUNK_ROWS = 1 << 14  # rows of a table that are encoded at a time: a million rows need no million lists in memory
 SHORT_MAP = 32  # maximum number of keys of a map whose key order is cached; a million rows may have the same keys
 
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
@@ -37,10 +37,7 @@ Column = Sequence[str] | NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An array of rows ``[[cell, …], …]``, given by columns of equal length: texts or integers.
-
-    :data:`CHUNK_ROWS` rows are built at a time, so that a million rows do not need a million lists in memory.
-    """
+    """An array of rows ``[[cell, …], …]``, given by columns of equal length: texts or integers."""
 
     columns: tuple[Column, ...]
 
@@ -150,11 +147,7 @@ def _plain(x: object) -> Any:
 
 
 def cbor_canonical(x: Any) -> bytes:
-    """Return ``x`` as canonical CBOR. Raises :class:`NotCanonical`.
-
-    ``x``: ``None``, bool, int, float, str, bytes, numpy scalar, list, tuple, mapping, :class:`Table`, or
-    :class:`Encoded`.
-    """
+    """Return a plain value, with :class:`Table` and :class:`Encoded` in it, as CBOR. Raises :class:`NotCanonical`."""
     out = bytearray()
     _add(out, x)
     return bytes(out)

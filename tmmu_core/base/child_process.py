@@ -38,10 +38,7 @@ def address_space(more: int) -> Iterator[None]:
 def run_module(
     module: str, arguments: Sequence[str], data: bytes, wait: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``main(arguments)`` of ``module`` with ``data`` on standard input; wait at most ``wait`` seconds.
-
-    Raises ``subprocess.TimeoutExpired``, and ``OSError`` if no process can be started.
-    """
+    """Run ``main(arguments)`` of ``module`` with ``data`` as input. Raises ``TimeoutExpired``, ``OSError``."""
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
     return subprocess.run(command, input=data, capture_output=True, timeout=wait, env=environment, check=False)
 
@@ -66,13 +63,10 @@ def ended_by_limit(returncode: int) -> bool:
 
 
 def limit_process(seconds: int, memory: int, file_bytes: int | None = None) -> None:
-    """Limit processor time, address space (``memory`` bytes) and file size of this process, and disable core files.
-
-    On a system without such limits, only the timeout of the parent applies.
-    """
+    """Limit processor time, address space (``memory`` bytes) and file size of this process, and disable core files."""
     try:
         import resource
-    except ImportError:
+    except ImportError:  # Windows: only the timeout of the parent applies
         return
     bounds = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
     bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]

@@ -192,10 +192,7 @@ class ContractError(TmmuError):
                 self.diagnostics[key] = value
 
     def record(self) -> dict[str, Any]:
-        """Return the error record of §5. ``diagnostics`` is sorted by key; it contains the hint if there is one.
-
-        Required diagnostics that no caller added are ``"unknown"``.
-        """
+        """Return the error record of §5. Required diagnostics that no caller added are ``"unknown"``."""
         diagnostics = {**dict.fromkeys(self.required, "unknown"), **self.diagnostics}
         if self.hint:
             diagnostics["hint"] = self.hint

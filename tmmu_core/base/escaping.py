@@ -34,19 +34,14 @@ def for_markdown(name: str) -> str:
 
 
 def for_cell(name: str) -> str:
-    """Escape for a CSV cell: a formula gets a leading apostrophe.
-
-    The text after a semicolon, tab, bar or line end counts as a cell too, because a spreadsheet may split there.
-    """
+    """Escape for a CSV cell: a formula gets an apostrophe, also behind a mark at which a spreadsheet may split."""
     return _FORMULA.sub(r"\1'", name)
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV text with ``\\n`` as line end.
-
-    If a cell has a carriage return, all cells are quoted: ``csv`` of Python 3.11 would write that cell without quotes.
-    """
+    """Return rows as CSV text with ``\\n`` as line end."""
     table = [list(row) for row in rows]
+    # ``csv`` of Python 3.11 writes a cell with a carriage return without quotes, unless all cells are quoted.
     has_return = any(isinstance(cell, str) and "\r" in cell for row in table for cell in row)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL).writerows(table)
@@ -59,10 +54,7 @@ def visible(name: str) -> str:
 
 
 def for_log(line: str) -> str:
-    """Return :func:`visible` of a line, with commands to CI runners escaped.
-
-    A name with ``::set-output name=…`` or ``##[add-path]`` could otherwise change later steps.
-    """
+    """Return :func:`visible` of a line without commands to CI runners, with which a name could change later steps."""
     return _COMMAND.sub(lambda match: (match[1] or "") + _escape_sequence(match[0][-1]), visible(line))
 
 

@@ -53,10 +53,7 @@ def require(package: str, what: str) -> None:
 
 
 def need(module: str, what: str) -> Any:
-    """Import and return a module of a package, such as ``pyarrow.parquet``.
-
-    Raises ``MissingExtra`` if the package is not installed.
-    """
+    """Import and return a module, such as ``pyarrow.parquet``. Raises ``MissingExtra`` if its package is missing."""
     package = module.partition(".")[0]
     try:
         return import_module(module)

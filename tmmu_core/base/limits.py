@@ -69,10 +69,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``: from :func:`raised`, else the environment, else ``default``, else its own default.
-
-    Raises ``UnreadableInput`` if an environment variable ``TMMU_*`` is unknown or invalid.
-    """
+    """Return the value of ``limit``: :func:`raised`, else of the environment, else ``default``, else its own default."""
     refuse_unknown_settings()
     if limit.name in raised_now():
         return min(raised_now()[limit.name], limit.highest)
@@ -132,10 +129,7 @@ def values_limit(stored: int, packed: bool) -> int:
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for input above ``limit``.
-
-    ``subject`` begins the sentence. ``allowed`` is the limit in force if it depends on the input.
-    """
+    """Return the error for input, named ``subject``, above ``limit`` (``allowed``: the limit for this input)."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."

@@ -37,10 +37,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
 
 
 def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
-    """Return the hint for an unknown field or enum value in a document of type ``shape``; "" for other errors.
-
-    The known names are those of the type at the path in the error.
-    """
+    """Return the hint for an unknown field or enum value in a document of type ``shape``; ``""`` for other errors."""
     match = _UNKNOWN.fullmatch(str(error))
     if match is None:
         return ""
@@ -80,14 +77,11 @@ def limit_text(most: int) -> str:
 
 
 def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
-    """Parse a whole number in digits of ``base`` (at most 16). Raises ``ValueError`` if it is over ``most``.
-
-    The length is checked before the value, because ``int`` rejects more than 4,300 decimal digits.
-    """
+    """Parse a whole number in digits of ``base`` (at most 16). Raises ``ValueError`` if it is over ``most``."""
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"
     if not word or word.strip("0123456789abcdef"[:base]):
         raise ValueError(f"{shown(text)} is not a whole number.")
-    if len(digits) > len(str(most)) or int(digits, base) > most:
+    if len(digits) > len(str(most)) or int(digits, base) > most:  # ``int`` rejects more than 4,300 decimal digits
         raise ValueError(f"{shown(text)} is over {limit_text(most)}.")
     return int(digits, base)

@@ -71,7 +71,7 @@ class Sharding:
         return self.known[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return the class of a rank, the remainders up to its place on each mesh axis: equal classes, equal graphs."""
+        """Return, by mesh axis, how many remainders a rank's coordinate reaches; equal results mean equal graphs."""
         place = self.spec.place(rank)
         return tuple(sum(place[name] >= remainder for remainder in self.remainders[name]) for name, _ in self.spec.mesh)
 

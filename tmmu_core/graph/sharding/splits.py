@@ -31,7 +31,7 @@ class Read(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the operand is whole
     mesh: str = ""
-    ahead: int = 1  # sizes that a view merged in front of the axis: 8 for ``[8, 12] → [96]``, split along 12
+    ahead: int = 1  # product of the sizes that a view merged into the axis, before it: 8 for ``[8, 12] → [96]``
 
 
 def following_splits(
@@ -162,7 +162,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the members of ``bases`` with a view that cannot follow their split, and no view of explicit split."""
+    """Return the members of ``bases`` that stay whole: their views have no split, and one cannot follow the base's."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:

@@ -329,11 +329,7 @@ class _Reading:
         return value
 
     def _place(self, name: str, *, is_new: bool = False) -> tuple[StridedLayout, str]:
-        """Return the layout and the dtype of a tensor.
-
-        The result of control flow is new memory (``is_new``). Its saved offset can be that of the last iteration's row
-        in a storage of all iterations, which only autograd keeps.
-        """
+        """Return the layout and the dtype of a tensor; ``is_new``: it is a result of control flow, in new memory."""
         meta = self.body.tensor_values.get(name)
         if meta is None:
             raise _broken(f'it does not describe the tensor "{name}"')
@@ -346,6 +342,7 @@ class _Reading:
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise _broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
+        # The saved offset of a loop's result can be that of its last row in a storage that only autograd keeps.
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
