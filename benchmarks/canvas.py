@@ -18,6 +18,7 @@ from app.canvas.script import canvas_script
 from app.report.html_report import build_report
 from benchmarks.canvas_plans import synthetic_plan
 from benchmarks.serving import ROOT, chromium, served
+from tests.support.pixels import PIXEL, pixel_in
 from tmmu_core.judge.finding import Verdict
 
 COUNTS = (500, 5_000, 20_000, 100_000, 1_000_000)
@@ -62,7 +63,7 @@ _PICK = """() => {
 }"""
 
 _CLICK = """async (id) => {
-  const charts = [...tmmuCanvas.charts], [chart, other] = charts, at = chart.root.tmmuPixelOf(id);
+  const charts = [...tmmuCanvas.charts], [chart, other] = charts, at = (PIXEL)(chart.root, id);
   const event = { clientX: at.x, clientY: at.y, button: 0, pointerId: 1, bubbles: true };
   chart.stage.setPointerCapture = () => {};
   const began = performance.now();
@@ -112,10 +113,10 @@ def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, 
     clicks = []
     rows = [row for row in range(0, boxes, max(1, boxes // 200)) if plan.roles[row] != "parameter"]
     for row in rows[: len(rows) : max(1, len(rows) // ROUNDS)][:ROUNDS]:
-        seen = page.locator(".tmmu-canvas").first.evaluate("(e, id) => e.tmmuPixelOf(id)", plan.tensor_ids[row])
+        seen = pixel_in(page.locator(".tmmu-canvas").first, plan.tensor_ids[row])
         if seen is None:
             continue
-        clicks.append(page.evaluate(_CLICK, plan.tensor_ids[row]))
+        clicks.append(page.evaluate(_CLICK.replace("PIXEL", PIXEL), plan.tensor_ids[row]))
         page.wait_for_timeout(300)
     page.close()
     return {

@@ -40,7 +40,7 @@ text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom
 
 def plan_store(packed: Packed, plan: Plan, baseline: Plan | None = None, *, key: str = "plan_store") -> PlanHandle:
     """Send the packed plans to the browser once, outside of fragments; return the handle for :func:`plan_canvas`."""
-    _component()(key=key, data=packed.data, height="content")
+    component(PLAN)(key=key, data=packed.data, height="content")
     return PlanHandle(packed.token, plan, baseline)
 
 
@@ -48,9 +48,10 @@ def plan_canvas(plan: PlanHandle, on: Events, *, key: str, **settings: Any) -> N
     """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``), and call ``on`` for its events."""
     description = {"plan": plan.token, "events": sorted(on), **settings}
     changes = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in on.items()}
-    _component()(key=key, data=description, height="content", **changes)
+    component(PLAN)(key=key, data=description, height="content", **changes)
 
 
 @cache
-def _component() -> Any:
-    return st.components.v2.component("tmmu_plan_canvas", js=component_script(PLAN))
+def component(variable: str) -> Any:
+    """Return the Streamlit component of a main module of :mod:`app.canvas.script`."""
+    return st.components.v2.component(variable, js=component_script(variable))

@@ -10,10 +10,13 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from app.texts import palette
+
 PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
 """Global variables of the plan drawing, the graph drawing and the page that opens plan files without a server."""
 MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
+PALETTE = "palette.js"  # name of a generated module with the colours of the module app.texts.palette
 WORKER = "worker.js"  # name of a generated module that contains the script of the layout worker as a string
 WORKER_MODULE = "layout.js"  # the module of the layout worker; the script of the worker begins with the layout library
 LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
@@ -37,11 +40,13 @@ def component_script(variable: str) -> str:
 
 
 def sources() -> dict[str, str]:
-    """Return file name → text of each module, including the generated module of the worker."""
+    """Return file name → text of each module, including the generated modules of the palette and of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
     found = {path.name: path.read_text(encoding="utf-8") for path in paths}
     worker = f"{library()}\n{_NAMED.sub('', found[WORKER_MODULE])}"
-    return {**found, WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
+    colours = {name: value for name, value in vars(palette).items() if name.isupper()}
+    constants = [f"export const {name} = {json.dumps(value)};\n" for name, value in colours.items()]
+    return {**found, PALETTE: "".join(constants), WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
 
 
 def library() -> str:

@@ -1,4 +1,8 @@
-"""Colours of a plan's rows. Pages, canvas and exported pictures use the same colours."""
+"""Colours of a plan's rows. Pages, canvas and exported pictures use the same colours.
+
+The JavaScript of the canvas imports the constants of this module from ``palette.js``, which ``app/canvas/script.py``
+generates.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,9 +12,9 @@ CATEGORIES = (
     *("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1"),
     *("#4D9221", "#5E7FA3", "#E69F00", "#B8860B", "#A6611A"),
 )
-"""Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
+"""Of operators, arenas and groups. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
-"""Colours of layers and slots, used in turn; equal to ``HUES`` in ``colours.js``.
+"""Colours of layers and slots, used in turn.
 
 They have equal chroma, and leave out hues close to the orange of bytes over a limit. Consecutive hues are 107° apart.
 """
@@ -23,7 +27,7 @@ ROLE_COLOURS = {
     "gradient": "#A0276B",
     **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), OTHER),
 }
-"""Equal to ``ROLE_COLOURS`` in ``colours.js``."""
+"""Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py."""
 CATEGORY_COLOURS = {
     "parameter": OTHER,
     "gradient": "#A0276B",
@@ -31,7 +35,7 @@ CATEGORY_COLOURS = {
     "activation": "#0072B2",
     "other": "#56B4E9",
 }
-"""Equal to ``CATEGORY_COLOURS`` in ``colours.js``."""
+PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
 
 
 def ink_on(colour: str) -> str:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Download, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from app.cli.commands.explore import arguments
+from tests.support.pixels import pixel_in
 from tests.support.served import free_port
 
 SECONDS = 40
@@ -139,10 +140,10 @@ def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_be_visible()
     rest(page)
-    before, at = None, canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
+    before, at = None, pixel_in(canvas, tensor)
     while before != at:
         page.wait_for_timeout(150)
-        before, at = at, canvas.evaluate("(root, id) => root.tmmuPixelOf(id)", tensor)
+        before, at = at, pixel_in(canvas, tensor)
     assert at is not None, f"{tensor} cannot be seen"
     return at["x"], at["y"]
 

@@ -11,6 +11,7 @@ from app.session.graph_levels import path_text
 from tests.app.canvas.test_touch import touch
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.support.build import chain
+from tests.support.pixels import pixel_in
 from tmmu_core.graph.native import native_file
 
 pytestmark = pytest.mark.browser
@@ -27,7 +28,7 @@ def place(page: Page, name: str) -> tuple[float, float]:
     """Return the place of a box, or of the title of an open level, when the page does not move any more."""
     walk, before, at = drawing(page), None, None
     for _ in range(60):
-        before, at = at, walk.evaluate("(root, name) => root.tmmuPixelOf(name)", name)
+        before, at = at, pixel_in(walk, name)
         if at is not None and at == before:
             break
         page.wait_for_timeout(150)
@@ -72,7 +73,7 @@ def test_two_graphs_share_one_selection(visit: Visit) -> None:
     graphs = page.locator(".walk[data-drawn]")
     expect(graphs).to_have_count(2)
     rest(page)
-    at = graphs.nth(1).evaluate("(root) => root.tmmuPixelOf('relu3')")
+    at = pixel_in(graphs.nth(1), "relu3")
     page.mouse.click(at["x"], at["y"])
     for k in range(2):
         expect(graphs.nth(k)).to_have_attribute("data-selected", "relu3")

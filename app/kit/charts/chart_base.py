@@ -109,7 +109,6 @@ def steps_axis(end: int) -> dict[str, Any]:
     return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
 
 
-PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
 LABEL_HEIGHT = 14  # of a tick label, in pixels
 
 

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from app.canvas.script import GRAPH, component_script
+from app.canvas.plan_component import component
+from app.canvas.script import GRAPH
 from app.kit import arena_focus, controls
 from app.session import graph_levels, state
 from app.session.planning import Shown
@@ -52,12 +52,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
         "on_open_change": state.listener(key, "open", lambda path: _open_all((str(path),))),
         "on_close_change": state.listener(key, "close", close),
     }
-    _component()(key=key, data=drawing(scene), height="content", **callbacks)
-
-
-@cache
-def _component() -> Any:
-    return st.components.v2.component("tmmu_walk", js=component_script(GRAPH))
+    component(GRAPH)(key=key, data=drawing(scene), height="content", **callbacks)
 
 
 def scene_of(shown: Shown) -> Scene:

@@ -7,12 +7,21 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import PHASE_COLOURS, draw_chart, figure
+from app.kit.charts.chart_base import draw_chart, figure
 from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on, layer_colours, operator_colours
+from app.texts.palette import (
+    CATEGORIES,
+    CATEGORY_COLOURS,
+    OTHER,
+    PHASE_COLOURS,
+    ROLE_COLOURS,
+    ink_on,
+    layer_colours,
+    operator_colours,
+)
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
@@ -106,10 +115,11 @@ def treemap(
         unknown = [name for name in outermost if name not in ROLE_COLOURS | PHASE_COLOURS]
         colours = dict(zip(unknown, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
     entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
+    number = {group: str(k) for k, group in enumerate(totals)}
     filled = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
     tree = {
-        "ids": [_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))],
-        "parents": [_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes],
+        "ids": list(map(str, range(len(entries)))),
+        "parents": [number.get(group[:-1], "") for group in totals] + [number.get(group, "") for group, *_ in boxes],
         "labels": [name or "none" for _, name, _, _ in entries],
         "values": [size for _, _, size, _ in entries],
         "text": [numbers.short_bytes(size) for _, _, size, _ in entries],
@@ -122,8 +132,3 @@ def treemap(
     fig.add_trace(go.Treemap(**tree, **look, hovertemplate=hover))
     margin = {"l": 0, "r": 0, "t": 0, "b": 0}
     return fig.update_layout(margin=margin, uniformtext={"minsize": 11, "mode": "hide"})
-
-
-def _key(group: Path) -> str:
-    """Return the id of a group; "" for the root, therefore "%" for an empty name."""
-    return "/".join(quote(part, safe="") or "%" for part in group)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from app.canvas.script import GRAPH, canvas_script, library, sources
+from tests.support.pixels import pixel_in
 
 pytestmark = pytest.mark.browser
 
@@ -88,7 +89,7 @@ def test_previous_drawing_works_until_a_new_layout_is_computed(blank: Page) -> N
                 setTriggerValue: (event, { value }) => host.dataset[event] = value }); }"""
     blank.evaluate(show, boxes("a", 3))
     blank.locator(".walk[data-drawn=a]").wait_for()
-    at = blank.locator(".walk").evaluate("(walk) => walk.tmmuPixelOf('a1')")
+    at = pixel_in(blank.locator(".walk"), "a1")
     blank.evaluate(show, boxes("b", 600))
     blank.mouse.move(at["x"], at["y"])
     blank.mouse.click(at["x"], at["y"])

@@ -16,6 +16,7 @@ from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.conftest import Draw
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.app.texts.test_colours import CLEARLY, linear, oklab
+from tests.support.pixels import pixel_in
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +27,7 @@ def data(page: Page) -> dict[str, str]:
 
 
 def pixel(page: Page, tensor: str, chart: int = 0) -> tuple[float, float]:
-    at = page.locator(".tmmu-canvas").nth(chart).evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
+    at = pixel_in(page.locator(".tmmu-canvas").nth(chart), tensor)
     return at["x"], at["y"]
 
 
@@ -426,10 +427,10 @@ def test_selection_from_outside_scrolls_into_view(draw: Draw) -> None:
     page = draw(plan_of(nodes=tuple("bcdefghi")), view="map")
     page.evaluate("() => { Object.assign(charts[0].win, { t0: 5, t1: 8 }); charts[0].moved(); }")
     settle(page)
-    assert page.locator(".tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')") is None
+    assert pixel_in(page.locator(".tmmu-canvas"), "a") is None
     page.evaluate("() => charts[0].update({ selected: 'a' })")
     settle(page)
-    assert page.locator(".tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')") is not None
+    assert pixel_in(page.locator(".tmmu-canvas"), "a") is not None
 
 
 @pytest.mark.parametrize(

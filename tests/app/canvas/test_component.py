@@ -19,6 +19,7 @@ from app.canvas.script import MAIN_MODULES, WORKER, WORKER_MODULE, canvas_script
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.paths import ROOT
+from tests.support.pixels import pixel_in
 from tests.support.served import free_port, status
 from tmmu_core.planners import PLANNERS
 
@@ -69,7 +70,7 @@ def test_click_reaches_python_and_keeps_the_zoom(server: str, browser: Browser) 
     charts = page.locator(".tmmu-canvas")
     charts.nth(1).locator("xpath=self::*[@data-paintings]").wait_for()
     tensor = "conv_0000072:out"
-    at = charts.first.evaluate("(e, id) => e.tmmuPixelOf(id)", tensor)
+    at = pixel_in(charts.first, tensor)
     page.mouse.move(at["x"], at["y"])
     whole = charts.first.get_attribute("data-window") or ""
     page.mouse.wheel(0, -200)

@@ -10,6 +10,7 @@ from app.report.html_report import build_report
 from app.report.pictures import MOST_COLUMNS, drawn_steps
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.build import residual
+from tests.support.pixels import pixel_in
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plans.analysis.waste_ledger import WasteLedger
 from tmmu_core.plans.making.engine import Solution, plan_graph
@@ -85,7 +86,7 @@ def test_report_works_from_a_file_without_a_network(browser: Browser, tmp_path: 
     page.locator("#slots .tmmu-canvas[data-paintings]").wait_for()
     assert requested == [path.as_uri()]
     page.locator("#map").scroll_into_view_if_needed()
-    at = page.locator("#map .tmmu-canvas").evaluate("(e) => e.tmmuPixelOf('a')")
+    at = pixel_in(page.locator("#map .tmmu-canvas"), "a")
     page.mouse.click(at["x"], at["y"])
     page.locator('#lifetimes .tmmu-canvas[data-selected="a"]').wait_for()
     assert page.locator("#pinned b").inner_text() == "a"

@@ -1,14 +1,12 @@
 """Colours with a meaning are distinguishable for everyone, and text is readable."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
 
-from app.canvas.script import sources
 from app.report.pictures import ACCOUNT_LOOKS
-from app.texts.palette import CATEGORIES, HUES, ROLE_COLOURS
+from app.texts.palette import CATEGORIES, ROLE_COLOURS
 
 SIGHT = {
     "everyone": np.eye(3),
@@ -56,22 +54,6 @@ def test_role_colours_are_distinguishable(sight: str) -> None:
     seen = {colour: oklab(SIGHT[sight] @ linear(colour)) for colour in colours}
     near = [(a, b) for a, b in itertools.combinations(colours, 2) if np.linalg.norm(seen[a] - seen[b]) < CLEARLY]
     assert near == []
-
-
-def test_canvas_has_the_same_role_colours() -> None:
-    block = re.search(r"ROLE_COLOURS = \{(.*?)\}", sources()["colours.js"], re.S)
-    assert block is not None
-    drawn = dict(re.findall(r'(\w+): "(#[0-9A-F]{6})"', block[1]))
-    assert drawn == {
-        **{role: ROLE_COLOURS[role] for role in ("activation", "input", "output", "workspace", "gradient")},
-        "persistent": ROLE_COLOURS["parameter"],
-    }
-
-
-def test_canvas_has_the_same_palette() -> None:
-    text = sources()["colours.js"]
-    for name, colours in (("CATEGORIES", CATEGORIES), ("HUES", HUES)):
-        assert tuple(re.findall("#[0-9A-F]{6}", text.partition(f"const {name} =")[2].partition(";")[0])) == colours
 
 
 @pytest.mark.parametrize("sight", SIGHT)

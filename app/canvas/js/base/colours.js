@@ -1,19 +1,8 @@
 // Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
 
 import { counted } from "./formats.js";
+import { CATEGORIES, CATEGORY_COLOURS, HUES, OTHER, PHASE_COLOURS, ROLE_COLOURS } from "./palette.js";
 
-// Equal to app/texts/palette.py. Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py.
-const ROLE_COLOURS = {
-  activation: "#0072B2", input: "#56B4E9", output: "#A3D9B1", workspace: "#E69F00", gradient: "#A0276B",
-  persistent: "#8A8F98",
-};
-// CATEGORY_COLOURS, CATEGORIES and HUES are equal to app/texts/palette.py.
-const CATEGORY_COLOURS = {
-  parameter: "#8A8F98", gradient: "#A0276B", optimizer_state: "#E69F00", activation: "#0072B2", other: "#56B4E9",
-};
-const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"]);
-const CATEGORIES = "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
-const OTHER = "#8A8F98";
 // "unchanged" and the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several kinds has the
 // colour of the first one in this list.
 const CHANGES = Object.entries({
@@ -21,11 +10,8 @@ const CHANGES = Object.entries({
   retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
 });
 export const CONFLICT = "#D55E00";
-// Colours of layers and slots, used in turn.
-const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".split(" ");
 const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
-export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
 
 /** Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], note}. The
  * scheme "size" also returns `ramp`: [smallest, largest] size in the arenas `shown`. If the plan lacks the data of a
@@ -55,8 +41,8 @@ function byName({ names, codes }, colours, note, labels = (name) => name) {
 
 function byRole(plan) {
   return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => {
-    if (PERSISTENT.has(role)) return "persistent";
-    return Object.hasOwn(ROLE_COLOURS, role) ? role : "activation";
+    if (!Object.hasOwn(ROLE_COLOURS, role)) return "activation";
+    return ROLE_COLOURS[role] === OTHER ? "persistent" : role;
   });
 }
 

@@ -38,12 +38,6 @@ export class Plane {
     return this.turned(this.step(t), this.level(v));
   }
 
-  /** Move a point by `pixelsOn` along the steps and `pixelsUp` along v. */
-  beside([x, y], pixelsOn, pixelsUp) {
-    const [dx, dy] = this.turned(pixelsOn, pixelsUp * this.vSign);
-    return [x + dx, y + dy];
-  }
-
   box(t0, t1, v0, v1) {
     const [x0, y0] = this.point(t0, v0), [x1, y1] = this.point(t1, v1);
     return [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
@@ -55,9 +49,9 @@ export class Plane {
     return [Math.max(x0, x), Math.max(y0, y), Math.min(x1, x + w), Math.min(y1, y + h)];
   }
 
-  /** Return the ends [x0, y0, x1, y1] of a line at coordinate v from step t0 to t1. `snap` aligns it to pixels. */
-  levelLine(v, t0, t1, snap = sharp) {
-    const at = snap(this.level(v));
+  /** Return the ends [x0, y0, x1, y1] of a sharp line at coordinate v from step t0 to t1. */
+  levelLine(v, t0, t1) {
+    const at = sharp(this.level(v));
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
   }
 

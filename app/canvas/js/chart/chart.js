@@ -58,7 +58,6 @@ export class Chart extends Drawing {
     this.parts = build(this);
     this.find = this.parts.find;
     this.attach(parent, { ...this.parts, canvases: [this.parts.base, this.parts.over] });
-    this.root.tmmuPixelOf = (id) => this.pixelOf(id);
     this.input = new ChartInput(this);
   }
 
@@ -290,17 +289,6 @@ export class Chart extends Drawing {
     return this.win && contains(this.plot, x, y) && !this.overview.at(x, y) ? rowAt(this, x, y) : -1;
   }
 
-  /** Return the centre of the visible part of a tensor's box in pixels of the browser window, or null. For tests. */
-  pixelOf(id) {
-    const row = this.plan ? this.plan.rowOf(id) : -1;
-    if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
-    const { birth, death } = this.plan, { v0, v1 } = this.scene;
-    const [x0, y0, x1, y1] = this.plane.seenBox(birth[row], death[row], v0[row], v1[row]);
-    if (x1 < x0 || y1 < y0) return null;
-    const stage = this.stage.getBoundingClientRect();
-    return { x: stage.left + (x0 + x1) / 2, y: stage.top + (y0 + y1) / 2 };
-  }
-
   // --- drawing, at most once per frame ---------------------------------------------------------------------------
 
   draw(due) {
@@ -409,8 +397,8 @@ export class Chart extends Drawing {
   clamp() {
     const { win: w, full: f } = this;
     for (const [a, b] of [["t0", "t1"], ["v0", "v1"]]) {
-      const span = Math.min(f[b] - f[a], Math.max(this.least(b), w[b] - w[a])), middle = (w[a] + w[b]) / 2;
-      w[a] = Math.min(f[b] - span, Math.max(f[a], middle - span / 2));
+      const width = w[b] - w[a], span = Math.min(f[b] - f[a], Math.max(this.least(b), width));
+      w[a] = Math.min(f[b] - span, Math.max(f[a], w[a] - (span - width) / 2)); // exact for linked charts, if span is width
       w[b] = w[a] + span;
     }
     // One finger scrolls the page while the whole height is visible, and moves the picture after zooming in.
@@ -429,9 +417,9 @@ export class Chart extends Drawing {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
   }
 
-  /** Move the picture by `t` steps and `v` along the other axis, from its position in the window `from`. */
-  pan(from, { t, v }) {
-    const { t0, t1, v0, v1 } = from;
+  /** Move the picture by `t` steps and `v` along the other axis. */
+  pan({ t, v }) {
+    const { t0, t1, v0, v1 } = this.win;
     Object.assign(this.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
     this.moved();
   }

@@ -33,6 +33,7 @@ export class Drawing {
   attach(parent, { root, stage, tip, canvases }) {
     Object.assign(this, { root, stage, tip, canvases, timers: {} });
     parent.append(root);
+    root.drawing = this; // for tests and benchmarks
     this.resizes = new ResizeObserver(() => this.soon("layout"));
     this.resizes.observe(stage);
     // No event reports a change of the theme, but the root's colour has a transition.

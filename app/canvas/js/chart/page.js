@@ -9,10 +9,9 @@ import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
 
-// At most KEPT_PLANS plans are stored, because a page may send many plans before it shows their charts; at most
-// KEPT_LARGE if they have more than KEPT_BYTES together.
-const KEPT_PLANS = 32;
-const KEPT_LARGE = 6;
+// More than KEPT_PLANS plans are stored only if they have at most KEPT_BYTES together, because a page may send many plans
+// before it shows their charts.
+const KEPT_PLANS = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack, the oldest first
 
@@ -27,9 +26,7 @@ export function adopt(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   const total = () => [...packs.values()].reduce((sum, { bytes }) => sum + bytes, 0);
-  while (packs.size > KEPT_PLANS || (packs.size > KEPT_LARGE && total() > KEPT_BYTES)) {
-    packs.delete(packs.keys().next().value);
-  }
+  while (packs.size > KEPT_PLANS && total() > KEPT_BYTES) packs.delete(packs.keys().next().value);
   for (const chart of charts) if (chart.state.plan === pack.token) chart.setPack(pack);
   return pack.token;
 }

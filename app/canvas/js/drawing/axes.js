@@ -1,6 +1,6 @@
 // The axes: ticks of the steps and of v, and their labels left of and below the picture.
 
-import { PHASE_COLOURS } from "../base/colours.js";
+import { PHASE_COLOURS } from "../base/palette.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
 import { stroke } from "./pen.js";

@@ -3,7 +3,7 @@
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
-import { fillBox, stroke, within } from "./pen.js";
+import { arrowHead, fillBox, stroke, within } from "./pen.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, sight) {
@@ -26,16 +26,14 @@ export function drawStrip(pen, sight) {
     }
     pen.strokeStyle = look.line;
     pen.lineWidth = 1.2;
-    const level = (size, dash) => stroke(pen, bytes.levelLine(size, t0, t1, (px) => px), dash);
+    const level = (size, dash) => stroke(pen, bytes.levelLine(size, t0, t1), dash);
     if (before) drawOutline(pen, bytes, before.live);
     level(extent, []);
     level(Number(arena.bound), [2, 3]);
     if (capacity && capacity <= top) level(capacity, [7, 5]);
     pen.fillStyle = look.line;
-    const tip = bytes.point(arena.peak_step + 0.5, Number(arena.peak)); // an arrow points at the peak
-    pen.beginPath();
-    for (const [x, y] of [tip, bytes.beside(tip, -4, 7), bytes.beside(tip, 4, 7)]) pen.lineTo(x, y);
-    pen.fill();
+    const peak = arena.peak_step + 0.5;
+    arrowHead(pen, [...bytes.point(peak, top), ...bytes.point(peak, Number(arena.peak))], 8);
   });
   drawLabels(pen, sight, bytes, arena);
 }

@@ -7,7 +7,7 @@ import { CONFLICT, css, luminance } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { counted, shortBytes, shortened } from "../base/formats.js";
-import { fillBox, stroke, strokeBox } from "./pen.js";
+import { fillBox, stroke, strokeBox, within } from "./pen.js";
 
 const MOST_NAMES = 400;
 const MOST_OUTLINES = 2000;
@@ -83,19 +83,17 @@ export function drawBoxes(pen, sight, tools) {
 export function drawOver(pen, sight, { sheet }) {
   const { plan, scene, plane, plot, look } = sight;
   const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
-  if (!zones.some(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0)) return;
+  const seen = zones.filter(([x0, y0, x1, y1]) => x1 > x0 && y1 > y0);
+  if (!seen.length) return;
   const stain = sheet.getContext("2d"), hatch = stain.createPattern(look.hatch, "repeat");
   for (const [operation, style] of [["source-in", CONFLICT], ["source-atop", hatch]]) {
     stain.globalCompositeOperation = operation;
     fillBox(stain, [0, 0, sheet.width, sheet.height], style);
   }
   stain.globalCompositeOperation = "source-over";
-  pen.save();
-  pen.beginPath();
-  for (const [x0, y0, x1, y1] of zones) pen.rect(x0, y0, Math.max(0, x1 - x0), Math.max(0, y1 - y0));
-  pen.clip();
-  pen.drawImage(sheet, plot.x, plot.y, plot.w, plot.h);
-  pen.restore();
+  for (const [x, y, right, bottom] of seen) {
+    within(pen, { x, y, w: right - x, h: bottom - y }, () => pen.drawImage(sheet, plot.x, plot.y, plot.w, plot.h));
+  }
 }
 
 /** Return {inks, dim}: the r, g, b values of all colours in one array; the dimmed colours begin at index `dim`. */

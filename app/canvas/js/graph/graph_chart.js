@@ -11,21 +11,10 @@ const MOST_LAYOUTS = 24; // maximum number of cached layouts
 const TOP_MARGIN = 12; // pixels above the drawing
 const LETTER = 6.3; // width of a letter in pixels
 const layouts = new Map(); // shape → layout
-const waiting = new Map(); // number of a request to the worker → [resolve, reject]
-let worker = null, requests = 0;
+const SCRIPT = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
 
-/** Return a promise of the layout of boxes and edges, computed in the worker. */
+/** Return a promise of the layout of boxes and edges, computed in a worker. */
 function layoutOf({ vertices, edges, levels }) {
-  if (!worker) {
-    worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
-    worker.addEventListener("message", ({ data: { number, layout, why } }) => {
-      const [resolve, reject] = waiting.get(number);
-      waiting.delete(number);
-      if (layout) resolve(layout);
-      else reject(new Error(why));
-    });
-  }
-  requests += 1;
   const drawing = {
     sizes: vertices.map(({ name, under }) => {
       const width = 26 + LETTER * Math.max(name.length, under.length); // `under` is a second line, or empty
@@ -37,10 +26,13 @@ function layoutOf({ vertices, edges, levels }) {
       return [number, parent, 30 + LETTER * Math.min(40, name.length + count.length)];
     }),
   };
-  return new Promise((resolve, reject) => {
-    waiting.set(requests, [resolve, reject]);
-    worker.postMessage({ number: requests, drawing });
+  const worker = new Worker(SCRIPT);
+  const layout = new Promise((resolve, reject) => {
+    worker.addEventListener("message", ({ data }) => resolve(data));
+    worker.addEventListener("error", reject); // the event has a `message`, as an error has
   });
+  worker.postMessage(drawing);
+  return layout.finally(() => worker.terminate());
 }
 
 class GraphChart extends Drawing {
@@ -55,7 +47,6 @@ class GraphChart extends Drawing {
     this.cursor = -1; // vertex of the keyboard cursor
     this.hovered = null; // item under the pointer, as itemAt() returns it
     this.attach(parent, this.build());
-    this.root.tmmuPixelOf = (name) => this.pixelOf(name);
     this.input = new GraphInput(this);
   }
 
@@ -227,17 +218,6 @@ class GraphChart extends Drawing {
   /** Show a text below the drawing. An equal text is not set again, because screen readers would repeat it. */
   showStatus(text) {
     if (this.status.textContent !== text) this.status.textContent = text;
-  }
-
-  /** Return the position of a box or of an open module's title on the page; null for an unknown name. For tests. */
-  pixelOf(name) {
-    const { data, layout, view } = this, rect = this.stage.getBoundingClientRect();
-    if (!layout || this.data !== this.latest) return null;
-    const vertex = data.vertices.findIndex((v) => v.name === name), frame = data.levels.findIndex((l) => l[2] === name);
-    if (vertex < 0 && frame < 0) return null;
-    const [x, y, w, h] = vertex >= 0 ? layout.boxes[vertex] : layout.frames[frame];
-    const middle = y + (vertex >= 0 ? h / 2 : 11);
-    return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + middle * view.scale };
   }
 }
 

@@ -1,64 +1,41 @@
 // Input for the graph drawing: drag, pinch, wheel, click, hover and keys.
 
-const CLICK_RADIUS = 4; // pixels that the pointer may move during a click
+import { Input } from "../chart/input.js";
 
-export class GraphInput {
+export class GraphInput extends Input {
   constructor(chart) {
-    this.chart = chart;
-    this.down = new Map(); // pressed pointer → [x, y]
-    const { stage } = chart;
-    const on = (name, action) => stage.addEventListener(name, action.bind(this), { passive: false });
-    on("pointerdown", this.press);
-    on("pointermove", this.move);
-    on("pointerup", this.release);
-    on("pointercancel", this.release);
-    on("pointerleave", () => this.hover(null));
-    on("wheel", this.wheel);
-    on("dblclick", (event) => chart.itemAt(...chart.at(event)) ?? chart.fit());
-    on("keydown", this.key);
-    stage.style.touchAction = "none";
+    super(chart);
+    chart.stage.addEventListener("dblclick", (event) => chart.itemAt(...chart.at(event)) ?? chart.fit());
+    chart.stage.style.touchAction = "none";
   }
 
-  press(event) {
-    if (event.button) return;
-    this.began = this.chart.at(event);
-    this.down.set(event.pointerId, this.began);
-    this.moved = this.down.size > 1; // a tap with two fingers is no click
-    this.chart.stage.setPointerCapture(event.pointerId);
+  drag(now, last) {
+    this.pinch(1, last, now);
   }
 
-  /** Handle a movement: hover without a pressed pointer, drag with one, pinch with two. */
-  move(event) {
-    const now = this.chart.at(event), last = this.down.get(event.pointerId), { chart } = this;
-    if (!last) {
-      this.hover(chart.itemAt(...now), now);
-      return;
-    }
-    const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
-    this.moved ||= distance(now, this.began) > CLICK_RADIUS;
-    if (!this.moved) return;
-    this.down.set(event.pointerId, now);
-    const moves = other ? 2 : 1; // two fingers move their midpoint by half of the movement of each
-    chart.view.x += (now[0] - last[0]) / moves;
-    chart.view.y += (now[1] - last[1]) / moves;
-    this.hover(null);
-    const [x, y] = other ?? now, factor = other ? distance(now, other) / Math.max(1, distance(last, other)) : 1;
-    chart.zoom(factor, (now[0] + x) / 2, (now[1] + y) / 2);
+  /** Move the drawing, and zoom with two fingers. */
+  pinch(factor, from, to) {
+    const { view } = this.chart;
+    view.x += to[0] - from[0];
+    view.y += to[1] - from[1];
+    this.highlight(null);
+    this.chart.zoom(factor, ...to);
   }
 
-  release(event) {
-    const wasDown = this.down.delete(event.pointerId);
-    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.itemAt(...this.chart.at(event)));
+  click(point) {
+    this.chart.act(this.chart.itemAt(...point));
   }
 
-  wheel(event) {
-    event.preventDefault();
-    const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
-    this.chart.zoom(Math.exp(-step / 500), ...this.chart.at(event));
+  hover(point) {
+    this.highlight(point && this.chart.itemAt(...point), point);
+  }
+
+  wheel(factor, point) {
+    this.chart.zoom(factor, ...point);
   }
 
   /** Highlight an item and show its tooltip at the point [x, y]; for null, remove highlight and tooltip. */
-  hover(item, point = [0, 0]) {
+  highlight(item, point) {
     const { chart } = this;
     if (JSON.stringify(item) !== JSON.stringify(chart.hovered)) {
       chart.hovered = item;
@@ -66,13 +43,12 @@ export class GraphInput {
       chart.fillTip(item && tipOf(chart.data, item));
       chart.soon("base");
     }
-    chart.placeTip(point);
+    if (point) chart.placeTip(point);
   }
 
-  key(event) {
-    const { chart } = this, { marks } = chart.data ?? { marks: {} };
-    if (event.ctrlKey || event.metaKey || event.altKey || !chart.layout) return;
-    const action = {
+  keys() {
+    const { chart } = this, { marks } = chart.data;
+    return {
       ArrowDown: () => this.along(0, 1),
       ArrowUp: () => this.along(1, 0),
       ArrowRight: () => this.beside(1),
@@ -87,10 +63,7 @@ export class GraphInput {
       0: () => chart.fit(),
       s: () => chart.goTo(marks.selected),
       p: () => chart.goTo(marks.peak),
-    }[event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
+    };
   }
 
   /** Move the cursor along an edge from its end `from` (0: source, 1: target) to its end `to`, to the nearest box. */

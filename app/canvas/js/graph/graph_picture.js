@@ -126,11 +126,11 @@ function fill(pen, [x, y, w, h], colour, radius = 4) {
   pen.fill();
 }
 
-function outline(pen, [x, y, w, h], colour, width, radius = 4) {
-  pen.beginPath();
-  pen.roundRect(x, y, w, h, radius);
+/** Draw the outline of a box with rounded corners. */
+function outline(pen, box, colour, width, radius = 4) {
   pen.strokeStyle = colour;
   pen.lineWidth = width;
+  fill(pen, box, "transparent", radius);
   pen.stroke();
 }
 

@@ -1,13 +1,7 @@
 // Layout of a graph with open modules (levels). The library lays out each level separately, innermost level first; in
 // its parent, a level is one box. Equal levels are laid out once. This module runs in a worker, after the library.
 
-globalThis.addEventListener("message", ({ data: { number, drawing } }) => {
-  try {
-    globalThis.postMessage({ number, layout: arrange(globalThis.dagre, drawing) });
-  } catch (error) {
-    globalThis.postMessage({ number, why: String(error?.message ?? error) });
-  }
-});
+globalThis.addEventListener("message", ({ data }) => globalThis.postMessage(arrange(globalThis.dagre, data)));
 
 // Distances in pixels
 const TITLE = 28; // height of the title of a module

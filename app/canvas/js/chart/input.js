@@ -1,0 +1,75 @@
+// The base class of the input of a drawing: hover, drag, click, pinch and keys on its stage.
+
+const CLICK = 4; // pixels that a pointer may move during a click
+const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
+const FINGERS = 20; // pixels: a smaller distance of two fingers counts as this
+
+const apart = ([x0, y0], [x1, y1]) => Math.max(FINGERS, Math.hypot(x1 - x0, y1 - y0));
+const middle = ([x0, y0], [x1, y1]) => [(x0 + x1) / 2, (y0 + y1) / 2];
+
+/** A subclass has the methods hover(point or null), drag(now, last, began), click(point, event),
+ * wheel(factor, point, event), keys(event): key → action, and pinch(factor, from, to, across): movement of the midpoint of
+ * two fingers, and their first distance along x and y. A point is [x, y] on the stage; a factor above 1 zooms in. */
+export class Input {
+  constructor(chart) {
+    Object.assign(this, { chart, down: new Map() }); // down: id of a pressed pointer → point
+    const on = (type, action) => chart.stage.addEventListener(type, action.bind(this), { passive: false });
+    on("pointerdown", this.onDown);
+    on("pointermove", this.onMove);
+    on("pointerup", this.onUp);
+    on("pointercancel", this.onUp);
+    on("pointerleave", () => this.hover(null));
+    on("wheel", this.onWheel);
+    on("keydown", this.onKey);
+  }
+
+  press() {}
+  drop() {}
+
+  onDown(event) {
+    const { chart, down } = this, point = chart.at(event);
+    if (event.button || !chart.width) return; // without a width, nothing is drawn yet
+    chart.stage.focus({ preventScroll: true });
+    chart.stage.setPointerCapture(event.pointerId);
+    down.set(event.pointerId, point);
+    this.hasMoved = down.size > 1; // a tap with two fingers is no click
+    if (!this.hasMoved) this.press((this.began = point), event);
+    else this.across = [0, 1].map((k) => [...down.values()].slice(0, 2).reduce((a, b) => Math.abs(a[k] - b[k])));
+  }
+
+  onMove(event) {
+    const { down, began } = this, now = this.chart.at(event), last = down.get(event.pointerId);
+    if (!last) {
+      this.hover(now);
+      return;
+    }
+    this.hasMoved ||= Math.hypot(now[0] - began[0], now[1] - began[1]) > CLICK;
+    if (!this.hasMoved) return;
+    down.set(event.pointerId, now);
+    const other = [...down].find(([id]) => id !== event.pointerId)?.[1];
+    if (!other) this.drag(now, last, began);
+    else this.pinch(apart(now, other) / apart(last, other), middle(last, other), middle(now, other), this.across);
+  }
+
+  onUp(event) {
+    if (!this.down.delete(event.pointerId)) return;
+    if (this.hasMoved) this.drop();
+    else if (event.type === "pointerup") this.click(this.chart.at(event), event);
+  }
+
+  onWheel(event) {
+    if (!this.chart.width) return;
+    event.preventDefault();
+    const delta = (event.deltaY || event.deltaX) * (event.deltaMode === 1 ? 16 : 1);
+    this.wheel(Math.exp(-WHEEL * Math.max(-300, Math.min(300, delta))), this.chart.at(event), event);
+  }
+
+  onKey(event) {
+    if (!this.chart.width || event.ctrlKey || event.metaKey || event.altKey) return;
+    const action = this.keys(event)[event.key];
+    if (!action) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
+  }
+}
