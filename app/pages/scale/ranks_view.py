@@ -30,25 +30,21 @@ def draw(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
     chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
-    job = page_jobs.all_ranks(chosen)
-    job.wait(planning.PATIENCE)
-    ranks = job.result() if job.succeeded else None
-    if ranks is not None:
-        spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
-        st.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
-    else:
-        st.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
+    title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
         editor(graph, chosen)
+    job, failed = page_jobs.all_ranks(chosen), "The ranks could not be planned"
     with right:
+        ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
             rank_controls(chosen, ranks)
             heat(chosen, ranks)
-        elif job.finished:
-            long_work.result(job, "", "The ranks could not be planned", source="shard spec")
-        else:
-            long_work.progress(job, "Planning the ranks")
+    if ranks is None:
+        title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
+        return
+    spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
+    title.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
 
 
 def editor(graph: Graph, chosen: Choice) -> None:
@@ -165,7 +161,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
 MOST_IN_ONE_ROW = 64
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The share of blue grows with the size, on a light and on a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}
+HIDDEN = {"marker": {"opacity": 0}}  # the points only receive clicks, which Streamlit does not send for a heat map
 
 
 def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:

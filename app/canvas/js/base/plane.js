@@ -55,14 +55,10 @@ export class Plane {
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
   }
 
-  /** Return the ends of a line across the rectangle, at a pixel of the step axis. */
-  acrossSteps(px) {
-    return lineAcross(this.rect, px, this.sideways);
-  }
-
-  /** Return the ends of a line across the rectangle, at a pixel of the v axis. */
-  acrossLevels(px) {
-    return lineAcross(this.rect, px, !this.sideways);
+  /** Return the ends of a line across the rectangle, at a pixel of the step axis or, for `isLevel`, of the v axis. */
+  across(px, isLevel = false) {
+    const { x, y, w, h } = this.rect;
+    return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];
   }
 
   /** Return the {t, v} of a pixel. */
@@ -78,8 +74,6 @@ export class Plane {
     return { t: on / this.perStep, v: (this.vSign * across) / this.perLevel };
   }
 }
-
-const lineAcross = ({ x, y, w, h }, px, isHorizontal) => (isHorizontal ? [x, px, x + w, px] : [px, y, px, y + h]);
 
 /** Return the centre of the nearest pixel, where a thin line is sharp. */
 export const sharp = (px) => Math.round(px) + 0.5;

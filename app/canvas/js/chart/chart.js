@@ -14,7 +14,7 @@ import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses,
 } from "../drawing/picture.js";
-import { fillBox, guarded, within } from "../drawing/pen.js";
+import { fillBox, within } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS } from "../plan/scene.js";
@@ -55,9 +55,9 @@ export class Chart extends Drawing {
     this.selected = this.compared = this.hovered = -1; // rows
     this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
-    this.parts = build(this);
-    this.find = this.parts.find;
-    this.attach(parent, { ...this.parts, canvases: [this.parts.base, this.parts.over] });
+    const parts = (this.parts = build(this));
+    this.find = parts.find;
+    this.attach(parent, { ...parts, canvases: [parts.base, parts.over] });
     this.input = new ChartInput(this);
   }
 
@@ -186,7 +186,7 @@ export class Chart extends Drawing {
     this.soon("over");
   }
 
-  /** Apply a setting by the user and send it to the page. */
+  /** Apply a setting of the user and send it to the page. */
   choose(name, value) {
     this.apply({ [name]: value });
     this.send(name, value);
@@ -271,7 +271,6 @@ export class Chart extends Drawing {
     this.send("zoom", zoom, 400);
   }
 
-  /** Return the current coordinate system. */
   get plane() {
     return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
   }
@@ -311,7 +310,7 @@ export class Chart extends Drawing {
     const drawn = this.drawPicture(pen, sight);
     if (this.zoomed) this.overview.draw(pen, sight, this.full);
     else this.overview.plane = null;
-    guarded(() => this.showFoot(sight, drawn));
+    this.showFoot(sight, drawn);
     // For tests and benchmarks; firstMs is the time from the bytes to their first picture.
     const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
     const overview = this.zoomed ? "shown" : "", paintings = Number(dataset.paintings ?? 0) + 1;
@@ -321,10 +320,10 @@ export class Chart extends Drawing {
     this.painted = this.pack;
   }
 
-  /** Draw the whole picture with a canvas or SVG context. Return {count, thin, outlined}. */
+  /** Draw the whole picture. Return {count, thin, outlined}. */
   drawPicture(pen, sight) {
     const { plan, plot, look } = sight;
-    const ticks = { steps: guarded(() => stepTicks(sight), []), levels: guarded(() => levelTicks(sight), []) };
+    const ticks = { steps: stepTicks(sight), levels: levelTicks(sight) };
     let outlined = null;
     pen.font = look.font;
     within(pen, plot, () => drawGround(pen, sight));
@@ -332,14 +331,14 @@ export class Chart extends Drawing {
     const drawn = drawBoxes(pen, sight, this.tools);
     within(pen, plot, () => {
       drawOver(pen, sight, this.tools);
-      guarded(() => drawNames(pen, sight, drawn.big));
-      guarded(() => drawLines(pen, sight));
-      this.root.dataset.reuses = guarded(() => drawReuses(pen, sight), 0);
+      drawNames(pen, sight, drawn.big);
+      drawLines(pen, sight);
+      this.root.dataset.reuses = drawReuses(pen, sight);
       if (this.other && this.state.show_baseline) outlined = drawBaseline(pen, sight);
     });
-    guarded(() => drawPhases(pen, sight));
-    guarded(() => drawTicks(pen, sight, ticks));
-    if (sight.strip) guarded(() => drawStrip(pen, sight));
+    drawPhases(pen, sight);
+    drawTicks(pen, sight, ticks);
+    if (sight.strip) drawStrip(pen, sight);
     pen.strokeStyle = look.soft;
     pen.lineWidth = 1;
     pen.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
@@ -359,12 +358,12 @@ export class Chart extends Drawing {
     pen.setTransform(2, 0, 0, 2, 0, 0);
     fillBox(pen, [0, 0, this.width, this.height], css(sight.look.solid));
     this.drawPicture(pen, sight);
-    guarded(() => drawOverlay(pen, sight, this));
+    drawOverlay(pen, sight, this);
     saveCanvas(sheet, `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`);
   }
 
   drawOver() {
-    guarded(() => drawOverlay(this.pen(this.parts.over), this.sight(), this));
+    drawOverlay(this.pen(this.parts.over), this.sight(), this);
     const { dataset } = this.root, { ids } = this.plan;
     Object.assign(dataset, { selected: ids.at(this.selected), compared: ids.at(this.compared) });
   }
@@ -388,7 +387,7 @@ export class Chart extends Drawing {
     this.moved();
   }
 
-  /** Return the minimum width of the window along the axis that ends at full[edge]: one unit, or 2^−40 of the axis. */
+  /** Return the least width of the window along the axis of `edge` ("t1" or "v1"): one unit, or 2^−40 of the axis. */
   least(edge) {
     return Math.max(1, this.full[edge] / 2 ** 40);
   }
@@ -424,7 +423,6 @@ export class Chart extends Drawing {
     this.moved();
   }
 
-  /** Show the whole plan. */
   fit() {
     if (!this.win) return;
     this.win = this.full;
@@ -446,8 +444,7 @@ export class Chart extends Drawing {
 
   /** Return the tooltip of a row as [heading, text] pairs. */
   lines(row) {
-    const { plan, other, candidate } = this;
-    return guarded(() => linesOf(plan, row, { other, candidate }), [["", plan.ids.at(row)]]);
+    return linesOf(this.plan, row, this);
   }
 
   /** Select a row, or none for −1. `how`: click, arrow, slot, search or clear, for the page. */

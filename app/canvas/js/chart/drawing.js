@@ -19,7 +19,6 @@ export function mount(parent, Kind, emit) {
   return Object.assign(mounted.get(parent), { emit, look: null }); // the theme may have changed
 }
 
-/** Remove the drawing from an element. */
 export function unmount(parent) {
   mounted.get(parent)?.destroy();
   mounted.delete(parent);
@@ -73,7 +72,6 @@ export class Drawing {
     Object.assign(this, { width, height, ratio });
   }
 
-  /** Return the colours of the theme. */
   currentLook() {
     return (this.look ??= lookOf(this.root, this.ratio));
   }

@@ -84,8 +84,8 @@ function rowTicks({ plan, plane, plot, scene }) {
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
   pen.strokeStyle = look.grid;
   pen.lineWidth = 1;
-  for (const { px } of steps) stroke(pen, plane.acrossSteps(sharp(px)));
-  if (scene.view === "map") for (const { px } of levels) stroke(pen, plane.acrossLevels(sharp(px)));
+  for (const { px } of steps) stroke(pen, plane.across(sharp(px)));
+  if (scene.view === "map") for (const { px } of levels) stroke(pen, plane.across(sharp(px), true));
 }
 
 export function drawTicks(pen, sight, { steps, levels }) {

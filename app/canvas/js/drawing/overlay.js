@@ -151,7 +151,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const { t0, t1 } = plane.win;
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
   const whole = strip ? around(plot, strip) : plot;
-  const line = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
+  const line = new Plane(whole, plane.win, plane).across(plane.step(step + 0.5));
   bordered(pen, "#000", 1.5, () => stroke(pen, line));
   const room = Math.floor(plot.w / LETTER) - 9, arena = shortened(curve?.name ?? "", Math.max(8, room - 24)); // step: 9 letters
   const live = curve ? ` · ${shortBytes(curve.live[step] ?? 0)} live in ${arena}` : "", letters = room - live.length;

@@ -13,20 +13,6 @@ export function within(pen, { x, y, w, h }, draw) {
   }
 }
 
-const reported = new Set(); // messages already reported to the console
-
-/** Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels,
- * lines, tooltip or overlay. Errors with the same message are reported once. */
-export function guarded(draw, otherwise = undefined) {
-  try {
-    return draw();
-  } catch (error) {
-    if (!reported.has(error.message)) window.reportError(error);
-    reported.add(error.message);
-    return otherwise;
-  }
-}
-
 /** Draw a line between two points. */
 export function stroke(pen, [x0, y0, x1, y1], dash = []) {
   pen.setLineDash(dash);

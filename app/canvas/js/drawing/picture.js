@@ -143,7 +143,7 @@ export function drawLines(pen, sight) {
   if (curve && plan.steps) {
     pen.strokeStyle = look.line;
     pen.lineWidth = 1;
-    stroke(pen, plane.acrossSteps(sharp(plane.step(curve.peak_step + 0.5))), [1, 4]);
+    stroke(pen, plane.across(sharp(plane.step(curve.peak_step + 0.5))), [1, 4]);
   }
   for (const band of scene.bands) {
     const { base, height, extent } = band;

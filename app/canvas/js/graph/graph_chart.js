@@ -138,7 +138,6 @@ class GraphChart extends Drawing {
     this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight / 2 - (y + h / 2) * scale };
   }
 
-  /** Show the whole drawing. */
   fit() {
     if (!this.layout) return;
     const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage;

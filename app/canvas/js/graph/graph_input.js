@@ -120,7 +120,7 @@ function nearest(boxes, here, candidates) {
   return candidates.reduce((best, k) => (best < 0 || distanceTo(k) < distanceTo(best) ? k : best), -1);
 }
 
-/** Return the tooltip of an item as [heading, text] pairs. */
+/** Return [heading, text] pairs for the tooltip of an item. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
   if (vertex >= 0) return [["", vertices[vertex].name], ...vertices[vertex].tip];
   if (edge >= 0) return [["", edges[edge][2]], ...edges[edge][3]];

@@ -147,7 +147,6 @@ export class Columns {
     return BigInt(this.events ? (this.events[t] ?? this.events.at(-1)) : t);
   }
 
-  /** Return the end of a row's live range. */
   rangeEnd(row) {
     return this.death[row] - (this.stillRead.has(row) ? 1 : 0);
   }
