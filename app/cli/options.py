@@ -1,17 +1,13 @@
-"""Declare the options of commands, and convert the declarations to parameters that typer reads.
+"""Declare the options of commands, and add the planning options of contract §10.
 
-A command is a function. Each of its parameters declares one of these:
-
-- an option or an argument, if the default is an :func:`option` or an :func:`argument`;
-- a group of options, if the type is a dataclass whose fields are options;
-- the planning options of contract §10, if the type is :class:`~tmmu_core.plans.making.request.PlanRequest`.
+A command is a function whose parameters are options and arguments of typer. One of them may be the planning request, of
+type :class:`~tmmu_core.plans.making.request.PlanRequest`: it stands for all planning options.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -21,17 +17,22 @@ from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, OptionSpec, contradiction, option_pairs
 
-REQUIRED = MISSING  # default of a required option
+REQUIRED: Any = ...  # default of a required option
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
     """Declare an option: help text, names (default: the parameter's), further arguments of ``typer.Option``."""
-    return field(default=default, metadata={"names": names, "shown": {"metavar": metavar, "help": text, **more}})
+    return typer.Option(default, *names, metavar=metavar, help=text, **more)
+
+
+def flag(name: str, text: str) -> Any:
+    """Declare an option without a value, of type ``bool``."""
+    return typer.Option(False, name, help=text)
 
 
 def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
     """Declare a positional argument."""
-    return field(default=default, metadata={"shown": {"metavar": metavar, "help": text}})
+    return typer.Argument(default, metavar=metavar, help=text)
 
 
 STORE_ENV = "TMMU_STORE"  # environment variable with the default of --store
@@ -39,7 +40,7 @@ STORE_ENV = "TMMU_STORE"  # environment variable with the default of --store
 OUTPUT = ("-o", "--output")
 SOURCE: str = argument("Model, graph, instance or plan; - reads standard input.", "FILE")
 MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE")
-AS_JSON: bool = option("Write JSON; errors become one JSON record.", None, "--json", default=False)
+AS_JSON: bool = flag("--json", "Write JSON; errors become one JSON record.")
 OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
 AGAINST: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
@@ -48,64 +49,42 @@ BRANCH: str | None = option("Use only runs of this branch.", "NAME")
 PLANNER: str | None = option("Use only runs of this planner.", "NAME")
 
 
-def with_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command as a function with one parameter for each option, which typer can read."""
-    declarations = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {
-        p.name: p.annotation for p in declarations if is_dataclass(p.annotation) and p.annotation is not PlanRequest
-    }
-    takes_request = any(p.annotation is PlanRequest for p in declarations)
+def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command with a parameter for each planning option in place of the request, if it has one."""
+    declared = inspect.signature(command, eval_str=True).parameters.values()
+    others = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in declared if p.annotation is not PlanRequest]
+    if len(others) == len(declared):
+        return command
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> int:
-        filled = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
-        return _call_with_request(command, values, filled) if takes_request else command(**values, **filled)
+        return _call_with_request(command, values)
 
-    parameters = [parameter for p in declarations for parameter in _typer_parameters(p)]
-    if takes_request:
-        parameters += [*(_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
+    parameters = [*others, *(_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
-def _typer_parameters(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Yield a typer parameter for each option that a parameter declares; none for the planning options."""
-    kind = parameter.annotation
-    if isinstance(parameter.default, Field):
-        yield _declared(parameter.name, kind, parameter.default)
-    elif kind is not PlanRequest:
-        types = get_type_hints(kind)
-        yield from (_declared(member.name, types[member.name], member) for member in fields(kind))
-
-
-def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
-    default = inspect.Parameter.empty if declared.default is MISSING else declared.default
-    names, shown = declared.metadata.get("names"), declared.metadata["shown"]
-    declaration: Any = typer.Argument(**shown)
-    if names is not None:
-        names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # an explicit name adds no --no-NAME
-        declaration = typer.Option(*names, **shown)
-    annotation = Annotated[kind, declaration]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _parameter(name: str, kind: Any, declared: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
 
 
 def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     if spec.flag:
-        return _declared(name, bool, option(spec.about, None, spec.option, default=False))
+        return _parameter(name, bool, flag(spec.option, spec.about))
     kind = list[str] | None if spec.many else str | None
-    return _declared(name, kind, option(spec.about, spec.metavar, spec.option))
+    return _parameter(name, kind, option(spec.about, spec.metavar, spec.option))
 
 
-NO_RUN = _declared("no_run", bool, option("Never run an ONNX model to find its shapes.", default=False))
+NO_RUN = _parameter("no_run", bool, flag("--no-run", "Never run an ONNX model to find its shapes."))
 
 
-def _call_with_request(command: Callable[..., int], values: dict[str, Any], groups: Mapping[str, Any]) -> int:
+def _call_with_request(command: Callable[..., int], values: dict[str, Any]) -> int:
     """Call a command with the planning options among ``values`` as a request. Raises :class:`UsageError`."""
     texts = {name: values.pop(name) for name in OPTION_SPECS}
     texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-    others = [*values.items(), *(pair for group in groups.values() for pair in vars(group).items())]
-    others += [(name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file]
+    others = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
     inputs = [value if isinstance(value, list) else [value] for name, value in others if name != "output"]
     if sum(files.count(STREAM) for files in inputs) > 1:
         raise UsageError("standard input can be read only once.", "Use - for one file.")
@@ -115,7 +94,7 @@ def _call_with_request(command: Callable[..., int], values: dict[str, Any], grou
     changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
     try:
         with limits.raised(changed_limits):
-            return command(**values, **groups, request=request)
+            return command(**values, request=request)
     except ContractError as error:
         if request.token is not None or request.seed is not None:
             error.fill(replay_token=request.replay_token.hex(), rank=request.rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,8 +190,8 @@ def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
         raise UsageError(f"{instance.name} is an instance without a graph: it has no {option}.", "Remove the option.")
 
 
-def resolve_either(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file. Planning options that have no effect on a finished plan are warnings, not errors."""
+def resolve_ignoring_options(name: str, request: PlanRequest) -> Resolved:
+    """Return the plan of a file. For a finished plan, planning options are ignored with a warning."""
     opened = open_any(name, request.dims)
     if not isinstance(opened, Plan | Trace):
         return resolve_opened(opened, name, request)
@@ -254,9 +254,9 @@ class _Bars:
 
 @contextmanager
 def progress_on_terminal() -> Iterator[Any]:
-    """Yield a progress callback that draws bars on standard error; ``None`` if standard error is not a terminal."""
+    """Yield a progress callback. It draws bars on standard error if that is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda *_: True
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -286,13 +286,10 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: P
     A reference without a model refers to the model of ``other_plan``.
     """
     if not name.startswith(PREFIX):
-        return resolve_either(name, request)
-    store = open_store(url)
-    try:
+        return resolve_ignoring_options(name, request)
+    with closing(open_store(url)) as store:
         run = store.resolve(name, other_plan)
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
-    finally:
-        store.close()
 
 
 def runs_of(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:

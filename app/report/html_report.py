@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 import msgspec
@@ -46,15 +46,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PDF_SECONDS = 120
 
 
-class ReviewPart(NamedTuple):
-    """The review in a report: notes, bookmarked views, decision, and the changes from Fix."""
-
-    content: Any  # a Review of the session
-    moves: Sequence[Move]
-    element: str  # id of the HTML element that contains ``embedded``
-    embedded: str  # the review file as JSON, so that the report can be opened as a review
-
-
 def build_report(
     source: Solution | Plan,
     *,
@@ -65,12 +56,15 @@ def build_report(
     linted: Verdict | None = None,
     origin: Origin | None = None,
     budget: int | None = None,
-    review: ReviewPart | None = None,
+    review: Any = None,
+    moves: Sequence[Move] = (),
+    embedded: str = "",
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
     The report computes the verdicts and the ``origin`` of the rows if the caller does not have them. ``budget``: limit
-    of all arenas together.
+    of all arenas together. ``review``: a ``Review`` of the session, to show with the ``moves`` of Fix. ``embedded``:
+    the review file as JSON, so that the report can be opened as a review.
     """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -104,8 +98,9 @@ def build_report(
         status_text=optimality,
         theme=theme,
         review=review,
-        views=[] if review is None else msgspec.to_builtins(review.content.views),
-        embedded=Markup(review.embedded.replace("<", "\\u003c")) if review is not None else "",
+        moves=moves,
+        views=[] if review is None else msgspec.to_builtins(review.views),
+        embedded=Markup(embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
         largest=_tensors(plan, by_size[:LARGEST]),

@@ -18,7 +18,6 @@ import streamlit as st
 from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
-from app.session.work.workers import TaskCall
 from tmmu_core.base.app_package import project_path, sample_entries
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput, unopened
 from tmmu_core.base.escaping import visible
@@ -138,8 +137,8 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 
 def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
-    call = TaskCall(tasks.read, (data, name))
-    content = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)
+    is_small = len(data) < READ_APART_FROM
+    content = read_any(data, name) if is_small else job_table().run_task(progress, tasks.read, data, name)
     if isinstance(content, Graph):
         return Opened(source, content.name or name, graph=content)
     if isinstance(content, Trace):

@@ -1,6 +1,5 @@
 """Background jobs of the pages: changes that make a plan fit, sizes and ranks, and runs of a model in its runtime."""
 
-import functools
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -9,12 +8,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import about, opened_at, ranks_key, requested, task_job, with_explicit_defaults
+from app.session.planning import opened_at, ranks_key, requested, run_about, task_job, with_explicit_defaults
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
-from app.session.work.workers import TaskCall
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import FittedSize
@@ -128,7 +126,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             )
         whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
-        return job_table().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
+        return run_about(progress, tasks.ranks, opened, whole.dims, request)
 
     return job_table().job(ranks_key(choice), "planning the ranks", run)
 
@@ -147,21 +145,20 @@ def runtime_of(opened: Opened) -> str:
     return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
 
 
-def run_key(choice: Choice) -> tuple[object, ...]:
-    """Return the key of the job that runs the model at the chosen sizes."""
-    return "measure", choice.source, tuple(sorted(choice.dims.items()))
+def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
+    """Return the key of :func:`model_run`."""
+    return "measure", choice.source, tuple(sorted(choice.dims.items())), sha256(planned).digest()
 
 
-def model_run(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
-    """Return the job that runs the model at the chosen sizes and measures its memory."""
-    return _run(run_key(choice), opened, dict(choice.dims) or None)
+def model_run(choice: Choice, planned: bytes = b"") -> Job[measure_model.Measured]:
+    """Return the job that runs the model at the chosen sizes and measures its memory.
 
+    ``planned``: a TensorFlow Lite model with the plan. Then TensorFlow Lite Micro runs both models.
+    """
+    dims, runtime = (None, "tflm") if planned else (dict(choice.dims) or None, "")
 
-def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
-    """Return the job that runs a model in TensorFlow Lite Micro twice: without and with the plan in ``written``."""
-    return _run(("compare", opened.source, sha256(written).digest()), opened, None, "tflm", written)
+    def run(progress: Progress) -> measure_model.Measured:
+        data, name = content_of(choice.source)
+        return job_table().run_task(progress, tasks.measured, data, name, dims, runtime, planned)
 
-
-def _run(key: tuple[object, ...], opened: Opened, *arguments: Any) -> Job[measure_model.Measured]:
-    call = TaskCall(tasks.measured, (*content_of(opened.source), *arguments))
-    return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
+    return job_table().job(run_key(choice, planned), "running the model", run)

@@ -11,7 +11,7 @@ from app.session.rank_sets import spec_of
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table, remembered, running_job
-from app.session.work.workers import Task, TaskCall, TaskContext, TaskNotFinished
+from app.session.work.workers import Task, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
@@ -141,16 +141,14 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
-    reviewed: make.PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
-    result = _known_rank(full) or reviewed
-    if result is None:
-        subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
-        count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
-        if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
-            result = make.make_plan(subject, request, progress, over_limits=True)
-        else:  # in a worker process, which can be killed
-            result = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
-    assert result is not None
+    if (rank := _known_rank(full, opened)) is not None:
+        return rank
+    subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
+    count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
+    if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
+        result = make.make_plan(subject, request, progress, over_limits=True)
+    else:  # in a worker process, which can be killed
+        result = run_about(progress, tasks.plan, opened, full.dims, request)
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(result.plan.planner_options))  # a stopped search has a node limit
     if full.planner == GIVEN:
@@ -171,13 +169,13 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     return limited
 
 
-def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
-    """Return the call of a task about the graph or problem of ``opened``, read at the sizes ``dims``."""
-    subject = planning_input(opened)
+def run_about(progress: Progress, task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Any:
+    """Run a task about the graph or problem of ``opened``, read at the sizes ``dims``, in a worker."""
+    subject: tasks.Subject = planning_input(opened)
     graph = subject if isinstance(subject, Graph) else None
     if graph is not None and len(graph.tensors) >= BY_FILE_FROM:
-        return TaskCall(task, (_by_file(opened.source, graph, dims), *arguments), graph)
-    return TaskCall(task, (subject, *arguments), graph)
+        subject = _by_file(opened.source, graph, dims)
+    return job_table().run_task(progress, task, subject, *arguments, graph=graph)
 
 
 def _by_file(source: str, graph: Graph, dims: Mapping[str, int]) -> tasks.Subject:
@@ -192,7 +190,7 @@ def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
-        return job_table().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
+        return run_about(progress, task, opened, full.dims, requested(full, opened), *arguments)
 
     return job_table().job((task.__name__, *key, *choice.problem), what, run)
 
@@ -206,18 +204,16 @@ def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
 def requested(full: Choice, opened: Opened) -> PlanRequest:
     """Return the request for the planner. Capacities of arenas that the graph does not use are left out."""
     request = full.request
-    if opened.instance is not None:
-        names = (*arenas_in_use(full, opened), ANY_ARENA)
-        capacities = {name: n for name, n in request.capacities.items() if name in names}
-        return request.but(**_NOT_OF_INSTANCES, capacities=capacities)
-    assert opened.graph is not None
-    if request.has_no_arena_options:
+    if opened.graph is not None and request.has_no_arena_options:
         return request
     in_use = arenas_in_use(full, opened)
     capacities = {name: n for name, n in request.capacities.items() if name in (*in_use, ANY_ARENA)}
-    if not capacities and request.but(capacities={}).has_no_arena_options:
-        return request.but(capacities={})
-    config = arena_config(opened.graph, request.but(capacities=capacities), in_use)
+    request = request.but(capacities=capacities)
+    if opened.graph is None:
+        return request.but(**_NOT_OF_INSTANCES)
+    if request.has_no_arena_options:
+        return request
+    config = arena_config(opened.graph, request, in_use)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
@@ -233,7 +229,7 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def keep_reviewed(choice: Choice, plan: Plan) -> bool:
-    """Cache the plan of a review file for its choice, so that no planner runs; return whether it is its plan."""
+    """Use the plan of a review file as the result of its planning job; return whether it is the plan of the choice."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
@@ -241,21 +237,22 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
     found = make.make_plan(planning_input(opened), quick, lambda *_: True, over_limits=True)
     if any(getattr(found.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
-    plan = verify_finished(plan).plan
-    found = replace(found, request=full, plan=plan, solution=found.solution and replace(found.solution, plan=plan))
-    job_table().cache.put(("reviewed", *full.problem), found)
+    shown = _finished(full, opened, plan)
+    if full.planner != GIVEN:
+        solution = found.solution and replace(found.solution, plan=shown.plan)
+        shown = Shown(full, opened, shown.plan, solution)
     job_table().forget(plan_key(full))  # the visitor may have planned the file before
+    job_table().job(plan_key(full), "planning", lambda _: shown)
     return True
 
 
-def _known_rank(full: Choice) -> make.PlanningResult | None:
+def _known_rank(full: Choice, opened: Opened) -> Shown | None:
     """Return the plan of the rank if all ranks are already planned; else ``None``."""
-    job = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
+    job: Job[RankPlans] | None = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if job is None or not job.succeeded or full.rank >= job.result().world_size:
         return None
-    ranks: RankPlans = job.result()
-    plan = ranks.plan(full.rank)
-    return make.PlanningResult(full, plan, replace(ranks.solution(full.rank), plan=plan), plan.ir_hash)
+    plan, solution = job.result().plan(full.rank), job.result().solution(full.rank)
+    return Shown(full, opened, plan, replace(solution, plan=plan))
 
 
 def baseline_of(choice: Choice) -> Choice | None:
@@ -372,7 +369,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
         subject: tasks.Subject | None = shown.graph
         if shown.graph is not None and shown.graph is open_source(shown.opened.source).graph:
             subject = _by_file(shown.opened.source, shown.graph, {})
-        return job_table().run_task(TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress)
+        return job_table().run_task(progress, tasks.judge, subject, shown.plan, dims, cut_from)
 
     return job_table().job(("judge", shown.key), "judging", judged)
 

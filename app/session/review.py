@@ -26,9 +26,8 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.native import document, unpacking
 
 SCHEMA = "tmmu_review/1"
-ELEMENT = "tmmu-review"  # id of the HTML element that contains the JSON of a review
 DECISIONS = ("approved", "changes requested", "rejected")
-_EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
+_EMBEDDED = re.compile(rb'<script type="application/json" id="tmmu-review">(.*?)</script>', re.S)
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -200,16 +199,10 @@ def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:
     with suppress(TmmuError):  # the server may have evicted the file with the moves
         if source := dict(parse_qsl(link)).get("moves"):
             moves = content_of(source)[0]
-    files: dict[str, Any] = {"graph": _encoded(data), "plan": _encoded(plan_file.to_cbor(shown.plan))}
-    files["moves"] = _encoded(moves) if moves else ""
-    about: dict[str, Any] = {
-        "verdict": verdict,
-        "graph_name": name,
-        "link": link,
-        "author": review.author,
-        "date": today(),
-    }
-    return msgspec.json.encode(ReviewFile(review=review, **files, **about))
+    graph, plan = _encoded(data), _encoded(plan_file.to_cbor(shown.plan))
+    more: dict[str, Any] = {"moves": _encoded(moves) if moves else "", "author": review.author, "date": today()}
+    file = ReviewFile(review=review, verdict=verdict, graph_name=name, graph=graph, plan=plan, link=link, **more)
+    return msgspec.json.encode(file)
 
 
 def is_review(data: bytes) -> bool:

@@ -34,21 +34,20 @@ def convert_command(
     live ranges but no graph are written as an instance (.csv). If an ONNX model and --dims leave the size of an input
     open, a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
-    name = output or STREAM
     if columns is not None:
-        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), name)
+        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
     if isinstance(graph, PlainInstance):
-        return _write_instance(graph, name)
+        return _write_instance(graph, output)
     if not isinstance(graph, Graph):
         raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
     if sidecar is not None:
-        if STREAM in (model, name) or Path(sidecar).resolve().parent != Path(name).resolve().parent:
+        if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
             hint = "Pass a model file, and write -o GRAPH and --sidecar FILE to one folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
         graph = _with_sidecar(graph, model, sidecar)
-    write_graph(graph, name, "the graph")
-    if name != STREAM:
+    write_graph(graph, output, "the graph")
+    if output != STREAM:
         print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
         if graph.assumed:
             print_note(assumed_text(graph))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
-from app.cli.options import STORE, STORE_ENV, argument, option
+from app.cli.options import STORE, STORE_ENV, argument, flag, option
 from app.cli.resolve import modules_in, open_store
 from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
@@ -30,7 +30,7 @@ def explore_command(
         default="localhost",
     ),
     base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default=""),
-    no_browser: bool = option("Do not open a browser.", default=False),
+    no_browser: bool = flag("--no-browser", "Do not open a browser."),
     store: str | None = STORE,
     viewer: str | None = option("Write a page that opens plans and review files without a server, and stop.", "FILE"),
 ) -> int:

@@ -3,8 +3,6 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -22,7 +20,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AS_JSON, argument, option
+from app.cli.options import AS_JSON, argument, flag, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text
@@ -48,22 +46,15 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "open": no plan that fits, and no proof
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """The allowed changes, the goal and the outputs."""
-
-    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}].", "KIND,…")
-    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
-    largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
-    mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")
-    keep_phases: bool = option("Do not move nodes between forward, backward and optimizer.", default=False)
-    output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output")
-    recipe: str | None = option("Write the changes as JSON.", "FILE")
-
-
 def fit_command(
     request: PlanRequest,
-    options: FitOptions,
+    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}].", "KIND,…"),
+    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT"),
+    largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM"),
+    mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS"),
+    keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer."),
+    output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output"),
+    recipe: str | None = option("Write the changes as JSON.", "FILE"),
     graph: str = argument("Model or graph; - reads standard input.", "FILE"),
     json: bool = AS_JSON,
 ) -> int:
@@ -74,7 +65,6 @@ def fit_command(
 
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
-    output, recipe, largest, mesh = options.output, options.recipe, options.largest, options.mesh
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     if largest in request.dims:
@@ -86,11 +76,11 @@ def fit_command(
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
     try:
-        allowed = allowed_moves(options.allow, options.max_cost, options.keep_phases, ("--allow", "--max-cost"))
+        allowed = allowed_moves(allow, max_cost, keep_phases, ("--allow", "--max-cost"))
     except UnreadableInput as error:
         raise UsageError(error.message, error.hint) from error
     with _interruptible() as progress:
-        fitted, size = _search(graph, opened, request, options, (capacity, allowed), progress)
+        fitted, size = _search(graph, opened, request, (capacity, allowed), progress, largest=largest, mesh=mesh)
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
@@ -111,15 +101,17 @@ def _search(
     file: str,
     graph: Graph,
     request: PlanRequest,
-    options: FitOptions,
     limits: tuple[Capacity, Allowed],
     progress: Progress,
+    *,
+    largest: str | None,
+    mesh: str | None,
 ) -> tuple[Fitted, int | None]:
     """Return ``(fit, size)``; ``size``: the result of ``--largest`` or ``--mesh``, or ``None`` if no size fits."""
-    if options.mesh is not None:
-        smallest = smallest_mesh(graph, request, options.mesh, limits, progress)
+    if mesh is not None:
+        smallest = smallest_mesh(graph, request, mesh, limits, progress)
         return smallest.fitted, smallest.size
-    start, largest = initial_candidate(graph, request, progress), options.largest
+    start = initial_candidate(graph, request, progress)
     if largest is None:
         return fit_or_smallest(start, *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
@@ -149,25 +141,18 @@ def _interruptible() -> Iterator[Progress]:
     """Yield a progress callback that returns ``False`` after the first Ctrl-C. The second Ctrl-C ends the command."""
     stopped = False
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(*_: Any) -> None:
         nonlocal stopped
-        if stopped:
-            raise KeyboardInterrupt
         stopped = True
+        signal.signal(signal.SIGINT, previous)
         print_note("stopping; the best result so far is kept")
 
-    with progress_on_terminal() as bars:
-
-        def progress(what: str, done: int, of: int) -> bool:
-            if bars is not None:
-                bars(what, done, of)
-            return not stopped
-
-        previous = signal.signal(signal.SIGINT, stop)
-        try:
-            yield progress
-        finally:
-            signal.signal(signal.SIGINT, previous)
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        with progress_on_terminal() as progress:
+            yield lambda *state: progress(*state) and not stopped
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:

@@ -1,22 +1,22 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from app.cli.commands.checks import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AGAINST, AS_JSON, SOURCE, STORE, option
+from app.cli.options import AGAINST, AS_JSON, SOURCE, STORE, flag, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import (
     FIRST_FINDINGS,
     Resolved,
     open_store,
     print_findings,
-    resolve_either,
+    resolve_ignoring_options,
     resolve_side,
     show_warnings,
     warnings_of,
@@ -44,30 +44,6 @@ SCOPES = {
 """What was verified of a plan (``Verdict.examined``, or ``planned``) → its description."""
 
 
-@dataclass(frozen=True)
-class GateOptions:
-    """Options for the limits, the baseline and the outputs."""
-
-    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES")
-    max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT")
-    max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
-    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
-    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
-    baseline: str | None = option(
-        "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
-    )
-    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%")
-    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%")
-    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%")
-    allow_incomplete: bool = option("Accept a plan that does not cover its whole graph.", default=False)
-    out: str | None = option("Write summary, annotations, report and plans to this folder, for CI.", "FOLDER")
-    explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL")
-
-    def texts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return option → its value on the command line: a text, a list of texts, or ``None``."""
-        return {name: getattr(self, name[2:].replace("-", "_")) for name in names}
-
-
 GROWTH = ("--max-growth", "--max-peak-growth", "--max-extent-growth")
 LIMITS: dict[str, core.Measure] = {
     "--max-extent": "extent",
@@ -80,7 +56,20 @@ LIMITS: dict[str, core.Measure] = {
 
 def gate_command(
     request: PlanRequest,
-    limits: GateOptions,
+    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES"),
+    max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT"),
+    max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES"),
+    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT"),
+    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST"),
+    baseline: str | None = option(
+        "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
+    ),
+    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%"),
+    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%"),
+    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%"),
+    allow_incomplete: bool = flag("--allow-incomplete", "Accept a plan that does not cover its whole graph."),
+    out: str | None = option("Write summary, annotations, report and plans to this folder, for CI.", "FOLDER"),
+    explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL"),
     plan: str = SOURCE,
     graph: str | None = AGAINST,
     store: str | None = STORE,
@@ -94,23 +83,25 @@ def gate_command(
 
     Exit code: 0 passed, 1 failed.
     """
-    for name, text in limits.texts(GROWTH).items():
-        if text is not None and limits.baseline is None:
+    limits = dict(zip(LIMITS, (max_extent, max_peak, max_gap, min_reuse, max_reuse_cost), strict=True))
+    growths = dict(zip(GROWTH, (max_growth, max_peak_growth, max_extent_growth), strict=True))
+    for name, text in growths.items():
+        if text is not None and baseline is None:
             raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
-    if limits.explorer is not None and limits.out is None:
+    if explorer is not None and out is None:
         raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
-    if not (graph or limits.baseline or any(limits.texts([*LIMITS]).values())):
+    if not (graph or baseline or any(limits.values())):
         hint = f"Set {', '.join(LIMITS)} or --baseline, or verify with --graph."
         raise UsageError("no limit is given.", hint)
-    after = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
+    after = resolve_ignoring_options(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         after.complete_plan()
-    before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, after.plan)
-    checks = _checks(limits, after, before)
+    before = None if baseline is None else resolve_side(baseline, request, store, after.plan)
+    checks = _checks(limits, growths, after, before, allow_incomplete=allow_incomplete)
     if before is not None and not after.ignored:  # the candidate uses the planning options
         before = replace(before, ignored=())
-    if limits.out is not None:
-        _write_out(Path(limits.out), after, before, checks, _link(limits.explorer, store, after.plan, before))
+    if out is not None:
+        _write_out(Path(out), after, before, checks, _link(explorer, store, after.plan, before))
     if json:
         write_json(_json_record(after, before, checks))
     else:
@@ -118,7 +109,14 @@ def gate_command(
     return SUCCESS if all(check.ok for check in checks) else FINDING
 
 
-def _checks(options: GateOptions, after: Resolved, before: Resolved | None) -> list[Check]:
+def _checks(
+    limited: Mapping[str, list[str] | None],
+    growths: Mapping[str, str | None],
+    after: Resolved,
+    before: Resolved | None,
+    *,
+    allow_incomplete: bool,
+) -> list[Check]:
     """Return the checks of both verdicts and of completeness; if all pass, also the checks of the limits."""
     plan = after.plan
     checks: list[Check] = []
@@ -127,18 +125,18 @@ def _checks(options: GateOptions, after: Resolved, before: Resolved | None) -> l
             errors = len(side.findings)
             what = f"findings ({side.verdict.examined})"
             checks.append(Check(what, side.name, numbers.count(errors), "0", not errors))
-    if plan.incomplete and not options.allow_incomplete:
+    if plan.incomplete and not allow_incomplete:
         checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
     limits: list[core.Limit] = []
-    for option_name, texts in options.texts([*LIMITS]).items():
+    for option_name, texts in limited.items():
         for text in texts or ():
             arena, separator, value = text.rpartition("=")
             if separator and arena not in plan.arena_of:
                 raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
             limits.append(limit_of(option_name, LIMITS[option_name], value, arena))  # "" is core.ALL
-    limits += [] if before is None else growths_of(options.texts(GROWTH))
+    limits += [] if before is None else growths_of(growths)
     return [*checks, *map(check_row, core.gate(plan, limits, before.plan if before else None))]
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AS_JSON, BRANCH, PLANNER, REQUIRED, SOURCE, STORE, argument, option
-from app.cli.resolve import open_store, resolve_either, runs_of, show_warnings
+from app.cli.resolve import open_store, resolve_ignoring_options, runs_of, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
@@ -40,12 +41,11 @@ def record_command(
     if not separator or not model or not commit:
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
     time = _time(at)
-    found = resolve_either(plan, request)
+    found = resolve_ignoring_options(plan, request)
     show_warnings(found.warnings, on_stderr=True)
     valid_plan = found.valid_plan("record")
-    opened_store = open_store(store, create=True)
-    result = opened_store.record(valid_plan, Label(model, commit, time, branch))
-    opened_store.close()
+    with closing(open_store(store, create=True)) as opened_store:
+        result = opened_store.record(valid_plan, Label(model, commit, time, branch))
     run = result.run
     if json:
         record = {"run": run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
@@ -148,19 +148,12 @@ def _print_models(lines: Sequence[Line]) -> None:
     table((*titles, "at", "commit"), rows)
 
 
-@dataclass(frozen=True)
-class BisectOptions:
-    """The runs and the figure to compare."""
-
-    good: str | None = option("Commit before the increase [first run].", "COMMIT")
-    bad: str | None = option("Commit after the increase [last run].", "COMMIT")
-    figure: str = option("Figure to compare: extent (arena size), peak or bound.", "NAME", default="extent")
-    arena: str | None = option("Arena to compare [sum of all arenas].", "NAME")
-    limit: int = option("Number of tensors to list.", "N", default=20, min=0)
-
-
 def bisect_command(
-    options: BisectOptions,
+    good: str | None = option("Commit before the increase [first run].", "COMMIT"),
+    bad: str | None = option("Commit after the increase [last run].", "COMMIT"),
+    figure: str = option("Figure to compare: extent (arena size), peak or bound.", "NAME", default="extent"),
+    arena: str | None = option("Arena to compare [sum of all arenas].", "NAME"),
+    limit: int = option("Number of tensors to list.", "N", default=20, min=0),
     model: str = argument("Model name.", "MODEL"),
     store: str | None = STORE,
     branch: str | None = BRANCH,
@@ -175,7 +168,6 @@ def bisect_command(
 
     Exit code: 0 no growth, 1 growth.
     """
-    figure, arena = options.figure, options.arena
     opened_store = open_store(store)
     if figure not in find_growth.FIGURES:
         raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, find_growth.FIGURES))
@@ -184,7 +176,7 @@ def bisect_command(
         runs = runs_of(runs, "main", None) or runs_of(runs, runs[-1].branch, None)
     if not runs:
         raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
-    runs = find_growth.between(find_growth.comparable_runs(runs), options.good, options.bad)
+    runs = find_growth.between(find_growth.comparable_runs(runs), good, bad)
     if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
         known = ", ".join(a.name for a in runs[-1].arenas)
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
@@ -202,10 +194,10 @@ def bisect_command(
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
         record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}
-        write_json({**record, "arenas": [_causes_record(one, options.limit) for one in causes]})
+        write_json({**record, "arenas": [_causes_record(one, limit) for one in causes]})
     else:
         _print_growth(runs, values, found, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
-        _print_causes(causes, options.limit)
+        _print_causes(causes, limit)
     return SUCCESS if found is None else FINDING
 
 

@@ -1,7 +1,7 @@
 """``tmmu measure``: compare a plan with the memory that a runtime uses."""
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_json
-from app.cli.options import AS_JSON, argument, option
+from app.cli.options import AS_JSON, argument, flag, option
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -43,7 +43,7 @@ def measure_command(
         "Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].", "B=1,T=16", default=""
     ),
     runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [the runtime of the file format].", "NAME", default=""),
-    in_order: bool = option("Run an ONNX model in the order of its nodes, without optimizations.", default=False),
+    in_order: bool = flag("--in-order", "Run an ONNX model in the order of its nodes, without optimizations."),
     json: bool = AS_JSON,
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.

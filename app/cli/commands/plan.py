@@ -41,7 +41,7 @@ def plan_command(
 
     Exit code: 0 planned, 1 if offsets of the file are invalid (2 with -o or --json) or a snapshot is unreadable.
     """
-    write = None if output is None else writer_of(output)
+    write = writer_of(output or STREAM)
     if files := snapshot_files(Path(graph)):
         given = {"-o": output, "--engines": engines, **dict.fromkeys(planning_options(request), "")}
         if unused := ", ".join(name for name, value in given.items() if value is not None):
@@ -61,7 +61,7 @@ def plan_command(
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, accepts_finished_plans=False)
     plan = found.valid_plan("export") if output is not None or json else found.plan
-    if output is not None and write is not None:
+    if output is not None:
         console.write_output(output, write(plan), "the plan")
     if json or output == STREAM:
         show_warnings(found.warnings, on_stderr=True)

@@ -15,6 +15,7 @@ from app.cli.options import (
     REQUIRED,
     SOURCE,
     argument,
+    flag,
     option,
     read_option,
 )
@@ -34,18 +35,17 @@ def trace_command(
     request: PlanRequest,
     graph: str = SOURCE,
     output: str = OUT_OR_STREAM,
-    digest: bool = option("Write hashes instead of a record per tensor.", default=False),
+    digest: bool = flag("--digest", "Write hashes instead of a record per tensor."),
     json: bool = AS_JSON,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
-    name = output or STREAM
-    is_cbor = console.format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
+    is_cbor = console.format_by_ending(output, TRACE_ENDINGS, "jsonl") == "cbor"
     found = resolve(graph, request)
     if found.findings:
         found.valid_plan("export")
     write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
     data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
-    console.write_output(name, data, "the trace")
+    console.write_output(output, data, "the trace")
     return SUCCESS
 
 
@@ -78,11 +78,11 @@ def restore_command(
     json: bool = AS_JSON,
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
-    write = None if output is None else writer_of(output)
+    write = writer_of(output or STREAM)
     expected = None if token is None else read_option("token", token)
     plan = restore(console.read_input(checkpoint), checkpoint, token=expected)
     refuse_invalid(plan, OPERATORS["checkpoint"])
-    if output is not None and write is not None:
+    if output is not None:
         console.write_output(output, write(plan), "the plan")
     if json and output != STREAM:
         console.write_bytes(plan_file.to_json(plan))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
-from app.cli.options import AS_JSON, STORE, argument, option, read_option
+from app.cli.options import AS_JSON, STORE, argument, flag, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -28,29 +27,22 @@ from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 MANY = 200  # points from which a sweep uses one process per core by default, if Dask is installed
 
 
-@dataclass(frozen=True)
-class SweepOptions:
-    """The settings to combine, and options for the processes."""
-
-    planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
-    modes: str | None = option("Modes, or all [default mode].", "A,B,…")
-    presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
-    alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
-    over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
-    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
-    fits: str | None = option(
-        "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
-    )
-    ranks: bool = option("Plan all ranks of the shard spec; ranks with equal graphs have one row.", default=False)
-    workers: int | None = option(
-        f"Number of processes; 0 means only this process [one per core from {MANY} points on, else 0].", "N", min=0
-    )
-    scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT")
-
-
 def sweep_command(
     request: PlanRequest,
-    options: SweepOptions,
+    planners: str | None = option("Planners, or all [slots,naive].", "A,B,…"),
+    modes: str | None = option("Modes, or all [default mode].", "A,B,…"),
+    presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…"),
+    alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…"),
+    over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…"),
+    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…"),
+    fits: str | None = option(
+        "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
+    ),
+    ranks: bool = flag("--ranks", "Plan all ranks of the shard spec; ranks with equal graphs have one row."),
+    workers: int | None = option(
+        f"Number of processes; 0 means only this process [one per core from {MANY} points on, else 0].", "N", min=0
+    ),
+    scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
     store: str | None = STORE,
     json: bool = AS_JSON,
@@ -64,21 +56,19 @@ def sweep_command(
     for name in ("planner", "mode", "preset"):
         if getattr(request, name) is not None:
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
-    if options.scheduler is not None and options.workers is not None:
+    if scheduler is not None and workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
-    alignments: tuple[int | None, ...] = (None,)
-    if options.alignments:
-        alignments = _whole_numbers("--alignments", options.alignments, "Write powers of two, such as 64,128.")
-    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _commas(options.shards)}
-    shards = tuple((escaped_surrogates(file), spec) for file, spec in specs.items())
+    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _commas(shards)}
     axes = Axes(
-        modes=_names(options.modes, MODES) or (None,),
-        presets=_names(options.presets, PRESETS) or (None,),
-        alignments=alignments,
-        planners=_names(options.planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=shards if options.shards else None,
-        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _commas(options.fits)) or None,
-        ranks=options.ranks,
+        modes=_names(modes, MODES) or (None,),
+        presets=_names(presets, PRESETS) or (None,),
+        alignments=_whole_numbers("--alignments", alignments, "Write powers of two, such as 64,128.")
+        if alignments
+        else (None,),
+        planners=_names(planners, tuple(PLANNERS)) or ("slots", "naive"),
+        shards=tuple((escaped_surrogates(file), spec) for file, spec in specs.items()) if shards else None,
+        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _commas(fits)) or None,
+        ranks=ranks,
     )
     sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
@@ -91,9 +81,9 @@ def sweep_command(
             sizes.append((None,))  # the rows of one of several files contain its error
             continue
         _refuse_invalid_options(opened, source.name, request, axes)
-        sizes.append(_sizes(options.over, opened, source.name, request) if options.over else (None,))
+        sizes.append(_sizes(over, opened, source.name, request) if over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
-    rows, name = _run_points(sources, points, options, store)
+    rows, name = _run_points(sources, points, scheduler, workers, store)
     if json:
         names = [row["name"] for row in rows if row["name"] is not None]
         graph = next(iter(names), None if len(sources) == 1 else files[0])
@@ -124,7 +114,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
 
 
 def _run_points(
-    sources: Sequence[Source], points: Sequence[Point], options: SweepOptions, url: str | None
+    sources: Sequence[Source], points: Sequence[Point], scheduler: str | None, workers: int | None, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
     """Plan the points. Return the rows in the order of the points, and the sweep's name in the store ("" without)."""
     rows: dict[int, tuple[dict[str, Any], ...]] = {}
@@ -142,20 +132,20 @@ def _run_points(
         print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
     remaining = [point for point in points if point.number not in rows]
     with progress_on_terminal() as progress:
-        for results in _results(options, sources, remaining):
+        for results in _results(scheduler, workers, sources, remaining):
             if opened_store is not None:
                 stored_sweeps.add(opened_store, name, results)
             rows |= {one.number: one.rows for one in results}
-            if progress is not None:
-                progress("planning", len(rows), len(points))
+            progress("planning", len(rows), len(points))
     if opened_store is not None:
         opened_store.close()
     return [row for number in sorted(rows) for row in rows[number]], name
 
 
-def _results(options: SweepOptions, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
+def _results(
+    scheduler: str | None, workers: int | None, sources: Sequence[Source], points: Sequence[Point]
+) -> Iterator[Results]:
     """Yield the results of the points in groups, planned in this process or with Dask."""
-    scheduler, workers = options.scheduler, options.workers
     if scheduler is not None or workers:
         require("distributed", "a sweep with several processes")
     if workers is None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, cast
 
-from app.report.html_report import ReviewPart, build_report
+from app.report.html_report import build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
 from app.session import page_jobs, plan_rows, planning, repeat_command, review
@@ -153,7 +153,9 @@ def report(
         linted=judged and judged.lint,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
-        review=ReviewPart(review_, page_jobs.moves_of(shown.choice), review.ELEMENT, embedded.decode()),
+        review=review_,
+        moves=page_jobs.moves_of(shown.choice),
+        embedded=embedded.decode(),
     )
 
 

@@ -11,7 +11,6 @@ from app.kit.charts.chart_base import draw_chart, search_course
 from app.session import planning
 from app.session.opening import card_of
 from app.session.work.jobs import Job, job_table
-from app.session.work.tasks import Improvement
 from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -48,7 +47,7 @@ def progress(
             label = "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop"
             stop = cancel or Job.stop
             st.button(label, key="stop-job", on_click=stop, args=(job,), disabled=job.stopping)
-        _course([found for found in job.found if isinstance(found, Improvement)], job.done)
+        _course([found for found in job.found if isinstance(found, tuple)], job.done)
 
     watch()
 
@@ -75,18 +74,18 @@ def restart(job: Job[Any]) -> None:
         st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
 
 
-def _course(improvements: Sequence[Improvement], nodes: int) -> None:
+def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
     """Draw the best size so far of the searched arena, its lower bound, and a chart of both over the search nodes."""
     if not improvements:
         return
-    last = improvements[-1]
+    arena, last = improvements[-1]
     size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
     st.html(
-        f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(last.arena)} {size}</b>, lower bound {bound}, '
+        f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(arena)} {size}</b>, lower bound {bound}, '
         f"gap {numbers.gap(last.extent, last.bound)}</div>"
     )
-    moments = tuple(SearchPoint(one.nodes, one.extent, one.bound) for one in improvements if one.arena == last.arena)
-    if len(moments) > 1:
+    points = tuple(point for name, point in improvements if name == arena)
+    if len(points) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)
-        draw_chart(search_course(moments, nodes // unit * unit, height=150), "course-so-far")
+        draw_chart(search_course(points, nodes // unit * unit, height=150), "course-so-far")

@@ -99,7 +99,7 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
         return
     model = make()
     assert isinstance(model, bytes)
-    job, failed = page_jobs.tflm_runs(model, shown.opened), f"{MICRO} could not run the model"
+    job, failed = page_jobs.model_run(shown.choice, model), f"{MICRO} could not run the model"
     measured = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
     if measured is None:
         return

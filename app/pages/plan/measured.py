@@ -24,7 +24,7 @@ def draw(shown: Shown) -> None:
             st.caption("The button runs the model in a separate process and compares its memory with a plan of auto.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
-        job = page_jobs.model_run(choice, shown.opened)
+        job = page_jobs.model_run(choice)
         title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
         measured = long_work.result(job, title, failed, source=shown.opened.name, patience=0)
         if measured is None:

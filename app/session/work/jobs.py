@@ -17,8 +17,9 @@ import streamlit as st
 
 from app.session.work import visitors, workers
 from app.session.work.memory_cache import MemoryCache
-from app.session.work.workers import TaskCall, TaskNotFinished
+from app.session.work.workers import Task, TaskNotFinished
 from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
+from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
@@ -143,10 +144,11 @@ class JobTable:
         """Return the job with this key; start ``work`` as a job if there is none."""
         visitor = visitors.visitor()
         with self._lock:
+            self._seen[visitor] = time.monotonic()
             known_job = self.known(key)
             job = known_job or Job(what, key)
-            job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
-            self._seen[visitor] = time.monotonic()
+            if not job.finished:
+                job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
             if known_job is None:
                 # If no thread can start, the job is not in the table, so that no page waits for it.
                 threading.Thread(target=self._run, args=(job, work), name=f"job: {what}", daemon=True).start()
@@ -156,8 +158,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        A stopped job is cached only for the visitors who stopped it. A job without a result is cached only for its
-        visitors. Neither is started again for them until they call :meth:`forget`.
+        A job that was stopped is cached only for the visitors who stopped it, and a job that was cancelled only for its
+        visitors. It is not started again for them until they call :meth:`forget`.
         """
         job.run(work)
         with self._lock:
@@ -168,7 +170,8 @@ class JobTable:
                         self.cache.put(("ended early", visitor, job.key), job)
                 else:
                     self.share(job.key, job)
-        job.ended.set()
+            job.waiters.clear()  # a cached job must not keep the results of the jobs that requested it
+            job.ended.set()
 
     def known(self, key: Hashable) -> Job[Any] | None:
         """Return the job with this key, or ``None``. A job that ended early for this visitor comes first."""
@@ -200,8 +203,8 @@ class JobTable:
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
-    def run_task(self, call: TaskCall, progress: Progress) -> Any:
-        """Wait for a free worker, run a task in it for the job of this thread, and return its result."""
+    def run_task(self, progress: Progress, task: Task, *arguments: Any, graph: Graph | None = None) -> Any:
+        """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = running_job() or Job("task")
         visitor = min(job.visitors(), default=visitors.SERVER)
         while not self._has_free_worker(visitor, job):
@@ -209,7 +212,7 @@ class JobTable:
                 raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
             time.sleep(0.05)
         try:
-            return workers.run(call, progress, job.found.append)
+            return workers.run(task, arguments, progress, job.found.append, graph)
         finally:
             with self._lock:
                 del self._working[job]

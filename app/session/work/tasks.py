@@ -24,6 +24,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.analysis.plan_notes import SearchPoint
 from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
 from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.ranks import RankPlans, plan_ranks
@@ -73,23 +74,14 @@ def read(_: TaskContext, data: bytes, name: str) -> Any:
     return read_any(data, name)
 
 
-class Improvement(NamedTuple):
-    """The best packing of an arena so far, in bytes."""
-
-    arena: str
-    nodes: int
-    extent: int
-    bound: int
-
-
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
-    """Return a plan, even if it exceeds its limits. Each improvement of the search is sent to the server."""
+    """Return a plan, even if it exceeds its limits. ``found`` gets ``(arena, best so far)`` of each improvement."""
     last: dict[str, tuple[int, int]] = {}
 
     def improved(arena: str, nodes: int, extent: int, bound: int) -> None:
         if last.get(arena) != (extent, bound):
             last[arena] = extent, bound
-            context.found(Improvement(arena, nodes, extent, bound))
+            context.found((arena, SearchPoint(nodes, extent, bound)))
 
     progress = partial(context.progress)
     vars(progress)["improved"] = improved  # the planner calls this attribute of its progress callback

@@ -47,19 +47,10 @@ class TaskContext:
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph that the server has too (:attr:`TaskCall.graph`). Results refer to it, so it is not sent."""
+    """The graph that the server has too (argument ``graph`` of :func:`run`). Results refer to it, so it is not sent."""
 
 
 Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
-
-
-@dataclass(frozen=True)
-class TaskCall:
-    """A task with its arguments. ``graph``: the graph to which results refer as :attr:`TaskContext.graph`."""
-
-    task: Task
-    arguments: tuple[Any, ...]
-    graph: Graph | None = None
 
 
 def prepare() -> None:
@@ -93,19 +84,26 @@ def _dumped(value: Any, known: Graph | None) -> bytes:
 # --- the server's side ---------------------------------------------------------------------------------------------
 
 
-def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambda _: None) -> Any:
+def run(
+    task: Task,
+    arguments: tuple[Any, ...],
+    progress: Progress,
+    found: Callable[[Any], None] = lambda _: None,
+    graph: Graph | None = None,
+) -> Any:
     """Run a task in a worker and return its result, or raise its error.
 
+    ``graph``: the graph to which results refer as :attr:`TaskContext.graph`.
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
     raises an error, or the task does not stop within :data:`STOP_TIMEOUT`, the task is killed. Raises
     :class:`TaskNotFinished` if there is no result.
     """
     connection, worker_end = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=work, args=(worker_end, call.task, call.arguments), daemon=True)
+    process = CONTEXT.Process(target=work, args=(worker_end, task, arguments), daemon=True)
     try:
         process.start()
         worker_end.close()
-        kind, value = _relay(connection, call.graph, progress, found)
+        kind, value = _relay(connection, graph, progress, found)
     except (EOFError, OSError) as error:
         raise TaskNotFinished(
             "the worker process ended without a result: it was killed, or it needed more memory than its limit.",

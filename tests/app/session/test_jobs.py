@@ -14,7 +14,7 @@ from app.session.view_state import Choice, from_query, to_query
 from app.session.work import jobs, tasks, visitors
 from app.session.work.jobs import Job, JobTable
 from app.session.work.memory_cache import MemoryCache
-from app.session.work.workers import TaskCall, TaskNotFinished
+from app.session.work.workers import TaskNotFinished
 from tests.app.session.worker_tasks import count, eat
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.base.limits import SERVER_WORKERS, SESSION_WORKERS
@@ -58,13 +58,13 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
 def searching(table: JobTable) -> Job[PlanningResult]:
     """Return a search that does not end in practice: 10^15 nodes of a hard instance."""
     instance = planning.planning_input(planning.open_source("sample:D"))
-    question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
-    return table.job("searching", "searching", lambda progress: table.run_task(question, progress))
+    request = PlanRequest(planner="exact", options={"budget": 10**15})
+    return table.job("searching", "searching", lambda progress: table.run_task(progress, tasks.plan, instance, request))
 
 
 def endless(table: JobTable, key: str = "endless") -> Job[int]:
     """Start a job that counts until it is stopped."""
-    return table.job(key, "counting", lambda progress: table.run_task(TaskCall(count, ()), progress))
+    return table.job(key, "counting", lambda progress: table.run_task(progress, count))
 
 
 def processes() -> set[int]:
@@ -185,9 +185,7 @@ def test_waiting_job_stops_one_job_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv(SERVER_WORKERS.variable, "2")
     monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
     table = JobTable()
-    first, second = (
-        table.job(key, key, lambda progress: table.run_task(TaskCall(count, (0.5,)), progress)) for key in "ab"
-    )
+    first, second = (table.job(key, key, lambda progress: table.run_task(progress, count, 0.5)) for key in "ab")
     assert until(lambda: first.done > 0 and second.done > 0)
     third = endless(table)
     assert until(lambda: first.finished or second.finished)
@@ -217,6 +215,16 @@ def test_visitors_of_a_part_count_the_latest_page() -> None:
     assert part.visitors() == {"ann": 2}
     part.abandon()
     assert whole.abandoned
+
+
+def test_cached_job_does_not_keep_the_jobs_that_requested_it() -> None:
+    table = JobTable()
+    for whole in ("first", "second"):
+        table.job(whole, whole, lambda _: table.job("part", "part", lambda _: 1).result()).result()
+    part = table.known("part")
+    assert part is not None
+    assert part.finished
+    assert not part.waiters
 
 
 def test_results_are_evicted_after_the_last_tab_was_closed(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
@@ -265,9 +273,7 @@ def test_error_of_a_worker_is_raised_unchanged() -> None:
         PlanRequest(options={"order": "no order"}),
     )
     table = JobTable()
-    job = table.job(
-        "a", "planning", lambda progress: table.run_task(TaskCall(tasks.plan, (instance, request)), progress)
-    )
+    job = table.job("a", "planning", lambda progress: table.run_task(progress, tasks.plan, instance, request))
     assert job.wait(60)
     with pytest.raises(InvalidIrShapes) as raised:
         job.result()
@@ -280,7 +286,7 @@ def test_worker_over_its_memory_limit_is_reported_until_the_job_is_forgotten() -
     table = JobTable()
 
     def eating() -> Job[None]:
-        return table.job("a", "eating", lambda progress: table.run_task(TaskCall(eat, ()), progress))
+        return table.job("a", "eating", lambda progress: table.run_task(progress, eat))
 
     job = eating()
     assert job.wait(60)
