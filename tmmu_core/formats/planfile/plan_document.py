@@ -101,17 +101,25 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
+    head = head_values(plan)
+    of_reader = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # unless it is the name of an arena, with its notes
+    notes = {key: note for key, note in head["notes"].items() if key not in of_reader or not isinstance(note, str)}
+    head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
+    return head
+
+
+def head_values(plan: Plan) -> dict[str, Any]:
+    """Return the head of a plan's document, with ``None`` as content hash."""
     head = {name: getattr(plan, name, None) for name in HeadDocument.__struct_fields__}
     head |= {name: getattr(plan, name).hex() for name in DIGESTS}
-    head |= {"schema": model.PLAN_SCHEMA, "handoffs": handoff_documents(plan), "metrics": written_metrics(plan.metrics)}
-    head["arenas"] = {arena.name: arena_document(arena) for arena in plan.arenas}
+    head |= {"schema": model.PLAN_SCHEMA, "metrics": written_metrics(plan.metrics)}
+    reuses = zip(plan.handoffs, plan.taken, strict=True)
+    head["handoffs"] = [{"step": step, "from": x, "to": y, "taken": taken} for (step, x, y), taken in reuses]
+    head["arenas"] = {arena.name: _arena_document(arena) for arena in plan.arenas}
     if plan.constraints is None:
         del head["constraints"]
-    head = msgspec.to_builtins(head)
-    of_reader = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # unless it is the name of an arena, with its notes
-    notes = {key: note for key, note in plan.notes.items() if key not in of_reader or not isinstance(note, str)}
-    head["content_hash"] = content_hash(head | {"notes": msgspec.to_builtins(notes)}, tensors_hash(plan))
-    return head
+    values: dict[str, Any] = msgspec.to_builtins(head)
+    return values
 
 
 def content_hash(head: Mapping[str, Any], tensors: str) -> str:
@@ -133,14 +141,7 @@ def tensors_hash(plan: Plan) -> str:
     return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
 
 
-def handoff_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Return a plan's hand-offs as they are written."""
-    rows = zip(plan.handoffs, plan.taken, strict=True)
-    return [{"step": step, "from": giver, "to": taker, "taken": taken} for (step, giver, taker), taken in rows]
-
-
-def arena_document(arena: ArenaSummary) -> dict[str, Any]:
-    """Return one arena's figures as they are written."""
+def _arena_document(arena: ArenaSummary) -> dict[str, Any]:
     figures = {key: value for key, value in vars(arena).items() if value is not None or key not in OMITTED}
     del figures["name"]
     return figures

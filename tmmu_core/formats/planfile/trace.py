@@ -29,8 +29,7 @@ from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_chec
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, ArenaSummary, Category, Plan, TensorRow
+from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Plan, TensorRow
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -61,24 +60,26 @@ _IDENTITY = (
     *("replay_token", "rank", "world_size", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
     *("tmmu_plan_hash", "layout_hash", "steps", "has_inputs_step"),
 )
-"""Fields of a plan in the header, in its order; bytes are written as hexadecimal digits."""
+"""Fields of a plan file in the header, in its order."""
 
 
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
     """Yield a plan's trace, record by record."""
-    replans = tuple(replans)
+    replans, head = tuple(replans), plan_document.head_values(plan)
+    for arena in head["arenas"].values():
+        del arena["witness"], arena["witness_step"]  # the witness of an extent may have thousands of ids
     header: Record = {
         "record": "allocation_header",
         "trace_schema": TRACE_SCHEMA,
         "metric_schema": METRIC_SCHEMA,
         "rows": "digest" if digest else "all",
         "tensor_count": len(plan),
-        **{name: getattr(plan, name) for name in _RUN},
+        **{name: head[name] for name in _RUN},
         "replay_token_prefix": plan.replay_token[:TOKEN_PREFIX_BYTES].hex(),
-        **{name: getattr(plan, name) for name in _IDENTITY},
+        **{name: head[name] for name in _IDENTITY},
         "content_hash": "",
-        "execution_order": [] if digest else list(plan.execution_order),
-        "arenas": {arena.name: _arena(arena) for arena in plan.arenas},
+        "execution_order": [] if digest else head["execution_order"],
+        "arenas": head["arenas"],
     }
     summary: Record = {
         "record": "summary",
@@ -86,12 +87,11 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "total_logical_slots": sum(arena.slots for arena in plan.arenas),
         "reuse_ratio": plan.metrics.get("memory_reuse_ratio", 0.0),
         "fragmentation_pct": 100 * plan.metrics.get("internal_fragmentation_ratio", 0.0),
-        "metrics": written_metrics(plan.metrics),
-        "notes": plan.notes,
+        "metrics": head["metrics"],
+        "notes": head["notes"],
     }
-    if plan.constraints is not None:
-        header["constraints"] = msgspec.to_builtins(plan.constraints)
-    header |= {name: value.hex() for name, value in header.items() if isinstance(value, bytes)}
+    if "constraints" in head:
+        header["constraints"] = head["constraints"]
     tensors = plan_document.tensors_hash(plan)
     if digest:
         header["tensors_hash"] = tensors
@@ -99,7 +99,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
     yield header
     if not digest:
         yield from _tensor_records(plan)
-        yield from ({"record": "handoff", **handoff} for handoff in plan_document.handoff_documents(plan))
+        yield from ({"record": "handoff", **handoff} for handoff in head["handoffs"])
     yield from replans
     yield summary
 
@@ -107,12 +107,6 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
 def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
     """Return the records that the content hash covers beside ``tensors_hash``, as one document."""
     return {**header, "summary": summary, "replans": list(replans)}
-
-
-def _arena(arena: ArenaSummary) -> Record:
-    record: Record = plan_document.arena_document(arena)
-    del record["witness"], record["witness_step"]  # the witness of an extent may have thousands of ids
-    return record
 
 
 def _slot_bytes(plan: Plan) -> list[int]:
