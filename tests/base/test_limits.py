@@ -177,7 +177,13 @@ def test_number_of_arenas_is_limited() -> None:
     arenas = {name: Arena() for name in ("activations", "a0", "a1", "a2")}
     made = plan_file.to_json(plan_graph(own, arenas=arenas).plan)
     with limits.raised({"arenas": 3}):
-        for read in (lambda: plan_graph(own, arenas=arenas), lambda: read_any(made)):
+        text = json.dumps({name: {} for name in arenas})
+        readers = (
+            lambda: plan_graph(own, arenas=arenas),
+            lambda: OPTION_SPECS["arenas"].read(text),
+            lambda: read_any(made),
+        )
+        for read in readers:
             with pytest.raises(UnreadableInput) as caught:
                 read()
             assert names_its_limit(caught.value, limits.ARENAS)
@@ -216,20 +222,6 @@ def with_weights_at(location: str) -> bytes:
 def test_weights_outside_the_model_folder_are_rejected(location: str) -> None:
     with pytest.raises(UnreadableInput, match="outside the model's folder"):
         read_any(with_weights_at(location), "model.onnx")
-
-
-def test_number_of_declared_arenas_is_limited(tmp_path: Path) -> None:
-    config: dict[str, object] = {f"a{k}": {} for k in range(5)}
-    assert PlanRequest(arenas=config).arenas == config
-    text = tmp_path / "arenas.json"
-    text.write_text(json.dumps(config))
-    with limits.raised({"arenas": 4}):
-        with pytest.raises(UnreadableInput) as caught:
-            plan_graph(chain(3), arenas=config)
-        with pytest.raises(UnreadableInput) as also:
-            OPTION_SPECS["arenas"].read(text.read_text())
-    assert names_its_limit(caught.value, limits.ARENAS)
-    assert names_its_limit(also.value, limits.ARENAS)
 
 
 def test_pipe_and_store_are_read_without_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,6 @@ def test_planned_tensor_is_bound_while_it_is_live():
     assert caught.value.diagnostics["reason"] == "unbound_tensor"
 
 
-def test_tensor_map_is_sorted_by_id():
-    assert list(apply_plan(plan_graph(weighted()).plan).tensor_map()) == ["a", "v", "w", "x", "y"]
-
-
 # --- handles
 
 

@@ -196,7 +196,7 @@ def test_figures_that_sum_past_64_bits_are_rejected(figure: str) -> None:
         *(("said_by", value) for value in (5, [], {"order": "x"}, {"order": [1]})),
         *(("spills", value) for value in (None, "x", [{"storage": "x"}], [[]])),
         *(("alignment", value) for value in (0, "16", None)),
-        *(("memory", value) for value in (7, None)),
+        *(("memory", value) for value in (7, None, ...)),
         *(("role", value) for value in ("activation", {})),
         *(("course", value) for value in ("quickly", [1], [[0, 9]], [[0, 9, "8"]], [[0, -9, -10]])),
         *(("picked", ["greedy"]), ("sharing_pairs", "many"), ("origin", -1), ("start", 3)),
@@ -205,9 +205,9 @@ def test_figures_that_sum_past_64_bits_are_rejected(figure: str) -> None:
 def test_unknown_note_on_an_arena_is_rejected(key: str, value: Any) -> None:
     plan = noting_plans()[0]
     arena = plan.arenas[0].name
-    data = changed(plan, lambda document: document["notes"][arena].update({key: value}))
+    data = changed(plan, lambda document: document["notes"][arena].update({key: None if value is ... else value}))
     with pytest.raises(UnreadableInput) as caught:
-        plan_file.from_document(data)
+        plan_file.from_document(data.replace(b'"memory":null,', b"") if value is ... else data)
     assert caught.value.place == f"$.notes.{arena}"
 
 

@@ -84,7 +84,7 @@ class _Note(msgspec.Struct):
     bits: int = 0
 
 
-TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))  # the first requires the others
+TOGETHER = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # first: requires rest
 register_types(_Metrics, _Note)
 
 
