@@ -120,11 +120,8 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
 
 
 def values_limit(stored: int, packed: bool) -> int:
-    """Return the limit :data:`VALUES` for a file of ``stored`` bytes; ``packed``: whether it is compressed.
-
-    The default grows with the file: one value per two bytes, or two values per byte if it is compressed, and at least
-    ``VALUES.default``. A limit that the user sets replaces it.
-    """
+    """Return the limit :data:`VALUES` for a file of ``stored`` bytes, which are ``packed`` (compressed) or not."""
+    # Unless the user sets it, the limit grows with the file: a value per two bytes, or two per compressed byte.
     return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 
 

@@ -6,9 +6,6 @@ import msgspec
 
 
 def register_types(*types: Any) -> None:
-    """Register types with msgspec. A module calls this after it defines them.
-
-    Otherwise msgspec registers a type when it first reads a value of it, and crashes if two threads do so at once.
-    """
-    for kind in types:
+    """Register types with msgspec. A module calls this after it defines them."""
+    for kind in types:  # else msgspec does so when it first reads a value of the type, and crashes in two threads
         msgspec.json.Decoder(kind)

@@ -235,10 +235,8 @@ def _buffers_of(
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows after merging each phi with its values, which the dump does not list.
-
-    They are assumed to be the preceding rows of this offset and size, up to one after which another row uses the bytes.
-    """
+    """Return the rows after merging each phi with its values, which the dump does not list."""
+    # They are assumed to be the preceding rows of this offset and size, up to one after which a row uses the bytes.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}

@@ -80,10 +80,8 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
-    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
-
-    Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
-    """
+    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood."""
+    # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     around = around or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):

@@ -72,10 +72,7 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """Read a graph from the bytes of a native file. Raises the errors of :func:`.document.decode`.
-
-    In a file of the first version, a tensor without dtype is ``float32``, one without shape a scalar, with a note.
-    """
+    """Read a graph from the bytes of a native file. Raises the errors of :func:`.document.decode`."""
     with source_of_errors(name):
         data = unpacking.unpack(data)
         document.check_version(document.text_field(data, "ir_schema"), GRAPH_SCHEMA, "$.ir_schema")
@@ -85,7 +82,7 @@ def decode(data: bytes, name: str = "") -> Graph:
             hint = "Drop the field: a graph file cannot set it."
             raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # The value may be the default of a missing field: decode again to see which fields are missing.
+        # The first version omitted the dtype float32 and the shape of a scalar: decode again to see missing fields.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
         graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)

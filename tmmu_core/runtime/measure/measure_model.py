@@ -139,8 +139,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     need("onnxruntime", "running the model")
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", hint="Measure on Linux.")
-    graph = read_graph(data, name)
-    graph = read_at(graph, dims, data, name) if dims else graph
+    graph = read_at(read_graph(data, name), dims or {}, data, name)
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
     tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
     inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]

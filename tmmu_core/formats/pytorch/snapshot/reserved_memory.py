@@ -101,24 +101,24 @@ def _by_segment(blocks: Device, most: int) -> I64 | None:
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
     """Return ``(start, end, birth, death)`` of each segment; ``None`` if one is released in parts, or without any."""
-    open_: dict[int, tuple[int, int]] = {}
+    mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
     for action, addr, size in zip(events.action, events.addr, events.size, strict=True):
         if action == MAP:
-            open_[addr] = size, step
+            mapped_at[addr] = size, step
         elif action == UNMAP:
-            reserved_size, since = open_.pop(addr, (size, 0))
+            reserved_size, since = mapped_at.pop(addr, (size, 0))
             if reserved_size != size:
                 return None
             found.append((addr, addr + size, since, step))
         step += action in (ALLOC, FREE)
     for segment in segments:
-        reserved_size, since = open_.pop(segment.address, (segment.total_size, 0))
+        reserved_size, since = mapped_at.pop(segment.address, (segment.total_size, 0))
         if reserved_size != segment.total_size:
             return None
         found.append((segment.address, segment.address + reserved_size, since, step + 1))
-    return None if open_ or not found else found
+    return None if mapped_at or not found else found
 
 
 def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:

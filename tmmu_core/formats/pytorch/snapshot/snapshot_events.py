@@ -225,9 +225,9 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     """Return the live ranges of a device, by birth and address, from its events and its blocks at the end."""
     _private_lanes(events, segments)
     rows = array("q")
-    open_, steps = _traced(events, rows)
+    allocated, steps = _traced(events, rows)
     for at, (block, segment) in dict(_active(segments)).items():
-        if at not in open_:
+        if at not in allocated:
             requested = block.size if block.requested_size is None else block.requested_size
             lane_row = events.lanes.setdefault(segment.lane, len(events.lanes))
             rows.extend((0, max(steps, 1), at, requested, block.stack, lane_row, 0, events.is_recorded))
@@ -258,18 +258,16 @@ def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
 
 
 def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
-    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``.
-
-    A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
-    """
-    open_: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
+    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
+    # A row: birth, death, address, bytes, stack, lane, stack of the free, and whether it began before the trace.
+    allocated: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
     seen: set[int] = set()
     step = 0
     columns = (events.action, events.addr, events.size, events.stack, events.lane)
     for action, addr, size, stack, lane in zip(*columns, strict=True):
         if action > FREE:
             continue
-        opened = open_.pop(addr, None)
+        opened = allocated.pop(addr, None)
         if opened is not None:  # freed, or allocated again without a recorded free
             birth, opened_size, opened_stack, opened_lane = opened
             free_stack = stack if action == FREE else 0
@@ -279,12 +277,12 @@ def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
         elif action == FREE and size:
             rows.extend((0, max(step, 1), addr, size, 0, lane, stack, 1))
         if action == ALLOC:
-            open_[addr] = step, size, stack, lane
+            allocated[addr] = step, size, stack, lane
         seen.add(addr)
         step += 1
-    for addr, (birth, size, stack, lane) in open_.items():
+    for addr, (birth, size, stack, lane) in allocated.items():
         rows.extend((birth, step, addr, size, stack, lane, 0, 0))
-    return set(open_), step
+    return set(allocated), step
 
 
 def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
