@@ -58,7 +58,23 @@ def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> int:
-        return _call_with_request(command, values)
+        texts = {name: values.pop(name) for name in OPTION_SPECS}
+        texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
+        given = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
+        inputs = [value if isinstance(value, list) else [value] for name, value in given if name != "output"]
+        if sum(files.count(STREAM) for files in inputs) > 1:
+            raise UsageError("standard input can be read only once.", "Use - for one file.")
+        request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
+        if (found := contradiction(request)) is not None:
+            raise UsageError(found.message, found.hint)
+        changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
+        try:
+            with limits.raised(changed_limits):
+                return command(**values, request=request)
+        except ContractError as error:
+            if request.token is not None or request.seed is not None:
+                error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
+            raise
 
     parameters = [*others, *(_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
@@ -78,27 +94,6 @@ def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
 
 
 NO_RUN = _parameter("no_run", bool, flag("--no-run", "Never run an ONNX model to find its shapes."))
-
-
-def _call_with_request(command: Callable[..., int], values: dict[str, Any]) -> int:
-    """Call a command with the planning options among ``values`` as a request. Raises :class:`UsageError`."""
-    texts = {name: values.pop(name) for name in OPTION_SPECS}
-    texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-    others = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
-    inputs = [value if isinstance(value, list) else [value] for name, value in others if name != "output"]
-    if sum(files.count(STREAM) for files in inputs) > 1:
-        raise UsageError("standard input can be read only once.", "Use - for one file.")
-    request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
-    if (found := contradiction(request)) is not None:
-        raise UsageError(found.message, found.hint)
-    changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
-    try:
-        with limits.raised(changed_limits):
-            return command(**values, request=request)
-    except ContractError as error:
-        if request.token is not None or request.seed is not None:
-            error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
-        raise
 
 
 def read_option(name: str, text: str | list[str]) -> Any:

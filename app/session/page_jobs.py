@@ -140,11 +140,6 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
 # --- runs of a model in its runtime ------------------------------------------------------------------------------
 
 
-def runtime_of(opened: Opened) -> str:
-    """Return the name of the runtime that can run the open file; ``""`` for none."""
-    return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
-
-
 def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
     """Return the key of :func:`model_run`."""
     return "measure", choice.source, tuple(sorted(choice.dims.items())), sha256(planned).digest()

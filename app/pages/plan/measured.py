@@ -6,16 +6,16 @@ import streamlit as st
 from app.kit.charts.chart_base import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
 from app.kit.frame import long_work
 from app.session import page_jobs, state
+from app.session.opening import content_of
 from app.session.planning import Shown
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
-from tmmu_core.runtime.measure.measure_model import PLANNER
+from tmmu_core.runtime.measure.measure_model import PLANNER, runtime_of
 
 
 def draw(shown: Shown) -> None:
     """Draw the measured memory, or the button that starts the measurement; nothing for a file that no runtime runs."""
-    runtime = page_jobs.runtime_of(shown.opened)
-    if not runtime:
+    if shown.opened.graph is None or not (runtime := runtime_of(content_of(shown.opened.source)[0])):
         return
     choice = state.choice()
     is_started = job_table().known(page_jobs.run_key(choice)) is not None
