@@ -37,7 +37,7 @@ def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
     before = title.inner_text()
     page.get_by_role("button", name="+", exact=True).or_(page.get_by_role("button", name="Increment")).first.click()
     expect(title).not_to_have_text(before)
-    step = int(before.split("#")[1].split(":")[0].split()[0])
+    step = int(re.findall(r"#(\d+)", before)[0])
     expect(title).to_contain_text(f"#{step + 1}")
 
 
