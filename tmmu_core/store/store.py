@@ -157,7 +157,7 @@ class Store:
     def _latest(self, of: Plan | None, *where: ColumnElement[bool]) -> tuple[Run, ...]:
         """Return the latest of the chosen runs, preferably with settings of ``of``; empty if there is none."""
         chosen = select(*_READ).where(*where)
-        settings = [RUNS.c[name] == visible(getattr(of, name)) for name in ("planner", "mode", "preset")] if of else []
+        settings = [RUNS.c[name] == visible(getattr(of, name)) for name in ("planner", "mode", "preset") if of]
         return self._read(chosen.where(*settings), 1) or self._read(chosen, 1)
 
     def plan(self, run: Run | bytes) -> Plan:

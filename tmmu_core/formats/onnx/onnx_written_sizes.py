@@ -1,7 +1,8 @@
 """Find the sizes for which a model is written, where the assumed sizes contradict it.
 
 Exporters leave the sizes of an input open although the model runs with one of them only: PyTorch writes the size of the
-example into a reshape that it cannot trace; a classifier has a matrix, or a table of positions, for one size.
+example into a reshape that it cannot trace; a classifier has a matrix for one size. A table that is looked up at the
+positions 0 … n − 1 limits n to its rows.
 """
 
 from collections import Counter
@@ -25,21 +26,19 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
     """Set ``sizes`` to ones with which the model runs; return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
     found = _lengths_of_tables(model, facts, sizes.dims) | _sizes_of_reshapes(model, facts, sizes.dims)
-    for dim, (bounds, node) in found.items():
-        given, most = sizes.dims[dim], bounds.max
-        text = (
-            f'the model runs only with {dim} {"=" if bounds.min else "up to"} {most}, for which the node "{node}" is '
-        )
-        text += "written"
+    for dim, (bounds, node) in found.items():  # bounds of one size: from a reshape
+        given, most, is_fixed = sizes.dims[dim], bounds.max, bounds.min == bounds.max
+        size = f"{dim} = {most}" if is_fixed else f"{dim} up to {most}"
+        text = f'the model runs only with {size}, for which the node "{node}" is written'
         if dim not in sizes.assumed and max(given.min, bounds.min) > min(given.max, most):
             hint = f"Export the model again with {dim} as a dynamic size, or give --dims {dims_text({dim: most})}."
             path = f"$.dims.{dim}"
             raise InvalidIrShapes(f"{text}.", hint=hint, reason="dim_out_of_envelope", path=path, node_id=node)
-        if bounds.min:
+        if is_fixed:
             sizes.assumed.pop(dim, None)
         elif dim in sizes.assumed:
             sizes.assumed[dim] = min(sizes.assumed[dim], most)
-        sizes.dims[dim] = bounds if bounds.min else Dim(given.min, most)
+        sizes.dims[dim] = bounds if is_fixed else Dim(given.min, most)
         notes.append(f"{text}.")
     facts = infer(model, sizes) if notes else facts
     if not sizes.assumed or not _contradict(model, facts, sizes):
