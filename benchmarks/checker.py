@@ -1,15 +1,15 @@
 """Check offsets against a structured packing problem: ``python -m benchmarks.checker PROBLEM.json OFFSETS.csv``.
 
 OFFSETS has the columns ``buffer,offset``: the id and the first byte of each buffer. The command prints the reuse cost,
-or the violated constraints. It compares every pair of buffers, and imports only the standard library, so that it is
-independent of the product.
+or the violated constraints. It compares every pair of buffers and imports only the standard library.
 """
 
 import csv
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 
@@ -22,23 +22,20 @@ def share(a: Mapping[str, Any], b: Mapping[str, Any], offset: Mapping[int, int])
 
 def live_together(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Return whether two buffers are live at one step."""
-    return any(
-        x["lower"] < y["upper"] and y["lower"] < x["upper"] for x in a["live_intervals"] for y in b["live_intervals"]
-    )
+    pairs = product(a["live_intervals"], b["live_intervals"])
+    return any(x["lower"] < y["upper"] and y["lower"] < x["upper"] for x, y in pairs)
 
 
 def violations(problem: Mapping[str, Any], offset: Mapping[int, int]) -> Iterator[str]:
     """Yield a text for every violated constraint."""
     pools = {pool["id"]: pool for pool in problem["pools"]}
     limits, buffers = problem["constraints"], {buffer["id"]: buffer for buffer in problem["buffers"]}
-    pairs = {
-        name: {frozenset((pair["first"], pair["second"])) for pair in limits[name]}
-        for name in ("separations", "temporal_exclusions")
-    }
+    kinds = limits["separations"], limits["temporal_exclusions"]
+    separated, excluded = ({frozenset((pair["first"], pair["second"])) for pair in kind} for kind in kinds)
+    if missing := buffers.keys() - offset.keys():
+        yield f"buffers {sorted(missing)} have no offset"
+        return
     for number, buffer in buffers.items():
-        if number not in offset:
-            yield f"buffer {number} has no offset"
-            return
         at, end, pool = offset[number], offset[number] + buffer["size"], pools[buffer["allowed_pools"][0]]
         if at < 0 or at % buffer["alignment"]:
             yield f"buffer {number} is at {at}, misaligned"
@@ -48,7 +45,7 @@ def violations(problem: Mapping[str, Any], offset: Mapping[int, int]) -> Iterato
             yield f"buffer {number} uses reserved bytes"
     for a, b in combinations(buffers.values(), 2):
         pair = frozenset((a["id"], b["id"]))
-        apart = pair in pairs["separations"] or (live_together(a, b) and pair not in pairs["temporal_exclusions"])
+        apart = pair in separated or (live_together(a, b) and pair not in excluded)
         if apart and share(a, b, offset):
             yield f"buffers {a['id']} and {b['id']} share bytes"
     for pair in limits["colocations"]:
@@ -70,10 +67,9 @@ def cost(problem: Mapping[str, Any], offset: Mapping[int, int]) -> int:
 
 def main() -> int:
     """Print the cost of an offsets file, or its violations."""
-    with open(sys.argv[1], encoding="utf-8") as file:
-        problem = json.load(file)["problem"]
-    with open(sys.argv[2], encoding="utf-8", newline="") as file:
-        offset = {int(row["buffer"]): int(row["offset"]) for row in csv.DictReader(file)}
+    given, placed = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
+    problem = json.loads(given)["problem"]
+    offset = {int(row["buffer"]): int(row["offset"]) for row in csv.DictReader(placed.splitlines())}
     found = list(violations(problem, offset))
     print("\n".join(found) if found else f"valid, reuse cost {cost(problem, offset)}")
     return bool(found)

@@ -29,6 +29,7 @@ from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.search_model import search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
+from tmmu_core.planners.exact.skyline import skyline
 from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native, sorted_storages
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
@@ -102,6 +103,7 @@ def planned(p: Problem) -> list[object]:
         model = search_model(cols, units_of(cols, ()) or ())
         again = lns_run(model, build_tables(model), 1)
         found += [again.run(max(searched.lower_bound or 0, 1), 30), again.state.progress.tolist()]
+        found += [skyline(cols, np.arange(len(p))[::-1].copy()).tolist()] if cols.is_plain and len(p) else []
     ledger = waste_ledger(plan_problem(p, planner="greedy"), "arena")
     found += [getattr(ledger, name).tolist() for name in ACCOUNTS]
     return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]

@@ -15,7 +15,7 @@ from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
-from tmmu_core.planners.exact.branching import BranchingOrder, weighted_ranks
+from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, BranchingOrder, weighted_ranks
 from tmmu_core.planners.exact.driver import MAX_ENUMERATED_HANDOFFS, search_models
 from tmmu_core.planners.exact.search_model import Model, search_model, units_of
 from tmmu_core.planners.portfolio import portfolio
@@ -46,7 +46,7 @@ def test_search_finds_the_least_capacity_and_refutes_one_less(p: Problem) -> Non
         return
     p = problem_with(p, handoff_from=None)
     least, model = smallest_extent(p), model_of(p)
-    rank = weighted_ranks(model, (1, 1, 1, 1))
+    rank = weighted_ranks(model.log_traits, OPENING_WEIGHTS[0])
     found, refused = (Searcher(model).solve(capacity, rank, 10**6) for capacity in (least, least - 1))
     assert (found[0], refused[0]) == (FOUND, INFEASIBLE)
     assert faults(p, found[2] or ()) == []

@@ -24,7 +24,7 @@ def test_offsets_of_another_planner_are_checked(tmp_path: Path) -> None:
     for stacked, left_out, value, note in (
         (False, 0, 200, ""),
         (True, 0, None, "buffers 0 and 1 share bytes"),
-        (False, 1, None, "buffer 0 has no offset"),
+        (False, 1, None, "buffers [0] have no offset"),
     ):
         text = PLANNER.replace("STACKED", str(stacked)).replace("LEFT_OUT", str(left_out))
         program.write_text(text, encoding="utf-8")

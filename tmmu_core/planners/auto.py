@@ -3,8 +3,8 @@
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact``;
-* up to :data:`SEARCH_UP_TO`: the lowest packing of the runs of :mod:`.exact.skyline` (from :data:`SKYLINE_FROM`
-  storages on), of ``exact`` (up to :data:`EXACT_UP_TO`) and of ``search``, until one reaches the bound;
+* up to :data:`SEARCH_UP_TO`: the lowest packing of the greedy runs :data:`QUICK_RUNS`, the runs of
+  :mod:`.exact.skyline`, ``exact`` (up to :data:`EXACT_UP_TO`) and ``search``, until one reaches the bound;
 * more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
   :data:`QUICK_RUNS` are made.
 
@@ -26,7 +26,6 @@ from tmmu_core.planners.search import search
 
 EXACT_UP_TO = 3_000
 EXACT_ALONE_UP_TO = 400
-SKYLINE_FROM = 1_000  # with fewer storages, ``exact`` is faster
 SEARCH_UP_TO = 20_000
 ALL_RUNS_UP_TO = 200_000
 QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
@@ -45,13 +44,17 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     goal = 0 if minimise else problem.capacity
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     count = len(cols)
-    best = best_greedy(cols, bound, meter, RUNS if count <= ALL_RUNS_UP_TO else QUICK_RUNS, goal=goal)
-    above = f"the greedy runs are {best.extent - bound.bytes} bytes above the bound"
+    fills = EXACT_ALONE_UP_TO < count <= SEARCH_UP_TO and cols.is_plain and cols.is_small
+    best = best_greedy(cols, bound, meter, QUICK_RUNS if fills or count > ALL_RUNS_UP_TO else RUNS, goal=goal)
+    if fills and not best.stopped:
+        best = best_skyline(cols, bound, best, meter, goal)
+    kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")
+    above = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound"
     why = ""
     if best.extent <= bound.bytes:
-        why = "a greedy run meets the lower bound"
+        why = f"a {kind} run meets the lower bound"
     elif best.extent <= goal:
-        why = f"a greedy run fits the capacity of {goal} bytes; a smaller extent was not requested"
+        why = f"a {kind} run fits the capacity of {goal} bytes; a smaller extent was not requested"
     elif best.stopped:
         why = "the search was stopped"
     elif not cols.is_small:
@@ -59,15 +62,10 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     elif count > SEARCH_UP_TO:
         why = f"{count} storages: greedy runs only"
     if why:
-        return _noted(best.packing(cols, bound), "portfolio", why)
-    found: list[tuple[str, Packing]] = []
-    if count >= SKYLINE_FROM and cols.is_plain:
-        run = best_skyline(cols, bound, best, meter, goal)
-        if run is not best:
-            found.append(("skyline", run.packing(cols, bound)))
-            best = run
-    lower, is_done = bound.bytes, best.stopped or best.extent <= max(bound.bytes, goal)
-    if count <= EXACT_UP_TO and not is_done:
+        return _noted(best.packing(cols, bound), picked, why)
+    found = [(picked, best.packing(cols, bound))] if picked == "skyline" else []
+    lower, is_done = bound.bytes, False
+    if count <= EXACT_UP_TO:
         packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
         found.append(("exact", packing))
         lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset.tolist())

@@ -29,9 +29,9 @@ class Best:
     extent: int
     order: str
     fit: str
-    runs: int  # number of runs made
+    runs: int  # number of greedy runs made
     stopped: bool  # whether the meter ended the runs early
-    sequence: list[int]  # storages in placement order, before a crown moves to the end
+    sequence: list[int]  # storages in placement order
     crown: int = -1  # the storage placed last; −1: none
 
     def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
@@ -59,9 +59,7 @@ def best_greedy(
     """Return the first run of least extent. Stop at an extent of at most the bound or ``goal``, or by the meter."""
     enough = max(bound.bytes, goal)
     sequences: dict[str, list[int]] = {}
-    alignment = min((cols.align[i] for i in bound.witness), default=1)
-    padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
-    crown = max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
+    alignment, crown = crown_of(cols, bound)
     best: Best | None = None
     for number, (order, fit) in enumerate(runs, 1):
         if order not in sequences:
@@ -87,3 +85,10 @@ def best_greedy(
                 return replace(best, stopped=number < len(runs))
     assert best is not None
     return best
+
+
+def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
+    """Return the least alignment of the bound's witness, and its storage with the most padding (−1: none has any)."""
+    alignment = min((cols.align[i] for i in bound.witness), default=1)
+    padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
+    return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)

@@ -102,6 +102,9 @@ def exact_from(
             request = SearchRequest(goal, budget, meter, notes, log, use_lns)
             found = pack_peak_first(cols, bound, request)
             if found is None:
+                if start.runs < len(RUNS):
+                    start = min(start, best_greedy(cols, bound, goal=goal), key=lambda run: run.extent)
+                    offset = list(start.offset)
                 request = replace(request, budget=budget + notes["nodes"])
                 lower, stopped = pack_components(cols, bound, offset, request)
             else:
@@ -220,7 +223,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         searcher = Searcher(model)
         for opening in OPENINGS:
             limit = meter.left(NODES[0] + NODES[1] * len(peak))
-            _, nodes, found = searcher.solve(target, weighted_ranks(model, OPENING_WEIGHTS[opening]), limit)
+            _, nodes, found = searcher.solve(target, weighted_ranks(model.log_traits, OPENING_WEIGHTS[opening]), limit)
             meter.spend(nodes)
             request.notes["nodes"] += nodes
             if meter.ended():

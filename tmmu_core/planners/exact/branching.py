@@ -24,16 +24,11 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, Searcher, Watch
 from tmmu_core.planners.exact.search_model import Model, log2_fixed
 from tmmu_core.planners.problem import I64
 
-Weights = tuple[int, int, int, int]  # a weight for each row of ``Model.log_traits``
-OPENING_WEIGHTS: tuple[Weights, ...] = (
-    (256, 17, 44, 30),
-    (25, 26, 29, 3),
-    (400, 115, 84, 13),
-    (59, 27, 25, 7),
-    (166, 80, 19, 45),
-    (0, 128, 64, 32),
+OPENING_WEIGHTS = np.array(
+    [(256, 17, 44, 30), (25, 26, 29, 3), (400, 115, 84, 13), (59, 27, 25, 7), (166, 80, 19, 45), (0, 128, 64, 32)]
 )
-"""Weights of the first attempts, fitted to MiniMalloc's instances A to F."""
+"""Weights of the rows of ``Model.log_traits`` in the first attempts, fitted to MiniMalloc's instances A to F."""
+WEIGHT_LIMITS = np.array([512, 128, 128, 128], np.uint64)  # random weights are below these
 OPENING_NODES = 2_000  # nodes of an opening attempt
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
@@ -112,7 +107,7 @@ class BranchingOrder:
             return successful
         self.turn += 1
         if self.openings and self.turn <= len(OPENING_WEIGHTS):
-            return Attempt(weighted_ranks(self.model, OPENING_WEIGHTS[self.turn - 1]), OPENING_NODES, -1)
+            return Attempt(weighted_ranks(self.model.log_traits, OPENING_WEIGHTS[self.turn - 1]), OPENING_NODES, -1)
         if self.turn % STATIC_EVERY == 0:
             round_, direction, order = self._turn_of(self.static_attempts)
             self.static_attempts += 1
@@ -122,13 +117,12 @@ class BranchingOrder:
         nodes = RESTART_NODES * luby(round_ + 1)
         worst = self.model.greatest(self._failures[order][self.model.section])
         # Weights in steps of √2: a finer scale would rank by random differences.
-        level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
+        level = 2 * log2_fixed(1 + worst) >> 12
         rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
         if self.tried.get(rank.tobytes(), 0) >= nodes:
-            raw = [int(x) for x in self._draws.random_raw(4)]
+            weights = random_weights(self._draws)
             noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
-            weights = (raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128)
-            rank = weighted_ranks(self.model, weights, noise)
+            rank = weighted_ranks(self.model.log_traits, weights, noise)
         else:
             self.tried[rank.tobytes()] = nodes
         return Attempt(rank, nodes, order)
@@ -173,6 +167,11 @@ def _ranks(order: I64) -> I64:
     return ranks
 
 
-def weighted_ranks(model: Model, weights: Weights, noise: I64 | int = 0) -> I64:
-    """Return the rank of each unit by the weighted sum of its ``log_traits``, plus ``noise``, greatest first."""
-    return _ranks(np.argsort(-(np.array(weights, dtype=np.int64) @ model.log_traits + noise), kind="stable"))
+def random_weights(draws: np.random.Philox) -> I64:
+    """Return a random weight for each row of ``log_traits``."""
+    return (draws.random_raw(len(WEIGHT_LIMITS)) % WEIGHT_LIMITS).astype(np.int64)
+
+
+def weighted_ranks(log_traits: I64, weights: I64, noise: I64 | int = 0) -> I64:
+    """Return the rank of each unit by the weighted sum of its ``log_traits`` (4, n), plus ``noise``, greatest first."""
+    return _ranks(np.argsort(-(weights @ log_traits + noise), kind="stable"))

@@ -193,7 +193,7 @@ def temperatures() -> I64:
 def log_table_of() -> I64:
     """Return an array of shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
     eleven = 11 << 12  # log₂ of 2,048, scaled as by ``log2_fixed``
-    return np.array([(eleven - log2_fixed(2 * k + 1)) * 45_426 >> 18 for k in range(1024)], dtype=np.int64)
+    return (eleven - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
 
 
 @cache

@@ -7,7 +7,7 @@ each of its sections it has a height, the bytes of its largest storage there.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from math import gcd
 
@@ -61,7 +61,7 @@ class Model:
     def log_traits(self) -> I64:
         """Shape (4, n): :func:`log2_fixed` of a unit's fullest section, number of sections, height and lifetime."""
         traits = (self.fullest, np.diff(self.entry_of), self.max_height, self.length)
-        return np.array([[log2_fixed(x) for x in trait.tolist()] for trait in traits], dtype=np.int64)
+        return log2_fixed(np.array(traits))
 
     @property
     def work(self) -> int:
@@ -69,19 +69,16 @@ class Model:
         return len(self) * (len(self) + self.sections)
 
 
-@lru_cache(maxsize=1 << 16)
-def log2_fixed(x: int) -> int:
-    """Return log₂ of an integer ≥ 1 in 1/4096, rounded down, by integers only."""
-    whole = x.bit_length() - 1
-    scaled = (x << 62) >> whole  # in [2^62, 2^63)
-    bits = 0
+def log2_fixed(x: I64) -> I64:
+    """Return log₂ of integers from 1 to 2^62 in 1/4096, rounded down, by integers only."""
+    whole = np.searchsorted(1 << np.arange(63), x, side="right") - 1
+    scaled = x.astype(np.uint64) << (62 - whole).astype(np.uint64) >> np.uint64(31)  # in [2^31, 2^32)
     for _ in range(12):
-        scaled = (scaled * scaled) >> 62
-        bits <<= 1
-        if scaled >> 63:
-            bits |= 1
-            scaled >>= 1
-    return (whole << 12) | bits
+        scaled = scaled * scaled >> np.uint64(31)
+        bit = scaled >> np.uint64(32)
+        whole = whole << 1 | bit.astype(np.int64)
+        scaled >>= bit
+    return whole
 
 
 def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:

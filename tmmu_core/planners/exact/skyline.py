@@ -5,7 +5,8 @@ with the lowest rank whose whole lifetime lies in the stretch is placed there; w
 lower neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
-On large traces with many long lives, these runs end at or near the bound where no fixed order does.
+On traces with many long lives, these runs end at or near the bound where no fixed order does. The storage of the bound
+with the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`).
 """
 
 from dataclasses import replace
@@ -14,17 +15,19 @@ import numpy as np
 
 from tmmu_core.planners.bounds import Bound
 from tmmu_core.planners.columns import Columns, align_up, extent_of
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS
+from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, random_weights, weighted_ranks
 from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.meter import Meter
-from tmmu_core.planners.portfolio import Best
+from tmmu_core.planners.native import native
+from tmmu_core.planners.native.load import library
+from tmmu_core.planners.portfolio import Best, crown_of
 from tmmu_core.planners.problem import I64
 
 RUNS = 24
+ALL_RUNS_FROM = 1_000  # with fewer storages, ``exact`` is faster than the runs with random weights
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
-WEIGHT_LIMITS = (512, 128, 128, 128)  # random weights are below these
 PHILOX_KEY = 5  # key of the random stream
-TOP = 2**62  # height of the skyline before the first and after the last step
+TOP = 2**62  # height of the skyline outside the steps
 
 
 def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: int = 0) -> Best:
@@ -35,18 +38,24 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     ranges = np.column_stack([cols.part_lo, cols.part_hi]).ravel()
     fullest = np.maximum.reduceat(np.append(cols.live_bytes(), 0), ranges)[::2]
     traits = (fullest, cols.part_hi - cols.part_lo, cols.sizes, cols.problem.death - cols.problem.birth)
-    logs = np.array([[log2_fixed(value) for value in trait.tolist()] for trait in traits], np.int64)
+    logs = log2_fixed(np.array(traits))
+    _, crown = crown_of(cols, bound)
     draws = np.random.Philox(key=PHILOX_KEY)
     runs = max(RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES), 1)
+    if len(cols) < ALL_RUNS_FROM:
+        runs = len(OPENING_WEIGHTS)
     for number in range(runs):
         if best.extent <= max(bound.bytes, goal):
             break
-        drawn = draws.random_raw(len(WEIGHT_LIMITS)) % np.array(WEIGHT_LIMITS, np.uint64)
-        weights = OPENING_WEIGHTS[number] if number < len(OPENING_WEIGHTS) else drawn.astype(np.int64)
-        offset = skyline(cols, np.argsort(-(np.array(weights) @ logs), kind="stable"))
+        drawn = random_weights(draws)
+        weights = OPENING_WEIGHTS[number] if number < len(OPENING_WEIGHTS) else drawn
+        rank = weighted_ranks(logs, weights)
+        if crown >= 0:
+            rank[crown] = len(cols)
+        offset = skyline(cols, rank).tolist()
         extent = extent_of(cols, offset)
         if extent < best.extent:
-            best = replace(best, offset=offset, extent=extent, order="skyline", fit="lowest", runs=number + 1, crown=-1)
+            best = replace(best, offset=offset, extent=extent, order="skyline", fit="lowest", crown=crown)
         meter.improved(cols.problem.arena, best.extent, bound.bytes)
         meter.spend(1)
         if not meter("skyline", number, runs):
@@ -56,25 +65,37 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     return best
 
 
-def skyline(cols: Columns, order: I64) -> list[int]:
-    """Return the offsets of the run in which ``order`` (storages, the lowest rank first) decides among equals."""
+def skyline(cols: Columns, rank: I64) -> I64:
+    """Return the offsets of one run; of several storages that fit a stretch, the one of the lowest ``rank`` goes first.
+
+    Plain and native code give the same offsets.
+    """
+    n, steps, grid = len(cols), len(cols.births), max(cols.align)
+    offset = np.full(n, -1, np.int64)
+    loops = library()
+    if loops is not None:
+        first = np.searchsorted(cols.part_lo, np.arange(steps + 1))  # storages are sorted by birth
+        stretches = np.empty((2, steps), np.int64)
+        tables = {"first": first, "rank": rank, "lo": cols.part_lo, "hi": cols.part_hi, "size": cols.sizes}
+        tables |= {"height": stretches[0], "end": stretches[1], "offset": offset}
+        call = native.call_of("skyline", steps=steps, grid=grid, **tables)
+        native.run(loops, "skyline", call)
+        return offset
+    order = np.argsort(rank)
     born, dies, size = cols.part_lo[order] + 1, cols.part_hi[order] + 1, cols.sizes[order]
-    grid = max(cols.align)
-    height = np.zeros(len(cols.births) + 2, np.int64)
+    height = np.zeros(steps + 2, np.int64)
     height[[0, -1]] = TOP
-    offset = np.full(len(cols), -1, np.int64)
-    left = len(cols)
-    while left:
-        begin = int(height.argmin())
-        low = height[begin]
-        end = begin + int((height[begin:] != low).argmax())
-        fits = (born >= begin) & (dies <= end)
-        first = int(fits.argmax())
-        if fits[first]:
-            offset[order[first]] = low
-            height[born[first] : dies[first]] = align_up(int(low + size[first]), grid)
-            born[first] = -1  # placed: it fits in no other stretch
-            left -= 1
-        else:
+    for _ in range(n):
+        while True:
+            begin = int(height.argmin())
+            low = height[begin]
+            end = begin + int((height[begin:] != low).argmax())
+            fits = (born >= begin) & (dies <= end)
+            best = int(fits.argmax())
+            if fits[best]:
+                break
             height[begin:end] = min(height[begin - 1], height[end])
-    return offset.tolist()
+        offset[order[best]] = low
+        height[born[best] : dies[best]] = align_up(int(low + size[best]), grid)
+        born[best] = -1  # placed: it fits in no other stretch
+    return offset

@@ -318,3 +318,43 @@ SHARED I tmmu_place(const struct tree *p)
     }
     return DONE;
 }
+
+/* Compute the offsets of one skyline run. */
+SHARED I tmmu_skyline(const struct skyline *p)
+{
+    const I steps = p->steps, top = (I)1 << 62;
+    I *const height = p->height, *const end = p->end;
+    height[0] = 0;
+    end[0] = steps;
+    for (I left = p->first[steps]; left;) {
+        I begin = 0, before = top; /* the lowest stretch, and the height of the stretch before it */
+        for (I at = 0, last = top; at < steps; last = height[at], at = end[at]) {
+            while (end[at] < steps && height[end[at]] == height[at])
+                end[at] = end[end[at]];
+            if (height[at] < height[begin] || at == 0) {
+                begin = at;
+                before = last;
+            }
+        }
+        const I low = height[begin], stop = end[begin];
+        I best = -1;
+        for (I i = p->first[begin]; i < p->first[stop]; i++)
+            if (p->hi[i] <= stop && p->offset[i] < 0 && (best < 0 || p->rank[i] < p->rank[best]))
+                best = i;
+        if (best < 0) {
+            height[begin] = smaller(before, stop < steps ? height[stop] : top);
+            continue;
+        }
+        p->offset[best] = low;
+        left--;
+        const I lo = p->lo[best], hi = p->hi[best];
+        if (hi < stop) {
+            height[hi] = low;
+            end[hi] = stop;
+        }
+        end[begin] = lo;
+        end[lo] = hi;
+        height[lo] = align_up(low + p->size[best], p->grid);
+    }
+    return DONE;
+}

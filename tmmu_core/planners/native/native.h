@@ -42,6 +42,15 @@ struct tree {
     I *state;         /* 3: step, live part that is being added (-1: none yet), rows of the pool in use */
 };
 
+/* One skyline run (planners/exact/skyline.py) over `steps` compressed steps: `rank`, live range, bytes and `offset` of
+   each storage, -1 before; `first` (steps + 1) is the first storage born at each step. */
+struct skyline {
+    I steps, grid;
+    const I *first, *rank, *lo, *hi, *size;
+    I *offset;        /* out */
+    I *height, *end;  /* steps each: for the first step of each stretch, its height and its end */
+};
+
 /* Tables and State of planners/exact/search_tables.py: n units, at most `max_events` events and `max_levels` levels. */
 struct search {
     I n, sections, max_events, max_levels, capacity, budget;
