@@ -1,6 +1,6 @@
 """Recompute moves: single moves, and lists of moves for a capacity."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,10 +21,10 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
-from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
+from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, trimmed
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
@@ -51,11 +51,31 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
     if search.is_small:
         points = search.all_points()
         return cheapest_of(search, points), points
-    points = search_sweeps(search, cuts)
+    points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
     found, total = cheapest_of(search, points), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
         points += _nested_points(search, cuts)
     return improve(search, points), points
+
+
+def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
+    """Return the cheapest point between the cheapest cut that fits and a cheaper cut, as a list; empty if no cut fits.
+
+    Equal layers join a cut at the same price. Points between two cuts recompute only the first of these layers.
+    """
+    fitting = cheapest_of(search, cuts)
+    found = [] if fitting is None else [fitting]
+    for less in cuts:
+        if fitting is None or less.run.flops >= fitting.run.flops:
+            continue
+        added = fitting.choice - less.choice
+        drops = added.drops[np.argsort(search.model.producer[added.storages(search.model)], kind="stable")]
+
+        def first(count: int, choice: Choice = less.choice, drops: I64 = drops) -> Point:
+            return search.simulate(choice.dropping(drops[:count]))
+
+        found.append(first(bisect_left(range(len(drops)), True, key=lambda count: not search.excess(first(count).run))))
+    return trimmed(search, [point for point in found if point.run.valid], 1)
 
 
 def lower(

@@ -22,8 +22,7 @@ DISTANCES = (1, 0)
 """Exponents of the steps until the next use, in the order of drops; 0 ignores the steps. With 1, bytes of a storage
 beyond those above the goal do not count.
 """
-TRIMMED, IMPROVED = 6, 3
-"""Number of cheapest results whose unneeded drops are removed, and number of cheapest results that are improved."""
+MOST_IMPROVED = 6  # number of cheapest results whose unneeded drops are removed, and that are then improved
 ROUNDS_OF = 32_000  # in a simulation of n steps, each round drops about n / ``ROUNDS_OF`` of the peak's excess or more
 MOST_OPERANDS = 8  # maximum number of times that the operands of the last drops are dropped too
 MOST_TRIED = 1_000  # number of simulations after which a sweep ends
@@ -50,7 +49,7 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
             point = sweep(search, start.choice, distance)
             found.setdefault(point.key, point)
     others = [point for point in found.values() if search.excess(point.run)]
-    return [*trimmed(search, found.values(), TRIMMED), *others]
+    return [*trimmed(search, found.values(), MOST_IMPROVED), *others]
 
 
 def trimmed(search: Search, points: Iterable[Point], most: int) -> list[Point]:
@@ -68,7 +67,7 @@ def cheapest_of(search: Search, points: Iterable[Point]) -> Point | None:
 def improve(search: Search, points: Iterable[Point]) -> Point | None:
     """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
     known = {point.key: point for point in points if not search.excess(point.run)}
-    improved = [_improved(search, known[key]) for key in sorted(known)[:IMPROVED]]
+    improved = [_improved(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]]
     return cheapest_of(search, improved)
 
 
