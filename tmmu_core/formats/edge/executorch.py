@@ -70,15 +70,12 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 class _Table:
-    """A table of an untrusted flatbuffer. Fields have their number in the schema; an absent field is 0 or empty.
-
-    Damaged data raises ``struct.error``, ``TypeError`` or ``ValueError``. Reading more elements than the file has bytes
-    raises ``ValueError``, because many vectors of a small file can share one large table.
-    """
+    """A table of an untrusted flatbuffer. Fields have their number in the schema; an absent field is 0 or empty."""
 
     def __init__(self, data: bytes, position: int, elements_left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, position)
-        self.elements_left = elements_left  # elements that may still be read: one list for all tables of the file
+        # Elements that may still be read, in one list for all tables: many vectors can share one large table.
+        self.elements_left = elements_left
 
     def number(self, field: int, kind: str = "i") -> int:
         """Return a number; ``kind`` is its format in ``struct``."""

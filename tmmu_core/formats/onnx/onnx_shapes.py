@@ -218,11 +218,9 @@ def decided(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
-    """Return the shapes of a model, and the model with folded values among its weights.
-
-    Declared shapes of node outputs are used only for sizes that inference leaves open. They may be out of date: users
-    change the batch of the inputs only, because runtimes compute all other shapes.
-    """
+    """Return the shapes of a model, and the model with folded values among its weights."""
+    # Declared shapes of node outputs are used only for sizes that inference leaves open. They may be out of date: users
+    # change the batch of the inputs only, because runtimes compute all other shapes.
     written = {value for node in model.graph.node for value in node.output}
     bare, declared = deepcopy(model), declared_by(model)
     for value in (*bare.graph.value_info, *bare.graph.output):

@@ -301,11 +301,9 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
 
 
 def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows after joining the rows of each value that a loop carries.
-
-    Such a value has two rows if the body uses its bytes for other values before it writes the next state. Both rows are
-    phis with one offset, size and index (``{2}`` of the tuple), and must stay at one address.
-    """
+    """Return the rows after joining the rows of each value that a loop carries."""
+    # Such a value has two rows if the body uses its bytes for other values before it writes the next state. Both rows
+    # are phis with one offset, size and index (``{2}`` of the tuple), and must stay at one address.
     taken = {row.takes_over for row in rows}
     latest: dict[tuple[int, int, str], Buffer] = {}
     joined = []

@@ -183,12 +183,10 @@ class _Lives:
 
 
 def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Set the categories of ``rows``: of each size, as many are parameters as there are gradients of this size.
-
-    Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
-    state. Parameters are allocated before their state and assumed at lower addresses. Without gradients, all these
-    allocations are parameters.
-    """
+    """Set the categories of ``rows``: of each size, as many are parameters as there are gradients of this size."""
+    # Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
+    # state. Parameters are allocated before their state and assumed at lower addresses. Without gradients, all these
+    # allocations are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
     for row in at[np.argsort(found.address[at])].tolist():
