@@ -64,6 +64,16 @@ def test_view_of_another_request_keeps_its_range_of_steps() -> None:
     assert (state.choice().planner, state.choice().span) == ("greedy", (1, 9))
 
 
+def test_file_of_a_dead_link_can_be_opened_again() -> None:
+    data, name = opening.content_of("sample:linear_chain")
+    source = opening.shelf().put(name, data + b"\n")
+    opening.shelf().drop(source)
+    with pytest.raises(TmmuError, match="no longer"):
+        opening.open_source(source)
+    assert planning.open_files([(name, data + b"\n")]) == ([source], [])
+    assert opening.open_source(source).graph is not None
+
+
 def test_reviewed_plan_replaces_an_earlier_plan_of_the_file() -> None:
     data, name = opening.content_of("sample:linear_chain")
     choice = Choice(source=opening.shelf().put(name, data + b"\n\n"), planner="slots")
