@@ -220,8 +220,7 @@ class Plan(model.Plan):
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
-        names = {field: name for field, name in model.COLUMN_OF.items() if field != "category" or self.categories}
-        columns = {field: getattr(self, name) for field, name in names.items()}
+        columns = self.columns()
         columns |= {field: list(column) for field, column in columns.items() if isinstance(column, tuple)}
         ids = columns.pop("tensor_id")
         columns["arena"] = pandas.Categorical.from_codes(self.arena, [arena.name for arena in self.arenas])

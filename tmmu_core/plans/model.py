@@ -300,6 +300,12 @@ class Plan:
         """Arena name → its figures."""
         return {arena.name: arena for arena in self.arenas}
 
+    def columns(self) -> dict[str, Any]:
+        """Return field of :class:`TensorRow` → column; no category if the plan has none."""
+        return {
+            field: getattr(self, name) for field, name in COLUMN_OF.items() if field != "category" or self.categories
+        }
+
     def row(self, i: int) -> TensorRow:
         """Return row ``i`` as a value."""
         return TensorRow(*next(self.row_values(slice(i, i + 1))))
@@ -310,10 +316,10 @@ class Plan:
 
     def row_values(self, rows: slice = slice(None)) -> Iterator[tuple[Any, ...]]:
         """Yield the field values of each row, in the order of :class:`TensorRow`; no category if the plan has none."""
-        columns = [getattr(self, name)[rows] for name in COLUMN_OF.values()]
+        columns = [column[rows] for column in self.columns().values()]
         lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns]
         lists[1] = [self.arenas[number].name for number in lists[1]]
-        return zip(*(lists if self.categories else lists[:-1]), strict=True)
+        return zip(*lists, strict=True)
 
     def node_at(self, step: int) -> str:
         """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if no node is known."""

@@ -9,7 +9,7 @@ Unknown keys are kept.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -21,11 +21,11 @@ import numpy as np
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_document import HeadDocument, head_document
+from tmmu_core.formats.planfile.plan_document import DIGESTS, HeadDocument, head_document
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans import model
-from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
+from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.model import ArenaSummary, Places, Plan, TensorRow
@@ -161,15 +161,12 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:
     same = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
-    digests = ("ir", "shard_spec", "arena_config", "execution_order", "tmmu_plan", "layout")
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
     steps = [_within(h.step, f"handoffs[{k}].step", I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
         **{name: getattr(head, name) for name in same},
-        **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash") for name in digests},
-        # The verifier checks which plan may have a token of the superseded draft.
-        "replay_token": _digest(head.replay_token, "replay_token", is_valid=is_token),
+        **{name: _digest(getattr(head, name), name) for name in DIGESTS},
         "rank": _within(head.rank, "rank"),
         "world_size": _within(head.world_size, "world_size"),
         "steps": _within(head.steps, "steps", I64_MAX),
@@ -248,11 +245,11 @@ def _within(value: int, field: str, most: int = U64_MAX, least: int = 0) -> int:
     return value
 
 
-def _digest(text: str, field: str, *, is_valid: Callable[[bytes], bool] = lambda _: False) -> bytes:
-    """Return the bytes of hexadecimal digits; they must be 32, or satisfy ``is_valid``."""
+def _digest(text: str, field: str) -> bytes:
+    """Return the bytes of hexadecimal digits. The verifier checks which plan may have a token of the draft."""
     with contextlib.suppress(ValueError):
         found = bytes.fromhex(text)
-        if len(found) == DIGEST_BYTES or is_valid(found):
+        if is_token(found, of_draft=field == "replay_token"):
             return found
     raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", place=f"$.{field}")
 

@@ -149,4 +149,4 @@ def _arena_document(arena: ArenaSummary) -> dict[str, Any]:
 
 def row_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's rows as they are written, by tensor id bytes."""
-    return [dict(zip(model.COLUMN_OF, values, strict=False)) for values in plan.row_values()]
+    return [dict(zip(plan.columns(), values, strict=True)) for values in plan.row_values()]

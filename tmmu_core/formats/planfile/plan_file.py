@@ -30,7 +30,7 @@ from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
 from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
 from tmmu_core.plans.making.make import BetterPlanner
-from tmmu_core.plans.model import COLUMN_OF, I64, PLAN_SCHEMA, Plan
+from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
@@ -66,8 +66,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 def to_csv(plan: Plan) -> bytes:
     """Return the rows as CSV for spreadsheets: control characters and formulas in names are escaped."""
     memories = residences(plan)
-    fields = [name for name in COLUMN_OF if name != "category" or plan.categories]
-    fields += list(cells(None)) if memories else []
+    fields = [*plan.columns(), *(cells(None) if memories else ())]
     lines: list[list[Any]] = [fields]
     for k, row in enumerate(row_documents(plan)):
         values = row | (cells(memories[k]) if memories else {})
@@ -108,18 +107,15 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     return write_csv(problem, s.offset[rows]).encode()
 
 
-_PARQUET_TEXTS = ("tensor_id", "role", "dtype", "alias_group_id", "base_tensor_uid", "category")
-"""Columns of texts, which may all be null: Arrow cannot infer their type."""
-
-
 def to_parquet(plan: Plan) -> bytes:
     """Return the rows as Parquet; the head of the plan file is JSON under the metadata key ``tmmu_plan``."""
     pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     names = pa.array([arena.name for arena in plan.arenas], pa.string())
-    columns = {
-        field: getattr(plan, name) for field, name in COLUMN_OF.items() if name != "categories" or plan.categories
+    columns = plan.columns()
+    # Texts may all be null: Arrow cannot infer their type.
+    texts = {
+        field: pa.array(v, pa.string()) for field, v in columns.items() if isinstance(v, tuple) and field != "shape"
     }
-    texts = {field: pa.array(values, pa.string()) for field, values in columns.items() if field in _PARQUET_TEXTS}
     arenas = pa.DictionaryArray.from_arrays(pa.array(plan.arena), names)
     shapes = pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64()))
     table = pa.table(columns | texts | {"arena": arenas, "shape": shapes})
