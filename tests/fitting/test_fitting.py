@@ -12,13 +12,12 @@ from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
-from tmmu_core.fitting.move import KINDS, Move
+from tmmu_core.fitting.move import KINDS, Move, recipe
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
-from tmmu_core.fitting.recipe import recipe
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits

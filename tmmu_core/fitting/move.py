@@ -10,6 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+import msgspec
+
+from tmmu_core.base.struct_types import register_types
+
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
 """Kinds that ``Allowed`` accepts, in the order of the search. ``shards`` has a search of its own
@@ -26,13 +30,6 @@ class Cost:
     extra_flops: int = 0  # recomputed floating-point operations
     moved_bytes: int = 0  # bytes copied to the other memory and back
     extra_steps: int = 0  # steps in addition to those of the initial graph
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.extra_flops + other.extra_flops,
-            self.moved_bytes + other.moved_bytes,
-            self.extra_steps + other.extra_steps,
-        )
 
     @property
     def weight(self) -> int:
@@ -63,6 +60,9 @@ class Move:
     """Parameters of the move, JSON-ready; the keys depend on the kind."""
 
 
+register_types(Move)
+
+
 def some_names(names: tuple[str, ...]) -> str:
     """Return the first name and the number of other names: ``'h' and 2 more``."""
     return f"{names[0]!r} and {len(names) - 1} more" if len(names) > 1 else repr(names[0])
@@ -70,4 +70,10 @@ def some_names(names: tuple[str, ...]) -> str:
 
 def total_cost(moves: Iterable[Move]) -> Cost:
     """Return the sum of the moves' costs."""
-    return sum((move.cost for move in moves), Cost())
+    costs = [move.cost for move in moves]
+    return Cost(sum(c.extra_flops for c in costs), sum(c.moved_bytes for c in costs), sum(c.extra_steps for c in costs))
+
+
+def recipe(moves: tuple[Move, ...], ir_hash: bytes) -> dict[str, Any]:
+    """Return the moves of a plan as JSON-ready values; ``ir_hash`` identifies their graph."""
+    return {"schema": "tmmu_recipe/1", "ir_hash": ir_hash.hex(), "moves": [msgspec.to_builtins(move) for move in moves]}

@@ -28,10 +28,10 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.move import recipe as as_recipe
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
-from tmmu_core.fitting.recipe import recipe as as_recipe
 from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.fitting.search.smallest_plan import fit_or_smallest

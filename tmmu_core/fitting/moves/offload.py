@@ -8,7 +8,7 @@ Offload uses the gaps of recomputation (``recompute/recompute_model.py``, which 
 offloaded: ``movable``), so that both kinds of moves combine in any order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.fitting.recompute.recompute_search import peak_position
+from tmmu_core.fitting.recompute.recompute_search import Over, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
@@ -35,7 +35,6 @@ WHY = "the same bytes are copied back before their next read"
 LEAST_BYTES = 4096  # smallest storage that is offloaded, in bytes
 MOST_TRIED = 40  # maximum number of storages tried one by one at a peak
 MOST_CANCELLED = 400  # maximum number of storages for which the search tries to cancel the offload
-BytesOver = Callable[[Mapping[str, int]], int]  # function from arena sizes to the bytes over the goal
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
@@ -77,12 +76,12 @@ def lower(
             yield _moves(model, initial, needed)
 
 
-def _excess(model: RecomputeModel, found: Run, bytes_over: BytesOver) -> int:
+def _excess(model: RecomputeModel, found: Run, bytes_over: Over) -> int:
     return bytes_over(dict(zip(model.liveness.arenas, found.peaks.tolist(), strict=True)))
 
 
 def _offload_until(
-    model: RecomputeModel, choice: Choice, bytes_over: BytesOver, should_continue: Callable[[], bool]
+    model: RecomputeModel, choice: Choice, bytes_over: Over, should_continue: Callable[[], bool]
 ) -> tuple[Choice, Run]:
     """Offload storages that are idle at the peak, until the goal is met or no offload lowers the peak."""
     found = run(model, choice)
@@ -128,9 +127,7 @@ def _offload_next(
     return None
 
 
-def _cancel_unneeded(
-    model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: BytesOver
-) -> tuple[Choice, Run]:
+def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Over) -> tuple[Choice, Run]:
     """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
     offloaded = np.flatnonzero(choice.away & ~initial.away)
@@ -185,9 +182,8 @@ def _dropped_storages(drops: Choice) -> list[int]:
 def _move(step: DropStep) -> Move:
     model, drops = step.model, step.drops
     tensors = tuple(map(model.name_of, _dropped_storages(drops)))
-    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
-    steps = min(int(reader[(model.in_idx == s) & (reader > k)].min()) - k - 1 for k, s in gaps)
+    steps = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
     what = f"offload {some_names(tensors)}, idle for {'at least ' if len(gaps) > 1 else ''}{steps} steps"
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
     return step.move("offload", what, WHY, tensors, nodes, steps_idle=steps)

@@ -34,7 +34,6 @@ RECENT = 100  # number of points that are kept, in case their choice is simulate
 SIMULATED_NODES = 16_000_000
 """Between these two: maximum number of simulations of one method, times the number of nodes."""
 
-GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
 """Function from arena → bytes to the excess over the goal in bytes; 0 if the arenas fit."""
 
@@ -56,7 +55,7 @@ class Point:
 class Search:
     """The simulated choices of one plan input. Drops are added to those of the choice ``initial``."""
 
-    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: GoOn) -> None:
+    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: Callable[[], bool]) -> None:
         self.model, self.over, self.initial, self.should_continue = model, over, initial, should_continue
         self.simulations = 0
         """Number of simulations so far, repeated ones included."""

@@ -67,8 +67,7 @@ def cheapest_of(search: Search, points: Iterable[Point]) -> Point | None:
 def improve(search: Search, points: Iterable[Point]) -> Point | None:
     """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
     known = {point.key: point for point in points if not search.excess(point.run)}
-    improved = [_improved(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]]
-    return cheapest_of(search, improved)
+    return cheapest_of(search, [_improved(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]])
 
 
 def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:

@@ -17,15 +17,12 @@ def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
     """
     try:
         return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
-    except _NotExtrapolated:
+    except ValueError:
         return None
 
 
-class _NotExtrapolated(Exception):
-    """The graphs differ in more than integers, or a number would be negative."""
-
-
 def _extended(values: list[Any], steps: int) -> Any:
+    """Return the values at another size. Raises ``ValueError`` if more than integers differ, or below 0."""
     first = values[0]
     if all(value == first for value in values):
         return first
@@ -34,7 +31,7 @@ def _extended(values: list[Any], steps: int) -> Any:
     if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
         return [_extended(list(parts), steps) for parts in zip(*values, strict=True)]
     if not all(type(value) is int for value in values) or (number := _newton(values, steps)) < 0:
-        raise _NotExtrapolated
+        raise ValueError
     return number
 
 

@@ -35,8 +35,7 @@ def fit_or_smallest(
             break
         last = fit(start, raised, allowed, progress, found)
         fitted = _with_smaller(fitted, last)
-    rounds = ROUNDS if len(start.plan_input.graph.nodes) <= SMALL_GRAPH else 0
-    for _ in range(rounds):
+    for _ in range(ROUNDS if len(start.plan_input.graph.nodes) <= SMALL_GRAPH else 0):
         before = fitted
         if not last.stopped:
             last = fit(start, _capacity_at(fitted, 1), allowed, progress, found)
