@@ -135,17 +135,18 @@ def open_files(page: Page, *files: Path) -> None:
     )
 
 
-def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
-    """Return the pixel of a tensor's box after the page above it does not move any more."""
-    canvas = page.locator(".tmmu-canvas[data-paintings]").first
-    expect(canvas).to_be_visible()
+def pixel_of(page: Page, name: str, drawings: str = ".tmmu-canvas[data-paintings]") -> tuple[float, float]:
+    """Return the pixel of a box of a tensor, node or module after the page above it does not move any more."""
+    drawing = page.locator(drawings).first
+    expect(drawing).to_be_visible()
     rest(page)
-    before, at = None, pixel_in(canvas, tensor)
-    while before != at:
+    before, at = None, pixel_in(drawing, name)
+    for _ in range(60):
+        if at is not None and before == at:
+            return at["x"], at["y"]
         page.wait_for_timeout(150)
-        before, at = at, pixel_in(canvas, tensor)
-    assert at is not None, f"{tensor} cannot be seen"
-    return at["x"], at["y"]
+        before, at = at, pixel_in(drawing, name)
+    raise AssertionError(f"{name} cannot be seen")
 
 
 _SPY = """() => {

@@ -25,15 +25,7 @@ def drawing(page: Page) -> Locator:
 
 
 def place(page: Page, name: str) -> tuple[float, float]:
-    """Return the place of a box, or of the title of an open level, when the page does not move any more."""
-    walk, before, at = drawing(page), None, None
-    for _ in range(60):
-        before, at = at, pixel_in(walk, name)
-        if at is not None and at == before:
-            break
-        page.wait_for_timeout(150)
-    assert at is not None, f"{name} is not drawn"
-    return at["x"], at["y"]
+    return pixel_of(page, name, ".walk[data-drawn]")
 
 
 def seen(page: Page) -> tuple[float, float, float]:
