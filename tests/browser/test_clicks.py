@@ -47,6 +47,13 @@ def test_late_verdict_appears_on_every_page(visit: Visit) -> None:
     expect(page.locator(".tm-headline")).to_contain_text("✓ verified", timeout=90_000)
 
 
+def test_card_stays_visible_while_the_page_scrolls(visit: Visit) -> None:
+    page = visit("peak", graph="sample:resnet50")
+    expect(page.get_by_text("Live tensors", exact=False).first).to_be_visible()
+    page.locator('[data-testid="stMain"]').evaluate("(main) => main.scrollTo(0, 400)")
+    expect(page.locator(".st-key-beside")).to_be_in_viewport(ratio=0.9)
+
+
 def on_the_curve(page: Page, part: float) -> tuple[float, float]:
     """Return a pixel of the curve above the map, at a share of its width."""
     stage = page.locator(".tmmu-canvas[data-paintings] .stage").first
