@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", 
 """
 
 
-def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
+def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> dict[str, dict[str, int]]:
     """Return module path → the figures ``COLUMNS`` of its own parameters and operators; empty without a backward pass.
 
-    ``gradients`` maps a parameter to its gradient; default: the tensor ``PARAMETER.grad``. O(operands).
+    ``gradients`` are the parameters that have one; default: those with a tensor ``PARAMETER.grad``. O(operands).
     """
     graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.fitted_graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
@@ -39,7 +39,7 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
     size_of = _sizes(liveness) | _sizes(fitted.best.liveness)
     first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
     if gradients is None:
-        gradients = {name.removesuffix(".grad"): name for name in size_of if name.endswith(".grad")}
+        gradients = {name.removesuffix(".grad") for name in size_of if name.endswith(".grad")}
     # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
     for tensor in (each for each in graph_before.tensors if each.id in first):
         parent, size = tensor.id.rpartition(".")[0], size_of[tensor.id]

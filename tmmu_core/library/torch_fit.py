@@ -45,7 +45,6 @@ LOWER = 96  # if the allocator of a GPU cannot run a plan, the next plan's peak 
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
-
 Limits: TypeAlias = tuple[Capacity, Allowed]
 
 
@@ -54,7 +53,6 @@ class TorchFit(Fit[Plan]):
     """A fit that runs in PyTorch."""
 
     step: Any  # the traced step (``fitting/pytorch/fx_step.TorchStep``)
-    limits: Limits
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Sizes of the dimensions in ``dims``; for the dimension ``largest``, the largest size that fits."""
 
@@ -74,10 +72,9 @@ class TorchFit(Fit[Plan]):
         only the step of :meth:`compile` fits: AOTAutograd copies the gradient of a result with gaps, such as a column.
         Parts must be compiled with the boxed calling convention, so that they free their arguments.
         """
-        limits, device = self.limits, self.step.device
 
         def refit(graph: Graph) -> Graph:
-            found = _fitted(graph, *limits, None, device)
+            found = _fitted(graph, self.fitted.capacity, self.fitted.allowed, None, self.step.device)
             if self.answer == "fits" and found.answer != "fits":
                 raise UnreadableInput(
                     f"AOTAutograd's graph of the step needs {found.best.extent_bytes:,} bytes, {found.over_bytes:,} "
@@ -132,7 +129,7 @@ class TorchFit(Fit[Plan]):
         steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
         if not self.fitted.over_bytes:  # the allocator of a GPU cannot run the plan within the capacity
             steps[0] = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True or a larger capacity"
-        others = [kind for kind in KINDS if kind not in self.limits[1].kinds]
+        others = [kind for kind in KINDS if kind not in self.fitted.allowed.kinds]
         steps += [f"allow {', '.join(others)}"] * bool(others)
         steps += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] * (self.step.batch > 1)
         return tuple(steps)
@@ -145,7 +142,7 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def least_bytes(self) -> int:
         """The smallest extent that the search finds at any cost. For less, use a smaller batch."""
-        allowed = self.limits[1]
+        allowed = self.fitted.allowed
         if self.fitted.over_bytes and allowed.max_cost is None:
             return self.extent_bytes
         return _fitted(
@@ -169,7 +166,7 @@ class TorchFit(Fit[Plan]):
     def layers(self) -> dict[str, dict[str, int]]:
         """Return bytes by module path: parameters, gradients, optimizer state, activations, what of these is kept,
         recomputed and offloaded, and what is live at the peak."""
-        return fitted_layers(self.fitted, self.step.executed.gradients)
+        return fitted_layers(self.fitted, {each.leaf for each in self.step.executed.leaf_gradients})
 
 
 @dataclass(frozen=True)
@@ -289,7 +286,7 @@ def largest_size(
     if found[size].answer == "cannot":
         found[size] = _fitted(with_scratch(size), *limits, progress, steps[size].device)
     plan = Plan.of_candidate(found[size].best)
-    return TorchFit(found[size], plan, steps[size], limits, {**upper, name: size})
+    return TorchFit(found[size], plan, steps[size], {**upper, name: size})
 
 
 def _ends(name: str, given: Any) -> tuple[int, int]:
@@ -335,7 +332,7 @@ def fit_sized(
         return largest_size(model, limits, dims or {}, largest, progress)
     step = trace_step(model)
     fitted = _fitted(step.graph, *limits, progress, step.device)
-    return TorchFit(fitted, Plan.of_candidate(fitted.best), step, limits)
+    return TorchFit(fitted, Plan.of_candidate(fitted.best), step)
 
 
 def eager_graph(model: TorchModel) -> Graph:

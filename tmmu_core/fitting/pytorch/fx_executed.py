@@ -28,7 +28,6 @@ class Executed:
     """The native graph of a joint graph, and the correspondence of its ids to fx nodes."""
 
     graph: Graph
-    gradients: Mapping[str, str]  # parameter → its gradient; for a tied parameter, the last gradient
     tensor_of: Mapping[str, str]  # name of an fx node → id of its tensor
     fx_of: Mapping[str, Any]  # node id → fx node
     constants: tuple[Any, ...]
@@ -61,7 +60,6 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     graph, tensor_of = reading.native(name), reading.tensor_of
     return Executed(
         graph,
-        reading.gradients,
         tensor_of,
         reading.fx_of,
         constants=attributes_of(joint, torch.Tensor),

@@ -82,7 +82,9 @@ class _Rebuild:
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
         if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
-            new = self._call(fx_runtime.run_with_state, source, (self.value[node.inputs[-1]],), renamed)
+            args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
+            given = self._generator(source), self.value[node.inputs[-1]], source.target, *args
+            new = self.graph.call_function(fx_runtime.run_with_state, given, dict(kwargs))
             new.meta = _meta(source)
         elif node.recomputes and is_batch_norm(source):
             new = self._recompute_batch_norm(source, renamed)
@@ -153,11 +155,6 @@ class _Rebuild:
         new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
         new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
         return new
-
-    def _call(self, function: Any, source: FxNode, given: tuple[FxNode, ...], renamed: Mapping[str, str]) -> FxNode:
-        """Append a call of ``function`` with the generator of ``source``, ``given``, its operator and its operands."""
-        args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
-        return self.graph.call_function(function, (self._generator(source), *given, source.target, *args), dict(kwargs))
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         """Append a recomputed batch norm; only the original node updates the running statistics."""

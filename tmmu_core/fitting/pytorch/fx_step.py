@@ -232,7 +232,7 @@ class TorchStep:
             parameters = list(self.module.parameters())
             optimizer = None
             if self.optimizer is not None:
-                names = accumulated | {WRAPPER + each for each in self.executed.gradients}
+                names = accumulated | {WRAPPER + each.leaf for each in self.executed.leaf_gradients}
                 with gradients_of_zeros(self.module, names):
                     updated = {each: each for each in parameters_of(self.optimizer, parameters)}
                     optimizer = make_optimizer(self.optimizer, updated)

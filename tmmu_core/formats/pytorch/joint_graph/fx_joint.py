@@ -270,7 +270,7 @@ class Reading(torch.fx.Interpreter):
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
         """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
         several = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
-        for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(several):
+        for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(several):
             buffer = self.ends.mutations.get((n.name, item))
             if buffer is None:
                 continue
@@ -297,7 +297,7 @@ class Reading(torch.fx.Interpreter):
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
         operands = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
-        numbers = sum(not _is_tensor(leaf) for leaf in operands)
+        numbers = sum(not isinstance(leaf, torch.Tensor) for leaf in operands)
         inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
@@ -327,7 +327,7 @@ class Reading(torch.fx.Interpreter):
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
-            values = [self.value_of[next(tensors)] if _is_tensor(leaf) else leaf for leaf in operands]
+            values = [self.value_of[next(tensors)] if isinstance(leaf, torch.Tensor) else leaf for leaf in operands]
             inner = _Body(body, (), Ends((), {}, {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
@@ -510,10 +510,6 @@ def operator_name(target: Any) -> str:
     return str(target).removeprefix("aten.").removesuffix(".default")
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
 def _tensors(values: Any) -> list[torch.Tensor]:
     """Return the tensors in nested containers."""
-    return [leaf for leaf in tree_leaves(values) if _is_tensor(leaf)]
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]

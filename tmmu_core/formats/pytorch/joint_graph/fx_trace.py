@@ -190,7 +190,8 @@ def exported(
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
-        is_as_eager = eager and _is_on_cpu(tensors)
+        values = [each for each in tensors if isinstance(each, torch.Tensor)]
+        is_as_eager = eager and all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in values)
         stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not is_as_eager))
         stack.enter_context(fx_fake_tensors.cudnn_disabled(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
@@ -320,12 +321,6 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
         FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
-def _is_on_cpu(tensors: Sequence[Any]) -> bool:
-    """Return whether all tensors among ``tensors`` have data on the CPU."""
-    real = [each for each in tensors if isinstance(each, torch.Tensor)]
-    return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in real)
-
-
 def not_traceable(error: Exception, name: str, module: Any = None) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
     layer = "" if module is None else fx_origins.layer_of_error(error, module)
@@ -366,7 +361,7 @@ _KERNELS = (
 )
 _WAYS_OUT = {
     "ignore_fresh_unbacked_symbols": (
-        "PyTorch traces no while_loop here: save the exported program with torch.export.save, and open that file."
+        "PyTorch traces no while_loop here: unroll the loop, or save the program with torch.export.save and open it."
     ),
     "mirrored meta": (
         "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts."
