@@ -135,7 +135,7 @@ def onnx_rows() -> Iterator[str]:
         kept = [run_onnx(file, inputs, arena=False, in_order=True) for file in files]
         bounds = [tmmu.plan(read_graph(file, name)).arena_of["activations"].bound_bytes for file in files]
         same = kept[0]["outputs"] == kept[1]["outputs"]
-        bytes_of = [min(run["grown"][1:]) for run in (*default, *kept)]
+        bytes_of = [min(run["resident_growth"][1:]) for run in (*default, *kept)]
         yield row(name, *bytes_of, *bounds, "equal" if same else "DIFFERENT")
 
 

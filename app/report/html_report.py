@@ -135,7 +135,7 @@ NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
 _NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
 const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
-const map = document.getElementById("map"), plan = tmmuCanvas.unpack("{packed}");
+const map = document.getElementById("map"), plan = tmmuCanvas.keepBase64("{packed}");
 plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
 </script></body>"""
 

@@ -72,7 +72,7 @@ def moves_of(choice: Choice) -> tuple[Move, ...]:
     return ()
 
 
-def start_of(choice: Choice) -> str:
+def baseline_link(choice: Choice) -> str:
     """Return ``choice`` as the source of a baseline: a link with its file and its request."""
     request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
     return f"link:?{urlencode(to_query(Choice(**request)))}"
@@ -95,7 +95,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     planned = {"planner": plan_input.planner, "options": options}
     full = with_explicit_defaults(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
-    compared = {"baseline": start_of(full), "moves": moves}
+    compared = {"baseline": baseline_link(full), "moves": moves}
     graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
     return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
 

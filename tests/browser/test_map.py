@@ -145,7 +145,7 @@ def test_placement_is_replayed_step_by_step(visit: Visit) -> None:
 
 def test_first_different_placement_of_two_plans_is_shown(visit: Visit) -> None:
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
-    expect(page.locator("#parting")).to_contain_text(re.compile("First different placement: .*→"))
+    expect(page.locator("#first-difference")).to_contain_text(re.compile("First different placement: .*→"))
 
 
 def test_every_costly_reuse_has_its_price_on_the_map(visit: Visit, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.live_curve import Choice, run
-from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
+from tmmu_core.fitting.recompute.min_cut import boundary, minimum_cut, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.recompute_moves import lower
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
@@ -575,8 +575,8 @@ def test_cut_keeps_expensive_tensors_and_recomputes_cheap_ones() -> None:
     plan_input = chain_step()
     model = recompute_model(plan_input)
     at = boundary(model, 2)
-    free = cheapest(model, at, model.size * 0)
-    dear = cheapest(model, at, model.size * 1000)
+    free = nodes_to_recompute(model, at, model.size * 0)
+    dear = nodes_to_recompute(model, at, model.size * 1000)
     names = [model.node_id(k) for k in range(len(model.node_at))]
     assert [names[k] for k in np.flatnonzero(free)] == []
     assert [names[k] for k in np.flatnonzero(dear)] == ["fa", "fb", "fc"]

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice, run
-from tmmu_core.fitting.recompute.min_cut import boundary, cheapest
+from tmmu_core.fitting.recompute.min_cut import boundary, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import SAFE, columns
@@ -141,7 +141,7 @@ def fitted(seed: int) -> list[object]:
         found += [table.tolist() for table in (*tables, lives.node, lives.is_rerun, lives.read_ptr, lives.reads)]
         at = boundary(again, rng.randrange(len(again.node_at)))
         price = np.array([rng.randrange(1 << rng.randrange(1, 40)) for _ in again.size], np.int64)
-        found.append(cheapest(again, at, price).tolist())
+        found.append(nodes_to_recompute(again, at, price).tolist())
     return found
 
 

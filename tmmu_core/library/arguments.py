@@ -20,7 +20,7 @@ import msgspec
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
@@ -241,7 +241,7 @@ def allowed_moves(
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
     """Return the moves that a fit may make. Raises ``UnreadableInput``, which names the option by ``options``."""
-    kinds = ALLOWED if allow is None else allow
+    kinds = DEFAULT_KINDS if allow is None else allow
     names = [*filter(None, map(str.strip, kinds.split(",")))] if isinstance(kinds, str) else list(kinds)
     unknown = next((name for name in names if name not in KINDS), None)
     if unknown is not None:

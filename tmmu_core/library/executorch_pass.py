@@ -9,7 +9,7 @@ from tmmu_core.library.functions import pack
 from tmmu_core.planners import planner_named
 
 ACTIVATIONS = 1
-"""Number of the memory for tensors that no pass has assigned to a memory; memory 0 is for constants."""
+"""Memory id of tensors to which no pass has assigned one; memory 0 is for constants."""
 
 
 def executorch_pass(
@@ -22,8 +22,8 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    The live ranges are those of ExecuTorch: positions of nodes, which include the nodes that allocate tensors, without
-    in-place reuse. Each memory is planned separately.
+    The live ranges are those of ExecuTorch, in positions of nodes; nodes that allocate tensors count too. No output
+    reuses an input in place. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 
     Parameters
@@ -76,12 +76,12 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
                 memories[spec.mem_id or ACTIVATIONS].append(spec)
             else:
                 views.append(spec)
-        # The bodies of control flow, planned before, use the first bytes of each memory.
+        # The first bytes of each memory are for the submodules of control flow, which ExecuTorch plans first.
         body_bytes = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
         sizes = body_bytes + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(body_bytes))
         result = planning.MemoryAlgoResult({}, sizes)
         for number, bases in memories.items():
-            # Sizes are multiples of the alignment. They are packed in this unit, because ``pack`` needs powers of two.
+            # ``pack`` accepts only powers of two as alignment, so its sizes and offsets are multiples of ``alignment``.
             packed = pack(
                 [spec.lifetime[0] for spec in bases],
                 [spec.lifetime[1] + 1 for spec in bases],
@@ -95,8 +95,8 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
             base, shift = spec, 0
             while base.storage_base is not None:
                 base, shift = base.storage_base, shift + base.storage_base_offset
-            outer = result.spec_dict[base]
-            result.spec_dict[spec] = planning.SpecAllocResult(outer.mem_id, 0, outer.mem_offset + shift)
+            base_place = result.spec_dict[base]
+            result.spec_dict[spec] = planning.SpecAllocResult(base_place.mem_id, 0, base_place.mem_offset + shift)
         return result
 
     return tmmu

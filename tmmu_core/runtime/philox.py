@@ -40,7 +40,7 @@ def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
 
 
 def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
-    """Fill ``target`` with the pattern of a logical address and a seed; the last block is cut to its end.
+    """Fill ``target`` with the pattern of a logical address and a seed; ``target`` can end inside a block.
 
     The key is the seed (uint64, low word first). The counter is (block low, block high, stream low, stream high); the
     stream is the first 8 bytes of ``H(["debug_fill_v1", [arena, offset]])``. Words are written low byte first.

@@ -29,7 +29,7 @@ from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as as_recipe
-from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
@@ -48,7 +48,7 @@ EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "ope
 
 def fit_command(
     request: PlanRequest,
-    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(ALLOWED)}].", "KIND,…"),
+    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…"),
     max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT"),
     largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM"),
     mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS"),
@@ -190,7 +190,7 @@ def _print_fit(fitted: Fitted) -> None:
     limits = [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
     capacity = " and ".join([numbers.full_bytes(total)] * (total is not None) + limits)
     after, before = (numbers.full_bytes(fitted.capacity.limited_bytes(candidate.plan)) for candidate in (best, start))
-    bound = numbers.full_bytes(fitted.bound_within(fitted.capacity))
+    bound = numbers.full_bytes(fitted.lower_bound_for(fitted.capacity))
     if fitted.answer == "fits":
         print_lines(f"Fits: {after} of {capacity} (before: {before}).")
     elif fitted.answer == "cannot":

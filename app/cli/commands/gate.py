@@ -37,7 +37,7 @@ from tmmu_core.store.run_label import PREFIX
 
 SCOPES = {
     "graph": "rows and graph",
-    "rows": "rows, not the graph (--graph MODEL)",
+    "rows": "rows only (add --graph MODEL to verify against the graph)",
     "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
@@ -79,7 +79,7 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the branch's latest run of the graph with this name, preferably of the same planner.
+    --baseline store:BRANCH is the branch's latest run of a graph with the plan's name, preferably of the same planner.
 
     Exit code: 0 passed, 1 failed.
     """
@@ -98,7 +98,7 @@ def gate_command(
         after.complete_plan()
     before = None if baseline is None else resolve_side(baseline, request, store, after.plan)
     checks = _checks(limits, growths, after, before, allow_incomplete=allow_incomplete)
-    if before is not None and not after.ignored:  # the candidate uses the planning options
+    if before is not None and not after.ignored:  # no warning for the baseline: the candidate uses the options
         before = replace(before, ignored=())
     if out is not None:
         _write_out(Path(out), after, before, checks, _link(explorer, store, after.plan, before))
@@ -110,7 +110,7 @@ def gate_command(
 
 
 def _checks(
-    limited: Mapping[str, list[str] | None],
+    limit_texts: Mapping[str, list[str] | None],
     growths: Mapping[str, str | None],
     after: Resolved,
     before: Resolved | None,
@@ -130,7 +130,7 @@ def _checks(
     if not all(check.ok for check in checks):
         return checks
     limits: list[core.Limit] = []
-    for option_name, texts in limited.items():
+    for option_name, texts in limit_texts.items():
         for text in texts or ():
             arena, separator, value = text.rpartition("=")
             if separator and arena not in plan.arena_of:
@@ -182,8 +182,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    difference = core.baseline_warning(after.plan, before.plan) if before else ""
-    print_lines("; ".join(filter(None, (result, difference))))
+    baseline_warning = core.baseline_warning(after.plan, before.plan) if before else ""
+    print_lines("; ".join(filter(None, (result, baseline_warning))))
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {certificate_text.status_text(after.plan, arena)}" for arena in claimed), "")
@@ -202,8 +202,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
 
 
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    difference = core.baseline_warning(after.plan, before.plan) if before else ""
-    return [*filter(None, [difference]), *warnings_of(after, before)]
+    baseline_warning = core.baseline_warning(after.plan, before.plan) if before else ""
+    return [*filter(None, [baseline_warning]), *warnings_of(after, before)]
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
@@ -241,16 +241,16 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
         write_output(str(folder / name), data, what)
 
 
-def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
+def _link(explorer: str | None, store_url: str | None, after: Plan, before: Resolved | None) -> str:
     """Return the URL of the plan or comparison in an explorer; "" if its store lacks a plan."""
     if explorer is None:
         return ""
     scheme = ""
-    with suppress(ValueError):  # a "[" without "]"
+    with suppress(ValueError):  # urlsplit raises for a "[" without "]"
         scheme = urlsplit(explorer).scheme
     if scheme not in ("http", "https"):
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
-    store = open_store(url)
+    store = open_store(store_url)
     contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]
     store.close()
     if not all(contents):

@@ -37,7 +37,7 @@ def draw() -> None:
         st.caption("This installation has no samples.")
 
 
-def drop() -> None:
+def draw_drop_field() -> None:
     """Draw the hidden upload field, to which ``address.js`` passes files that are dropped anywhere on the page."""
     with st.container(key="drop"):
         _upload("Dropped files", "drop")

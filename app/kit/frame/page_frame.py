@@ -32,7 +32,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
-    gallery.drop()
+    gallery.draw_drop_field()
     choice = state.choice()
     opened = _open(choice, shows_last_plan)
     if isinstance(opened, Shown):
@@ -50,7 +50,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         limited = limited_choice(job, choice)
     except TmmuError as error:
         return _failed(error, job, choice, opened)
-    if limited is not None:  # the link must repeat the plan of the stopped search
+    if limited is not None:  # a link with the node limit reproduces the plan of the stopped search
         state.choose(planner=limited.planner, options=limited.options, step=choice.step)
         st.rerun()
     draw_errors()
@@ -65,7 +65,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
 
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
-    """Return the open file, or the last valid plan while it is read; show the previous file if it cannot be read."""
+    """Return the opened file; while it is read, the last valid plan. If it cannot be read, show the previous file."""
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)
@@ -104,7 +104,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
 def _progress(
     job: Job[Any], title: str, shows_last_plan: bool, cancel: Callable[[Job[Any]], None] | None = None
 ) -> Shown:
-    """Draw the progress of a job. Return the last valid plan (see :func:`draw`); else draw placeholders and stop."""
+    """Draw the progress of a job. Return the last valid plan (see :func:`draw`), or draw placeholders and stop."""
     state.write_link()  # a reload of the page continues with this file
     long_work.progress(job, title, cancel=cancel)
     last_valid = state.session().last_valid
@@ -122,7 +122,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
     draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
         names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
-        names |= {"gradients"} if "parameters" in names else set()  # of a backward pass
+        names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
         declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
         about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
         controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
@@ -135,7 +135,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
 def _substitute(choice: Choice) -> Shown:
     """Return the last valid plan of the file, or its plan with default settings, and draw a note about it."""
     valid, what = state.session().last_valid, "the last valid plan"
-    if valid is None or valid.source != choice.source:  # the choice is from a link
+    if valid is None or valid.source != choice.source:  # a link opened this file
         valid, what = Choice(source=choice.source), "the plan of this graph with default settings"
     job = planning.plan_job(valid)
     if valid.problem == choice.problem or not job.wait(planning.PATIENCE) or not job.succeeded:
@@ -216,7 +216,7 @@ def _notes(shown: Shown) -> None:
 
 
 def _check_link(shown: Shown) -> None:
-    """After a link was opened, remove the items that the plan does not have from the choice, and draw a notice."""
+    """After a link was opened, reset the fields of the choice whose items the plan does not have; draw a notice."""
     session = state.session()
     if session.by_link:
         session.by_link = False
@@ -227,7 +227,7 @@ def _check_link(shown: Shown) -> None:
 
 
 def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
-    """Remove the items that the plan does not have from the choice, and return their names."""
+    """Reset the fields of the choice whose items the plan does not have; return the names of these items."""
     plan, opened = shown.plan, shown.opened
     missing: dict[str, str] = {}
     if opened.instance is not None:  # a packing problem has no mode and no preset
@@ -269,7 +269,7 @@ def digest_card(shown: Shown) -> str:
 
 
 def draw_errors(*cards: dict[str, Any]) -> None:
-    """Draw ``cards`` in the page, the error cards of the session in its lower right corner, and the column form."""
+    """Draw ``cards``, the session's error cards at the lower right of the page, and the form for CSV columns."""
     for card in cards:
         st.html(markup.error_card(card))
     if refusals := state.session().refusals:

@@ -21,7 +21,7 @@ from tmmu_core.graph.model import MODES, PRESETS
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
 BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
-"""Beginnings of a value of ``Choice.baseline``; another text in the field is a pasted link."""
+"""Prefixes of ``Choice.baseline``; any other text in the field is a pasted link."""
 KIND_LABELS = {
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
@@ -50,7 +50,7 @@ def page() -> None:
         _pick(options, chosen.baseline)
         return
     if (limited := page_frame.limited_choice(job, target)) is not None:
-        state.choose(baseline=page_jobs.start_of(limited))
+        state.choose(baseline=page_jobs.baseline_link(limited))
     left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.compared(left, right)
     moves = page_jobs.moves_of(chosen)
@@ -59,7 +59,7 @@ def page() -> None:
         faults += [f"{name} is invalid"] if side.verdict is not None and not side.verdict.ok else []
         faults += [f"{name} is incomplete"] if side.plan.incomplete else []
     notes = [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
-    st.html(markup.claim(claim(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
+    st.html(markup.claim(title_of(left, right, comparison), [*notes, verdict(comparison, len(moves))]))
     _pick(options, chosen.baseline)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
@@ -67,14 +67,14 @@ def page() -> None:
     elif comparison.lines:
         line_changes(comparison)
     elif comparison.incomparable:
-        reasons(comparison)
+        difference_table(comparison)
     if comparison.complete:
         body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     arenas(comparison)
-    if not comparison.incomparable:  # else the reasons are above
-        reasons(comparison)
+    if not comparison.incomparable:  # otherwise the table is above
+        difference_table(comparison)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -86,8 +86,8 @@ def baselines(shown: Shown) -> dict[str, str]:
     if shown.opened.plan is None:
         for name in sorted(planning.planners_for(shown.opened), key=lambda name: name != "auto"):
             if name != shown.choice.planner:
-                stops = planning.minimising(chosen, name) != chosen.under(name)
-                options[f"planner:{name}"] = f"planner {name}" + ", stops when the plan fits" * stops
+                stops_early = planning.minimising(chosen, name) != chosen.under(name)
+                options[f"planner:{name}"] = f"planner {name}" + ", stops when the plan fits" * stops_early
     if shown.opened.graph is not None:
         options |= {f"mode:{m}": f"mode {m}" for m in MODES if m != shown.choice.mode}
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
@@ -107,7 +107,7 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 
 def _pick(options: dict[str, str], value: str) -> None:
-    """Draw the choice of the baseline, ``value`` or ``""``, and the button that swaps the two plans."""
+    """Draw the field that selects the baseline (now ``value``; ``""``: none) and the button that swaps the plans."""
     names = list(options) if value in options or not value else [value, *options]
 
     def changed() -> None:
@@ -133,7 +133,7 @@ def name_of(side: Shown) -> str:
     return f"{page_frame.name_of(side)} · {side.plan.planner}"
 
 
-def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
+def title_of(left: Shown, right: Shown, comparison: Comparison) -> str:
     """Return the title: ``resnet50, slots → auto: activations 9.19 MiB → 6.89 MiB (−2.30 MiB)``."""
     title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
     if name == page_frame.name_of(right):
@@ -151,7 +151,7 @@ def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
 
 
 def verdict(comparison: Comparison, moves: int) -> str:
-    """Return the verdict as HTML; ``moves``: the number of changes of Fix from the baseline to the candidate."""
+    """Return the verdict as HTML; ``moves``: number of changes that Fix applied to the baseline."""
     if moves:
         return f'<span class="ok">{numbers.count(moves, "change")}</span>'
     if not comparison.comparable:
@@ -171,8 +171,8 @@ def line_changes(comparison: Comparison) -> None:
         st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
 
 
-def reasons(comparison: Comparison) -> None:
-    """Draw a table: why plans are not comparable, first difference, different settings."""
+def difference_table(comparison: Comparison) -> None:
+    """Draw a table: why the plans are not comparable, their first different field, and their different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))
@@ -228,7 +228,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
     if arena in left.plan.arena_of:
         found = plan_rows.first_difference(left, right, arena)
         order = "" if found is None else tensor_text.ORDER_WORDS.get(found.by, found.by)
-        st.html(address.linked(markup.fragment("parting", found=found, arena=arena, order=order)))
+        st.html(address.linked(markup.fragment("first_difference", found=found, arena=arena, order=order)))
     changes(comparison, left, right)
     state.write_link()
 

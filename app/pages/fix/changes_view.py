@@ -20,7 +20,7 @@ from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
@@ -78,7 +78,7 @@ def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
         cost = [f"+{numbers.percent(best.cost.extra_flops, fitted.flops)} FLOPs"] if best.cost.extra_flops else []
         cost += [f"{numbers.short_bytes(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
         return f"Fits {limit}: {size} after {count}, {', '.join(cost) or 'no extra cost'}"
-    bound = numbers.short_bytes(fitted.bound_within(capacity))
+    bound = numbers.short_bytes(fitted.lower_bound_for(capacity))
     if fitted.answer == "cannot":
         return f"Does not fit: needs at least {bound}, limit {limit}"
     over = numbers.short_bytes(fitted.over_bytes)
@@ -103,7 +103,7 @@ def limit_of(shown: Shown) -> Capacity | None:
 def _kinds() -> frozenset[Kind]:
     """Return the allowed kinds of changes: the chosen kinds, else the default."""
     chosen = frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(","))
-    return chosen or frozenset(ALLOWED)
+    return chosen or frozenset(DEFAULT_KINDS)
 
 
 def pick_kinds() -> None:
@@ -131,7 +131,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
         move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
-            bound = numbers.short_bytes(fitted.bound_within(fitted.capacity))
+            bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why the lower bound is {bound}"))
             for line in bound_lines(fitted):
                 st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
@@ -197,7 +197,7 @@ def _buttons(shown: Shown, preview: Candidate) -> None:
     def apply() -> None:
         state.put(_BEFORE, state.choice())
         if all(move.kind == "planner" for move in preview.moves):
-            state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
+            state.choose(**planning.best(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 

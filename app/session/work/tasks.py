@@ -93,7 +93,7 @@ def measured(
 ) -> Measured:
     """Run a model and return its memory; with ``runtime``, also run the file ``planned``, which has a plan."""
     context.progress("running the model", 0, 0)
-    return measure(data, name, dims, runtime, with_own_plan=planned)
+    return measure(data, name, dims, runtime, planned_model=planned)
 
 
 class Judgement(NamedTuple):

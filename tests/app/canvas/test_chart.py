@@ -59,7 +59,8 @@ def settle(page: Page) -> None:
 )
 def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
     shown_text = sheet.evaluate(
-        "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.words[how](BigInt(n)))", str(n)
+        "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.textFunctions[how](BigInt(n)))",
+        str(n),
     )
     assert shown_text == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
 
@@ -75,7 +76,7 @@ def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
     ],
 )
 def test_ticks_of_an_axis_have_one_unit_and_exact_numbers(sheet: Page, every: int, tick: int, label: str) -> None:
-    ticks = "([every, tick]) => tmmuCanvas.words.byteLabels(every, tick, 14)(tick)"
+    ticks = "([every, tick]) => tmmuCanvas.textFunctions.byteLabels(every, tick, 14)(tick)"
     assert sheet.evaluate(ticks, [every, tick]) == label
 
 
@@ -163,7 +164,7 @@ def test_label_keeps_its_distinct_part(sheet: Page, names: list[str], letters: i
     brief = sheet.evaluate(
         """([packed, name, letters]) => {
              const plan = tmmuCanvas.decode(Uint8Array.from(atob(packed), (c) => c.charCodeAt(0))).plans[0];
-             return tmmuCanvas.words.namerOf(plan).brief(name, letters); }""",
+             return tmmuCanvas.textFunctions.namerOf(plan).brief(name, letters); }""",
         [packed, names[0], letters],
     )
     assert brief == shown_text

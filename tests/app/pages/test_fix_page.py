@@ -13,7 +13,7 @@ from app.session.view_state import Choice
 from app.texts import numbers
 from tests.app.pages.run_page import PAGES, claim, html, opened
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents
 from tmmu_core.plans.figures.metrics import totals
@@ -90,7 +90,7 @@ def decoded(values: Any) -> list[float]:
 
 def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     """Return the result of a search of the page."""
-    job = page_jobs.search(chosen, capacity, frozenset(ALLOWED))
+    job = page_jobs.search(chosen, capacity, frozenset(DEFAULT_KINDS))
     assert job.wait(120)
     return job.result()
 

@@ -10,8 +10,8 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 
-Answer = Literal["fits", "cannot", "open"]
-ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
+Answer = Literal["fits", "cannot", "open"]  # "open": no plan that fits, and no proof that there is none
+DEFAULT_KINDS: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
 """Kinds of moves that are allowed by default: those that change neither the results nor the alignment."""
 
 
@@ -19,10 +19,10 @@ ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offloa
 class Allowed:
     """The moves that a fit may use."""
 
-    kinds: frozenset[Kind] = frozenset(ALLOWED)
+    kinds: frozenset[Kind] = frozenset(DEFAULT_KINDS)
     max_cost: int | None = None
     """Maximum extra FLOPs, in thousandths of a percent of the graph's FLOPs; ``None``: unlimited."""
-    keep_phases: bool = False  # whether forward, backward and optimizer nodes stay separate
+    keep_phases: bool = False  # whether no node moves between forward, backward and optimizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,12 @@ class Fitted:
     """The candidates that no other candidate dominates in cost and bytes, by rising cost and falling bytes."""
     flops: int  # known FLOPs of the initial graph
     stopped: bool = False  # whether the search was stopped early
-    unknown: tuple[UnknownOperator, ...] = ()  # operators with unknown properties that limit the answer
+    unknown: tuple[UnknownOperator, ...] = ()  # operators that the search could not reorder or recompute
     allowed: Allowed = Allowed()  # the moves that the search could use
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Suggested changes of the request: a larger capacity, and what was not allowed. Empty if the plan fits."""
+        """Suggested changes of the request: a larger capacity or cost, more moves, smaller sizes. Empty if it fits."""
         if self.answer == "fits":
             return ()
         sizes, bounds = extents(self.best.plan), self.bound.bytes_of
@@ -58,7 +58,7 @@ class Fitted:
         steps = [f"a capacity of {' and '.join(texts)}"]
         if self.allowed.max_cost is not None:
             steps.append("a larger maximum cost")
-        if others := [kind for kind in ALLOWED if kind not in self.allowed.kinds]:
+        if others := [kind for kind in DEFAULT_KINDS if kind not in self.allowed.kinds]:
             steps.append(f"allow {', '.join(others)}")
         if "sizes" not in self.allowed.kinds:
             dims = sorted(self.start.plan_input.graph.dims.items())
@@ -75,7 +75,7 @@ class Fitted:
         """Bytes by which the best plan exceeds the capacity."""
         return self.capacity.over(extents(self.best.plan))
 
-    def bound_within(self, capacity: Capacity) -> int:
+    def lower_bound_for(self, capacity: Capacity) -> int:
         """Return the lower bound of the sum of the arenas that ``capacity`` limits."""
         if capacity.total is not None:
             return self.lower_bound_bytes

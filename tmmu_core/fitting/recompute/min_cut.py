@@ -2,8 +2,8 @@
 
 Chen et al. 2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A
 storage that is needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and
-needs the producer's inputs. In the flow network, a storage is on the side of the source if it is needed, a node if it
-runs again. A needed storage whose producer does not run again costs its bytes; a node that runs again costs its FLOPs,
+needs the producer's inputs. In the flow network, storages on the side of the source are needed, and nodes on that side
+run again. A needed storage whose producer does not run again costs its bytes; a node that runs again costs its FLOPs,
 and its inputs are needed. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one
 is loaded, otherwise in plain Python.
 """
@@ -18,8 +18,8 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
 INFINITE = np.int64(2**61)
-FINEST = 2**44
-"""Larger sums of capacities are scaled down to about this, which rounds each capacity by 2^-44 of the sum."""
+SCALED_SUM = 2**44
+"""Larger sums of capacities are scaled down to about this. Scaling rounds a capacity by at most 2^-44 of the sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Boundary:
     """A position of the initial order, and the uses of each storage before and after it."""
 
     position: int
-    present: I64  # inputs, and outputs of the nodes up to the position
+    present: I64  # storages that exist at the position: the inputs, and the outputs of the nodes up to it
     read_later: Mask  # shape (storages,): whether a later node of the initial graph reads the storage
     gap_end: I64  # shape (storages,): position of the first use after the boundary; the last position if there is none
     gap_start: I64  # shape (storages,): position of the last use up to the boundary, else of the producer, else −1
@@ -53,7 +53,7 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     return Boundary(position, np.flatnonzero(exists), read_later & exists, end, start)
 
 
-def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
+def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     """Return a mask of shape (positions,): the nodes to recompute for the least sum of FLOPs and prices.
 
     ``price`` (storages,) is the cost of keeping each storage across the boundary, in FLOPs. O(V²·E) in the worst case,
@@ -68,13 +68,13 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     node_vertex[nodes] = 2 + len(at.present) + np.arange(len(nodes))
 
     cost = np.concatenate([price[at.present], model.node_flops[nodes]])
-    unit = max(1, int(cost.astype(np.float64).sum()) // FINEST)
+    unit = max(1, int(cost.astype(np.float64).sum()) // SCALED_SUM)
     keep_price = price[at.present] // unit
     run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
 
     source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
-    # Storages that cannot be dropped are kept if a recomputed node needs one; those read later are kept anyway.
+    # A storage that cannot be dropped is kept if a recomputed node reads it; one that is read later is kept anyway.
     undroppable = ~droppable & ~at.read_later[at.present] & ~model.stays_live[at.present]
     reads = np.flatnonzero(np.isin(model.reader, nodes))
     edges: list[tuple[Any, Any, Any]] = [
@@ -100,22 +100,22 @@ def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
     tails, heads = np.concatenate([tail, head]), np.concatenate([head, tail])
     order = np.argsort(tails, kind="stable")
     start = np.searchsorted(tails[order], np.arange(vertices + 1))
-    room = np.concatenate([capacity, np.zeros(count, np.int64)])[order]
+    residual = np.concatenate([capacity, np.zeros(count, np.int64)])[order]
     twin = np.argsort(order)[(order + count) % max(1, 2 * count)]
-    columns = (start, heads[order], room, twin)
+    columns = (start, heads[order], residual, twin)
     loops = library()
     level = _dinic(*(column.tolist() for column in columns)) if loops is None else native.minimum_cut(loops, *columns)
     return np.array(level, np.int64) >= 0
 
 
-def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) -> list[int]:
+def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]) -> list[int]:
     """Return the level of each vertex after the last phase: ≥ 0 on the side of the source.
 
-    Residual edges are grouped by tail: those of vertex v are ``start[v]:start[v + 1]``. ``room`` is their capacity,
-    which is changed, and ``twin`` the edge in the other direction.
+    Residual edges are grouped by tail: vertex v has the edges ``start[v]:start[v + 1]``. ``residual`` is the capacity
+    left on each edge, which this function changes. ``twin`` is the edge in the other direction.
     """
     while True:
-        level = _levels(start, to, room)
+        level = _levels(start, to, residual)
         if level[1] < 0:
             return level
         at = start[:-1]
@@ -123,17 +123,17 @@ def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) ->
         v = 0
         while True:
             if v == 1:
-                pushed = min(room[e] for e in path)
+                pushed = min(residual[e] for e in path)
                 for e in path:
-                    room[e] -= pushed
-                    room[twin[e]] += pushed
-                full = next(d for d, e in enumerate(path) if room[e] == 0)
+                    residual[e] -= pushed
+                    residual[twin[e]] += pushed
+                full = next(d for d, e in enumerate(path) if residual[e] == 0)
                 v = to[twin[path[full]]]
                 del path[full:]
                 continue
             while at[v] < start[v + 1]:
                 e = at[v]
-                if room[e] > 0 and level[to[e]] == level[v] + 1:
+                if residual[e] > 0 and level[to[e]] == level[v] + 1:
                     break
                 at[v] += 1
             if at[v] < start[v + 1]:
@@ -147,14 +147,14 @@ def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) ->
             at[v] += 1
 
 
-def _levels(start: list[int], to: list[int], room: list[int]) -> list[int]:
-    """Return the number of edges with room from the source to each vertex; −1 if there is no path."""
+def _levels(start: list[int], to: list[int], residual: list[int]) -> list[int]:
+    """Return the length of a shortest path from the source to each vertex by edges with capacity left; −1 without."""
     level = [-1] * (len(start) - 1)
     level[0] = 0
     queue = [0]
     for v in queue:
         for e in range(start[v], start[v + 1]):
-            if room[e] > 0 and level[to[e]] < 0:
+            if residual[e] > 0 and level[to[e]] < 0:
                 level[to[e]] = level[v] + 1
                 queue.append(to[e])
     return level

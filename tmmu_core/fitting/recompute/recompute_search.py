@@ -21,7 +21,7 @@ import numpy as np
 
 from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, Tables, run
-from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, cheapest
+from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, nodes_to_recompute
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
 from tmmu_core.fitting.recompute.segments import segmentations
 
@@ -95,7 +95,7 @@ class Search:
         found = {b"": self.initial_point}
         cost = self._cost_of_keeping()
         for each in chain((cost * price for price in PRICES), self._costs_in_segments(cost)):
-            nodes = cheapest(self.model, self.boundary, each)
+            nodes = nodes_to_recompute(self.model, self.boundary, each)
             if nodes.tobytes() not in found:
                 point = self.simulate(self.initial | choice_of(self.model, self.boundary, nodes))
                 found[nodes.tobytes()] = replace(point, run=point.run.without_curves())

@@ -12,7 +12,7 @@ import numpy as np
 from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.moves.alignment import finer_alignments
 from tmmu_core.fitting.moves.reordering import order_move
-from tmmu_core.fitting.problem.answer import ALLOWED
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
 from tmmu_core.fitting.problem.in_place import live_in, single_moves
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, planner_move
@@ -34,7 +34,7 @@ class WhatIf:
 
 
 def what_if(
-    start: Candidate, kinds: Iterable[Kind] = ALLOWED, progress: Progress | None = None, *, most: int = PLANNED
+    start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None, *, most: int = PLANNED
 ) -> WhatIf:
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
     chosen = frozenset(kinds)

@@ -60,7 +60,7 @@ _IDENTITY = (
     *("replay_token", "rank", "world_size", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
     *("tmmu_plan_hash", "layout_hash", "steps", "has_inputs_step"),
 )
-"""Fields of a plan file in the header, in its order."""
+"""Fields of a plan file that the header repeats: ``_RUN``, then ``replay_token_prefix``, then ``_IDENTITY``."""
 
 
 def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ()) -> Iterator[Record]:
@@ -230,7 +230,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     if complete and header.tensor_count != len(tensors):
         what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
         raise UnreadableInput(what, place=place)
-    if not complete and (tensors or header.handoffs):  # its hashes do not cover them
+    if not complete and (tensors or header.handoffs):  # the hash of a digest does not cover these
         what = "the trace is a digest, but it has records of tensors or hand-offs."
         raise UnreadableInput(what, place=place, hint=WRITE_AGAIN)
     header.metrics, header.notes = summary.metrics, summary.notes

@@ -20,38 +20,38 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
-CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # sums over channels
+CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only a split of the batch follows
 TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
 LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
 
 
-class Read(NamedTuple):
-    """An operand: its shape and its split."""
+class Sharded(NamedTuple):
+    """A tensor with a split of at most one axis."""
 
     shape: tuple[int, ...]
-    axis: int  # the split axis; −1 if the operand is whole
+    axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    ahead: int = 1  # product of the sizes that a view merged into the axis, before it: 8 for ``[8, 12] → [96]``
+    outer: int = 1  # if a view merged axes: size of those before the split one; 8 if 12 is split in ``[8, 12] → [96]``
 
 
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor → split of the outputs of nodes that read tensors with ``splits`` of one axis. O(operands)."""
+    """Return tensor → split: ``splits`` of one axis, and those that follow for the outputs of nodes. O(operands)."""
     found = {
-        i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
+        i: Sharded(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
     for node in graph.nodes:
         operator = operator_of(node.instr)
-        reads = [found.get(known[name], Read(shapes[known[name]], -1)) for name in node.inputs]
+        reads = [found.get(known[name], Sharded(shapes[known[name]], -1)) for name in node.inputs]
         for name in node.outputs:
             i = known[name]
-            if i not in found and (written := _written(operator, reads, shapes[i])) is not None:
+            if i not in found and (written := _output_split(operator, reads, shapes[i])) is not None:
                 found[i] = written
     return {i: ((read.axis, read.mesh),) for i, read in found.items()}
 
 
-def _written(operator: Operator, reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
+def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of an output of this shape; ``None`` if it is whole."""
     base = plain(operator.base)
     if base in DENSE and len(reads) > 1 and len(reads[1].shape) == 2 and shape:
@@ -66,11 +66,11 @@ def _written(operator: Operator, reads: Sequence[Read], shape: tuple[int, ...]) 
         return _of_product([read for read in reads if len(read.shape) > 1][-2:], shape)
     if operator.cost in CONVOLUTIONS:
         reads = [read for read in reads[:1] if read.axis == 0]  # the batch
-    carried = (_carried(base, read, shape) for read in reads if read.axis >= 0)
-    return next((read for read in carried if read is not None), None)
+    propagated = (_propagated_split(base, read, shape) for read in reads if read.axis >= 0)
+    return next((read for read in propagated if read is not None), None)
 
 
-def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
+def _of_product(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if k is split: each rank then holds a partial sum."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
@@ -81,9 +81,9 @@ def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
     return None
 
 
-def _carried(base_name: str, read: Read, shape: tuple[int, ...]) -> Read | None:
-    """Return the split of an output that has the elements or rows of ``read``; ``None`` for an output that is whole."""
-    before, axis, _, inner = read
+def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> Sharded | None:
+    """Return the split of an output that has the elements or rows of ``read``; ``None`` if it is whole."""
+    before, axis, _, outer = read
     size, same_rank = before[axis], len(before) == len(shape)
     if (base_name in LOOKUPS and axis == 0) or (base_name in TRANSPOSES and not same_rank):
         return None
@@ -93,17 +93,17 @@ def _carried(base_name: str, read: Read, shape: tuple[int, ...]) -> Read | None:
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
         to = axis if shape[axis] > 1 else None
     elif prod(before) == prod(shape):
-        ahead = prod(before[:axis]) * inner
+        ahead = prod(before[:axis]) * outer
         to = next((k for k in range(len(shape)) if prod(shape[:k]) <= ahead < prod(shape[: k + 1])), None)
-        inner = ahead // prod(shape[:to]) if to is not None else 1
+        outer = ahead // prod(shape[:to]) if to is not None else 1
     else:
         from_end = axis + len(shape) - len(before)
         to = next((k for k in (from_end, axis) if 0 <= k < len(shape) and shape[k] == size), None)
-    return None if to is None else read._replace(shape=shape, axis=to, ahead=inner)
+    return None if to is None else read._replace(shape=shape, axis=to, outer=outer)
 
 
 KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
-FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
+DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # of the ids of gradients and recomputed tensors
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
@@ -111,39 +111,39 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
         # The spec may name gradients and recomputed tensors that the graph does not have.
-        leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
-        if tensor_id not in known and not any(leader in known for leader in leaders):
+        origin_ids = (tensor_id.removesuffix(end) for end in DERIVED_ENDINGS)
+        if tensor_id not in known and not any(origin_id in known for origin_id in origin_ids):
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
             hint = strict.closest_hint(tensor_id, known)
             raise refused(message, f"$.tensors.{tensor_id}", hint, reason="unknown_tensor", tensor=tensor_id)
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    contracted: list[int] = []
+    implicit: list[int] = []  # tensors whose split is not explicit
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
-            originals = [known.get(tensor.id.removesuffix(ending), i) for ending in FOLLOWERS]  # ``x`` of ``x@grad``
+            originals = [known.get(tensor.id.removesuffix(end), i) for end in DERIVED_ENDINGS]  # ``x`` of ``x@grad``
             inherited = [split for k in originals if shapes[k] == shapes[i] and (split := splits[k])]
             contract = _contract(tensor, shapes[i], spec)
             splits[i] = inherited[0] if inherited else contract
             if contract and splits[i] == contract:
-                contracted.append(i)
+                implicit.append(i)
     followed = following_splits(graph, known, shapes, splits) if spec.following else {}
     for i, split in followed.items():
         tensor = graph.tensors[i]
         may_follow = not splits[i] and tensor.view is None and KIND_OF_ROLE[tensor.role] in spec.following
         if may_follow and all(shapes[i][axis] >= spec.sizes[mesh] for axis, mesh in split):
             splits[i] = split
-            contracted.append(i)
+            implicit.append(i)
     found = Sharding(graph, spec, shapes, tuple(splits))
-    whole = _bases_left_whole(found, contracted)
+    whole = _bases_left_whole(found, implicit)
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
 
 def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> list[str]:
     """Return a warning for each rule and contract of the spec that has no effect on ``graph`` and its gradients."""
-    ids = [tensor.id + end for tensor in graph.tensors for end in ("", *FOLLOWERS)]
+    ids = [tensor.id + end for tensor in graph.tensors for end in ("", *DERIVED_ENDINGS)]
     matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
     matching = {k for found in matches.values() for k in found}
     applied = {found[0] for name, found in matches.items() if found and name not in spec.tensors}
@@ -157,12 +157,12 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
     for kind, split in spec.contracts.items():
         alike = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
         if split and alike and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in alike):
-            warnings.append(f"shard contract {kind!r} has no effect: no tensor has the axis and a row for each part.")
+            warnings.append(f"shard contract {kind!r} has no effect: no tensor has the axis with enough rows to split.")
     return warnings
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the members of ``bases`` that stay whole: their views have no split, and one cannot follow the base's."""
+    """Return the members of ``bases`` that stay whole: no view has its own split, and one cannot follow the base's."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:
@@ -177,18 +177,18 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return mesh coordinates at which the shares of ``base`` and its views take all their different sizes."""
+    """Return mesh coordinates that cover every different size of the shares of ``base`` and of its views."""
     split, shape = sharding.splits[base] or (), sharding.shapes[base]
-    nowhere = {name: 0 for name, _ in sharding.spec.mesh}
+    origin = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
-        return [nowhere]
+        return [origin]
     rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
     names = [mesh for _, mesh in split]
     steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
         refusal = limits.limit_error(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r}")
         raise refused(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
-    return [{**nowhere, **dict(zip(names, at, strict=True))} for at in product(*steps)]
+    return [{**origin, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 
 
 def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:

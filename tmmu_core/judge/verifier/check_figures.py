@@ -16,8 +16,8 @@ from tmmu_core.plans.model import CLAIMED, INCOMPLETE, INVALID, OPTIMAL, PART, S
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     """Check rules ``bounds``, ``extent``, ``capacity`` and ``figures``."""
     plan = facts.plan
-    backed = np.maximum(facts.size, np.uint64(plan.places != "bytes"))
-    ends = np.where(backed > 0, facts.start + backed, np.uint64(0))  # storages without bytes take none
+    backed_bytes = np.maximum(facts.size, np.uint64(plan.places != "bytes"))  # at least 1 if the plan has slots
+    ends = np.where(backed_bytes > 0, facts.start + backed_bytes, np.uint64(0))
     extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas], np.uint64)
     is_sparse, totals = plan.places == "sparse", plan.metrics.get("totals")
     # The one arena of a snapshot has at least the bytes that the allocator reserved.
@@ -29,7 +29,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
-        # The extent of hashed addresses is the extent of the same slots at aligned prefix sums.
+        # For hashed addresses, the stated extent is that of the same slots at aligned prefix sums.
         possible = ends_of_prefix_sums(facts, number) if is_sparse else {max(int(ends[here].max(initial=0)), reserved)}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
@@ -40,13 +40,13 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             "storages": int(here.sum()),
             "peak_live_bytes": facts.live_peak_of(np.flatnonzero(here))[1],
         }
-        yield from _different(arena.name, vars(arena), counts, arena.name)
+        yield from _differences(arena.name, vars(arena), counts, arena.name)
     yield from _check_sums_of_rows(facts)
     yield from check_arena_figures(plan)
 
 
-def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
-    """Yield a finding of rule ``figures`` for every counted figure that is stated otherwise or not at all."""
+def _differences(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
+    """Yield a finding of rule ``figures`` for every figure that the plan omits or states with another value."""
     for what, figure in counted.items():
         if stated.get(what) != figure:
             yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {figure}.", arena=arena)
@@ -74,23 +74,23 @@ def check_arena_figures(plan: Plan) -> Iterator[Finding]:
 
 
 def _check_sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``figures`` for ``metrics.totals``, and for ``activation_bytes``, which is 0 for an instance."""
+    """Check rule ``figures`` for ``metrics.totals`` and ``activation_bytes`` (0 for a packing problem)."""
     plan, metrics = facts.plan, facts.plan.metrics
-    step, most = facts.live_peak_of(np.arange(facts.storages))
+    step, peak = facts.live_peak_of(np.arange(facts.storages))
     if isinstance(metrics.get("totals"), dict):
         counted = {
-            "peak_live_bytes": most,
+            "peak_live_bytes": peak,
             "peak_step": step,
             "extent_bytes": sum(arena.extent_bytes for arena in plan.arenas),
             "lower_bound_bytes": sum(arena.bound_bytes for arena in plan.arenas),
             "reuse_cost": None if plan.constraints is None else sum(arena.reuse_cost or 0 for arena in plan.arenas),
         }
-        yield from _different("totals", metrics["totals"], counted)
+        yield from _differences("totals", metrics["totals"], counted)
     if metrics.get("activation_bytes") is not None:
         is_activation = np.array([role == "activation" for role in plan.roles], np.bool_) & ~facts.is_view
         is_of_graph = bool(plan.execution_order) or plan.has_inputs_step
         activation_bytes = sum(plan.size[is_activation].tolist()) if is_of_graph else 0
-        yield from _different("metrics", metrics, {"activation_bytes": activation_bytes})
+        yield from _differences("metrics", metrics, {"activation_bytes": activation_bytes})
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
     }
     if isinstance(totals, dict):
         counted["peak_live_bytes"] = totals.get("peak_live_bytes")
-    yield from _different("metrics", stated, {what: number for what, number in counted.items() if what in stated})
+    yield from _differences("metrics", stated, {what: number for what, number in counted.items() if what in stated})
     # Files of an older version have 1 − (whole − part) / whole, which may differ in the last bit.
     for what, part, whole in (
         ("memory_reuse_ratio", storages - slots, storages),
@@ -122,7 +122,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
         if what in stated and stated[what] not in ratios:
             yield error("figures", f"metrics: {what} is {stated[what]}; the counts give {ratios[0]}.")
     if retained > activations:
-        yield error("figures", f"metrics: {retained:,} activation bytes are retained, of {activations:,}.")
+        yield error("figures", f"metrics: {retained:,} activation bytes are retained; the plan has {activations:,}.")
 
 
 def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Finding]:
@@ -152,9 +152,9 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     plan, step = facts.plan, arena.witness_step
     storages = [int(plan.storage[plan.row_of[name]]) for name in arena.witness if name in plan.row_of]
     if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):
-        yield "has a witness that does not name one storage of the arena each"
+        yield "has a witness whose ids are not distinct storages of the arena"
         return
-    # Storages that must not alias conflict at any step, so one live storage suffices.
+    # Storages that must not alias conflict even if they are not live together, so one live storage is enough.
     live_rows = np.flatnonzero((plan.birth <= step) & (step < plan.death))
     is_live = not set(storages).isdisjoint(plan.storage[live_rows].tolist())
     is_live = is_live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in live_rows.tolist())
@@ -162,7 +162,7 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
         yield f"has a witness of which no storage is live at step {step}"
     sizes = [int(facts.size[s]) for s in storages]
     bound = disjoint_bound(sizes, [int(facts.alignment[s]) for s in storages])
-    # A single storage at a fixed offset is bounded by its end.
+    # The lower bound of a single storage at a fixed offset is its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
     if stated.isdisjoint({sum(sizes), bound} | ends):

@@ -27,7 +27,7 @@ Every claim holds in all packings of least Σ height · offset among the packing
 from itertools import pairwise
 from typing import NamedTuple
 
-from tmmu_core.planners.exact.search_tables import AT_START, LOW, State, Tables, lowest_allowed_offset
+from tmmu_core.planners.exact.search_tables import LOW, START_COLUMNS, State, Tables, lowest_allowed_offset
 
 FAR = 2**62  # an offset above all others
 BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN = range(4)
@@ -69,7 +69,7 @@ class Propagation:
         self.level_of = [-1] * self.count
         """Level at which the unit was placed; −1 for a unit with a fixed offset."""
         self.placed: list[int] = []
-        self.open_bytes, self.open_units, self.ceiling = state.section[:, AT_START].T.tolist()
+        self.open_bytes, self.open_units, self.ceiling = state.section[:, START_COLUMNS].T.tolist()
         self.failures = [0] * len(self.open_bytes)
         self.two_lowest = [(-1, -1)] * len(self.open_bytes)
         """The two lowest open units of each section at its last propagation; −1: none."""

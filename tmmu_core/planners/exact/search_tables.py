@@ -18,10 +18,11 @@ SECTION, HEIGHT, OWNER = range(3)
 # Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two in their common sections.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it.
+# Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it. ``HOLE``:
+# offset of a hole below the unit; ``FILLER``: the unit that can fill it (``propagation.py``).
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
-AT_START = [OPEN_BYTES, OPEN_UNITS, CEILING]
+START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
 
 
 class Tables(NamedTuple):
@@ -36,18 +37,18 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first row of each section in ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit. Mates have the same sections and a single height each: two of them that touch can be swapped."""
+    """Mates by unit. Mates have the same sections, each with one height in all of them: mates that touch can swap."""
     wall: I64
-    """(w, 3), by unit: fixed units that the unit must not overlap, as begin, end, and height of the unit there."""
+    """(w, 3), by unit: begin and end of a fixed unit in a section of the unit, and the height of the unit in it."""
 
 
 class State(NamedTuple):
-    """Tables that the native search changes. The plain search copies them, and returns offsets and failures in them."""
+    """Tables that the native search changes. The plain search copies them, and writes back offsets and failures."""
 
     unit: I64  # (n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
-    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, number of conflicts, and ``CEILING``: the
-    highest padded end of a unit within the capacity."""
+    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, a search column, number of failures,
+    and ``CEILING``: the highest padded end of a unit within the capacity."""
     order: I64  # (r, 2): entries by section, unplaced ones first; and the position of each entry in that column
 
 
@@ -150,10 +151,9 @@ def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
 
 
 def _twin_candidates(model: Model) -> list[int]:
-    """Return the units whose first section, last section and number of sections equal those of another unit.
+    """Return the units, ascending, with the first section, last section and number of sections of another unit.
 
-    They ascend. Only these units can have twins or mates, and comparing their sections is slow.
-    """
+    Only these units can have twins or mates. Comparing all sections is slow."""
     begin, end = model.entry_of[:-1], model.entry_of[1:]
     span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
     order = np.argsort(span, kind="stable")
@@ -176,7 +176,7 @@ def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: in
 
 
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """Return the first row of each unit in ``Tables.neighbour`` (and the end), and that table."""
+    """Return ``Tables.neighbour``, after an array of the first row of each unit in it and of the end."""
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)

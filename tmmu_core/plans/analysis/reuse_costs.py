@@ -25,7 +25,7 @@ class CostlyReuse:
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
     """Return every penalty that the plan pays, highest cost first.
 
-    A tensor with gaps in its live range has a row per live part. The result has the two parts closest in time.
+    A tensor with gaps in its live range has a row per live part. A penalty is listed for the two rows closest in time.
     """
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
@@ -69,7 +69,7 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            # The same cost in fewer bytes replaces the last point. Its bound holds for the larger capacities too.
+            # The new point also covers the capacities of the last one, so it keeps the last bound: it holds for both.
             point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1

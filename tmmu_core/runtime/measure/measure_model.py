@@ -1,8 +1,8 @@
 """Measure the memory that a runtime uses for a model, and plan the same graph.
 
-The figure of onnxruntime is the resident memory that the first two runs add, without the inputs, which the caller owns,
-and pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so this figure is not exact
-to the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
+The figure of onnxruntime is the resident memory that the first two runs add. It excludes the inputs, which the caller
+owns, and pages of the arena that no run writes. Linux counts resident pages (4 KiB) in batches, so this figure is not
+exact to the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
 """
 
 import json
@@ -52,7 +52,7 @@ class Measured:
     theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
     figures: dict[str, int]
     given: Figures  # figures of a plan of the graph in the file
-    run: Figures | None  # of the graph as onnxruntime rewrote it; ``None`` if it did not, or it cannot be read
+    run: Figures | None  # figures of the graph that onnxruntime rewrote; ``None`` without a readable one
     sizes: dict[str, int]
     steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
@@ -79,7 +79,7 @@ PARTS = {
     "tail": "tail: data that the runtime keeps",
     "temporary": "temporary tables, used only while the runtime loads the model",
 }
-"""Figure of a runtime that is a part of its difference from the lower bound → description."""
+"""Key of ``Measured.figures`` → description of this part of the difference from the lower bound."""
 REST = {
     ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
     LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
@@ -97,13 +97,13 @@ def measure(
     runtime: str = "",
     *,
     in_order: bool = False,
-    with_own_plan: bytes = b"",
+    planned_model: bytes = b"",
 ) -> Measured:
     """Return the memory that the runtime uses for the model in ``data``, and that of a plan.
 
-    ``runtime="tflm"`` runs a TensorFlow Lite model in TensorFlow Lite Micro, without and with a plan: the one in the
-    model file ``with_own_plan``, else a plan by ``PLANNER``. ``in_order`` runs an ONNX model in the order of its nodes,
-    without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
+    ``runtime="tflm"`` runs a TensorFlow Lite model in TensorFlow Lite Micro, as it is, and with the plan in the model
+    file ``planned_model`` or, without one, a plan by ``PLANNER``. ``in_order`` runs an ONNX model in the order of its
+    nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
     ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)
@@ -119,7 +119,7 @@ def measure(
         if dims and detected not in (ONNXRUNTIME, EAGER):
             raise UnreadableInput(f"--dims has no effect in {detected}.", hint="Omit --dims.")
         if runtime:
-            return _micro(data, name, with_own_plan)
+            return _micro(data, name, planned_model)
         if detected in (LITERT, EXECUTORCH):
             return (_litert if detected == LITERT else _executorch)(data, name)
         return _eager(data, name, dims or {}) if detected == EAGER else _onnxruntime(data, name, dims, in_order)
@@ -140,21 +140,21 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", hint="Measure on Linux.")
     graph = read_at(read_graph(data, name), dims or {}, data, name)
-    point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
+    dim_sizes = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
     tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
-    inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
+    inputs = [[i, tensors[i].dtype, [dim_sizes.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
     runs, without_arena = (run_onnx(model, inputs, arena=arena, in_order=in_order) for arena in (True, False))
-    (arena, pattern, _), (reserved, pattern_reserved, _) = runs["grown"], runs["reserved"]
+    (arena, pattern, _), (reserved, pattern_reserved, _) = runs["resident_growth"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": pattern_reserved}
-    figures["no_arena"] = min(without_arena["grown"][1:])
+    figures["no_arena"] = min(without_arena["resident_growth"][1:])
     run = None
     with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
         if not in_order:
             rewritten = b64decode(_run_child("optimised", {}, model)["model"])
             rewritten_graph = read_graph(rewritten, name)
-            sizes = {dim: size for dim, size in point.items() if dim in rewritten_graph.dims}
+            sizes = {dim: size for dim, size in dim_sizes.items() if dim in rewritten_graph.dims}
             run = _figures(read_at(rewritten_graph, sizes, rewritten, name), sizes)
-    return Measured(name, ONNXRUNTIME, arena + pattern, figures, _figures(graph, point), run, point)
+    return Measured(name, ONNXRUNTIME, arena + pattern, figures, _figures(graph, dim_sizes), run, dim_sizes)
 
 
 def run_onnx(data: bytes, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
@@ -173,11 +173,11 @@ def _litert(data: bytes, name: str) -> Measured:
     return Measured(name, LITERT, arena + outside, figures, _figures(graph, {}), None, {})
 
 
-def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:
+def _micro(data: bytes, name: str, planned_model: bytes) -> Measured:
     require("tflite_micro", "running the model")
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
-    planned_model = with_own_plan or with_plan(model, data, plan).data
+    planned_model = planned_model or with_plan(model, data, plan).data
     answer = _run_child("tflm", {"length": len(data)}, data + planned_model)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
     own = _summary(model.as_run, plan)
@@ -199,11 +199,11 @@ def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
     graph = torch_module.with_dims(as_saved(program, name), program, fixed)
-    point = {key: dim.max for key, dim in graph.dims.items()}
+    dim_sizes = {key: dim.max for key, dim in graph.dims.items()}
     answer = _run_child("torch", {"point": symbols}, data)
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
-    return Measured(name, EAGER, allocated, figures, _figures(graph, point), None, point, steps)
+    return Measured(name, EAGER, allocated, figures, _figures(graph, dim_sizes), None, dim_sizes, steps)
 
 
 RUN_ALONE = "Check that the model runs in its runtime without tmmu."
@@ -227,8 +227,8 @@ def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN
     return answer
 
 
-def _figures(graph: Graph, point: dict[str, int]) -> Figures:
-    return _summary(graph, make_plan(graph, PlanRequest(planner=PLANNER, dims=point)).plan)
+def _figures(graph: Graph, dim_sizes: dict[str, int]) -> Figures:
+    return _summary(graph, make_plan(graph, PlanRequest(planner=PLANNER, dims=dim_sizes)).plan)
 
 
 def _summary(graph: Graph, plan: Plan) -> Figures:

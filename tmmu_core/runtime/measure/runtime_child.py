@@ -49,7 +49,7 @@ def resident_bytes(name: str) -> int:
 def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
     """Run the model three times in onnxruntime (on Linux) and return figures per run.
 
-    ``grown``: bytes by which the peak of the resident set grew, which are tensors, scratch of kernels and results;
+    ``resident_growth``: bytes by which the peak of the resident set grew, by tensors, scratch of kernels and results;
     ``reserved``: bytes by which the arena was extended; ``outputs``: a hash of the last outputs.
 
     ``inputs`` are lists of name, dtype and shape. ``arena`` enables the arena and its memory pattern; ``in_order``
@@ -72,14 +72,14 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
         name: generator.standard_normal(shape).astype(dtype) if np.dtype(dtype).kind == "f" else np.ones(shape, dtype)
         for name, dtype, shape in inputs
     }
-    figures: dict[str, Any] = {"grown": [], "reserved": []}
+    figures: dict[str, Any] = {"resident_growth": [], "reserved": []}
     for _ in range(RUNS):
         lines: list[str] = []
         with printed_to(lines):
             before = resident_bytes("VmRSS")
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             results = session.run(None, feeds)
-            figures["grown"].append(resident_bytes("VmHWM") - before)
+            figures["resident_growth"].append(resident_bytes("VmHWM") - before)
         figures["outputs"] = sha256(b"".join(np.asarray(each).tobytes() for each in results)).hexdigest()
         figures["reserved"].append(sum(int(number) for line in lines for number in _EXTENDED.findall(line)))
     return figures

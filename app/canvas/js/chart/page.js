@@ -1,5 +1,5 @@
-// Create and update the charts of a page. The page receives the bytes of each plan once and stores the plan by its
-// token. A chart refers to a plan by the token, also before the bytes have arrived.
+// Create and update the charts of a page. The page receives each pack (the bytes of one or two plans) once and
+// stores it by its token, a digest. A chart refers to a pack by the token, also before the bytes have arrived.
 
 import { byteLabels } from "../drawing/axes.js";
 import { Chart, DEFAULTS } from "./chart.js";
@@ -9,30 +9,30 @@ import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
 
-// More than KEPT_PLANS plans are stored only if they have at most KEPT_BYTES together, because a page may send many plans
-// before it shows their charts.
-const KEPT_PLANS = 6;
+// While there are more than KEPT_PACKS packs and they exceed KEPT_BYTES together, the oldest is dropped. Small packs are
+// all kept, because a page may send many before it shows their charts.
+const KEPT_PACKS = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack, the oldest first
 
 /** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
   const began = performance.now();
-  return adopt({ ...decode(bytes), bytes: bytes.byteLength, began });
+  return storePack({ ...decode(bytes), bytes: bytes.byteLength, began });
 }
 
-/** Store a decoded pack {token, plans, bytes, began}: size in bytes and time of arrival. Return its token. */
-export function adopt(pack) {
+/** Store a decoded pack {token, plans, bytes: its size, began: time of arrival} and return its token. */
+export function storePack(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
   const total = () => [...packs.values()].reduce((sum, { bytes }) => sum + bytes, 0);
-  while (packs.size > KEPT_PLANS && total() > KEPT_BYTES) packs.delete(packs.keys().next().value);
+  while (packs.size > KEPT_PACKS && total() > KEPT_BYTES) packs.delete(packs.keys().next().value);
   for (const chart of charts) if (chart.state.plan === pack.token) chart.setPack(pack);
   return pack.token;
 }
 
 /** Store packed bytes that are gzipped and base64-coded, and return their token. */
-async function unpack(text) {
+async function keepBase64(text) {
   return keep(await inflated(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
 }
 
@@ -47,15 +47,15 @@ export function show(parent, state, emit) {
   return chart;
 }
 
-/** Return a button per bookmarked view {name, link}, for a page without a server. `drawn`: view → chart. A click
- * restores the view and calls onSelect(chart, {id, row}). */
-export function bookmarks(drawn, views, onSelect) {
-  return views.map(({ name, link }) => {
+/** Return a button per bookmark {name, link}, for a page without a server. `drawn`: name of a view (map, …) → chart.
+ * A click applies the link and calls onSelect(chart, {id, row}). */
+export function bookmarks(drawn, saved, onSelect) {
+  return saved.map(({ name, link }) => {
     return el("button", { type: "button", onclick: () => restore(drawn, new URLSearchParams(link), onSelect) }, name);
   });
 }
 
-/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to one of them. */
+/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to the chart of its view. */
 function restore(drawn, query, onSelect) {
   const numbers = (name, count) => {
     const found = query.get(name)?.split("~").map(Number) ?? [];
@@ -63,8 +63,8 @@ function restore(drawn, query, onSelect) {
   };
   const chart = drawn[query.get("view")] ?? drawn.map;
   const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null;
-  const everywhere = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
-  for (const each of Object.values(drawn)) each.apply(everywhere);
+  const shared = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
+  for (const each of Object.values(drawn)) each.apply(shared);
   const arena = chart.plan.arenas.find(({ name }) => name === query.get("arena"))?.name ?? null;
   chart.apply({ arena, colour: query.get("colour"), zoom: numbers("zoom", 4) });
   chart.root.scrollIntoView({ block: "center" });
@@ -96,6 +96,6 @@ document.addEventListener("keydown", (event) => {
   chart.find.focus();
 });
 
-const words = { byteLabels, namerOf, shortBytes, fullBytes, offsetWords }; // for tests
+const textFunctions = { byteLabels, namerOf, shortBytes, fullBytes, offsetWords }; // for tests
 
-export { charts, decode, keep, streamlit, unpack, words };
+export { charts, decode, keep, keepBase64, streamlit, textFunctions };

@@ -1,7 +1,7 @@
 // The page that opens finished plans and review files without a server.
 
 import { unmount } from "../chart/drawing.js";
-import { adopt, bookmarks, show } from "../chart/page.js";
+import { bookmarks, show, storePack } from "../chart/page.js";
 import { columnsOf, readFile } from "./plan_file.js";
 import { el } from "../chart/element.js";
 import { fullBytes } from "../base/formats.js";
@@ -19,7 +19,7 @@ export async function open(file) {
     const { plan, review } = await readFile(new Uint8Array(await file.arrayBuffer()));
     const { columns, findings } = columnsOf(plan);
     const token = `file-${++opened}`;
-    adopt({ token, plans: [columns], bytes: file.size, began: performance.now() });
+    storePack({ token, plans: [columns], bytes: file.size, began: performance.now() });
     problem.hidden = true;
     byId("pinned").textContent = "";
     byId("facts").replaceChildren(...facts(plan, columns, findings, review));

@@ -1,4 +1,4 @@
-"""Compute the bytes that the allocator reserved over time, and offsets of its blocks within their peak.
+"""Compute the bytes that the allocator reserved over time, and offsets of its blocks within the peak of these bytes.
 
 A snapshot lists the segments at the end of the trace, so the curve is computed backwards from their bytes. It is exact
 even if the trace begins in the middle of a run. Segments that never exist together share offsets, because a later
@@ -15,7 +15,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, I64,
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
-QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000  # maximum rectangles for the portfolio, and for one greedy pass
+PORTFOLIO_UP_TO, GREEDY_UP_TO = 3_000, 50_000  # maximum number of segments or blocks for each planner
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
     return Reserved(np.concatenate(([0], steps)), np.concatenate(([start], sizes)))
 
 
-def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
+def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
     Three placements are tried: the allocator's addresses without gaps between regions; whole segments, each at one
-    offset; single blocks. The result is the first placement within ``most`` bytes. If there is none, or ``most`` is
+    offset; single blocks. The result is the first placement within ``max_bytes``. If there is none, or ``max_bytes`` is
     ``None``, it is the first of the three.
     """
     events = blocks.events
@@ -64,12 +64,12 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
     regions = np.array([(each.address, each.total_size) for each in blocks.segments], np.int64).reshape(-1, 2).T
     starts = np.concatenate((regions[0], maps[0], blocks.address))
     joined, total = _joined(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)), blocks.address)
-    if most is None or total <= most:
+    if max_bytes is None or total <= max_bytes:
         return joined, ""
-    found = _by_segment(blocks, most)
+    found = _by_segment(blocks, max_bytes)
     if found is not None:
         return found, ""
-    found = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, most)
+    found = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, max_bytes)
     if found is not None:
         return found, "segments were released in parts: offsets are packed, not the allocator's addresses"
     return joined, "offsets span all segments that ever existed"
@@ -86,21 +86,21 @@ def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
     return bases[k] + addresses - starts[k], int((ends - starts).sum())
 
 
-def _by_segment(blocks: Device, most: int) -> I64 | None:
-    """Return the offsets of blocks in whole segments; ``None`` if that is impossible within ``most`` bytes."""
+def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
+    """Return offsets of blocks within ``max_bytes`` if segments are not divided; ``None`` if that is impossible."""
     rectangles = _rectangles(blocks.events, blocks.segments)
     if rectangles is None:
         return None
     start, end, birth, death = np.array(rectangles, np.int64).T
-    homes = _homes(blocks, start, end, birth, death)
-    if homes is None:
+    segment_of = _segment_of_block(blocks, start, end, birth, death)
+    if segment_of is None:
         return None
-    packed = _packed(birth, np.maximum(death, birth + 1), end - start, np.arange(len(birth)), most)
-    return None if packed is None else packed[homes] + blocks.address - start[homes]
+    packed = _packed(birth, np.maximum(death, birth + 1), end - start, np.arange(len(birth)), max_bytes)
+    return None if packed is None else packed[segment_of] + blocks.address - start[segment_of]
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` of each segment; ``None`` if one is released in parts, or without any."""
+    """Return ``(start, end, birth, death)`` of each segment; ``None`` if one is released in parts or none exist."""
     mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
@@ -121,32 +121,32 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
     return None if mapped_at or not found else found
 
 
-def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
+def _segment_of_block(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
     """Return the segment of each block, by its address and birth; ``None`` if a block has no segment."""
-    homes = np.full(len(blocks.address), -1, np.int64)
+    segment_of = np.full(len(blocks.address), -1, np.int64)
     changes = sorted({*birth.tolist(), *death.tolist()})
     times = np.maximum(np.searchsorted(changes, blocks.birth, side="right") - 1, 0)
     for k in np.unique(times).tolist():
-        now = np.flatnonzero((birth <= changes[k]) & (changes[k] < death))
-        now = now[np.argsort(start[now])]
+        live = np.flatnonzero((birth <= changes[k]) & (changes[k] < death))
+        live = live[np.argsort(start[live])]
         rows = np.flatnonzero(times == k)
-        at = np.searchsorted(start[now], blocks.address[rows], side="right") - 1
-        if not len(now) or at.min(initial=0) < 0:
+        at = np.searchsorted(start[live], blocks.address[rows], side="right") - 1
+        if not len(live) or at.min(initial=0) < 0:
             return None
-        homes[rows] = now[at]
-    return homes if (blocks.address + blocks.size <= end[homes]).all() else None
+        segment_of[rows] = live[at]
+    return segment_of if (blocks.address + blocks.size <= end[segment_of]).all() else None
 
 
-def _packed(birth: I64, death: I64, size: I64, tie: I64, most: int) -> I64 | None:
-    """Return offsets within ``most`` bytes; ``None`` if a fast planner finds none or for too many rectangles."""
-    if len(birth) > PACKED_UP_TO:
+def _packed(birth: I64, death: I64, size: I64, tie: I64, max_bytes: int) -> I64 | None:
+    """Return offsets within ``max_bytes``; ``None`` if the planner finds none, or above ``GREEDY_UP_TO`` ranges."""
+    if len(birth) > GREEDY_UP_TO:
         return None
     ids = tuple(map(str, range(len(birth))))
     order = np.lexsort((tie, -size, birth))  # the planners expect the normative order
     alignment = np.ones(len(birth), np.uint64)
     problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), alignment)
-    entry = ARENA_PLANNERS["portfolio" if len(ids) <= QUICK_UP_TO else "greedy"]
+    entry = ARENA_PLANNERS["portfolio" if len(ids) <= PORTFOLIO_UP_TO else "greedy"]
     packing = entry.pack(problem, entry.checked_options({}), None)
     offset = np.empty(len(birth), np.int64)
     offset[order] = packing.offset.astype(np.int64)
-    return offset if int((offset + size).max(initial=0)) <= most else None
+    return offset if int((offset + size).max(initial=0)) <= max_bytes else None
