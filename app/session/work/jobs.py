@@ -249,7 +249,7 @@ class JobTable:
             with self._lock:
                 self._seen |= {visitor: now for visitor in self._seen if self._is_connected(visitor)}
                 for job in list(self._jobs.values()):
-                    if now - max((self._seen.get(visitor, 0) for visitor in job.visitors()), default=now) > self._grace:
+                    if now - max((self._seen.get(visitor, 0) for visitor in job.visitors()), default=0) > self._grace:
                         self._abandon(job)
                 closed = [visitor for visitor, seen in self._seen.items() if now - seen > FORGOTTEN]
                 for tab in closed:
