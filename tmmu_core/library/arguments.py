@@ -312,7 +312,7 @@ def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[
         parameters = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         for key, kind in options.__annotations__.items() if options is not None else ():
             parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__))
-        names = [each.name for each in parameters]
+        names = [each.name for each in parameters if each.name != "self"]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
