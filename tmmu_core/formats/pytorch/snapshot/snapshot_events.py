@@ -96,7 +96,7 @@ def signed(address: int) -> int:
     """Return the signed number with the bits of an address: some drivers allocate at the upper end of the 64 bits."""
     number = address - (address >> 63 << 64)
     if not -1 << 62 <= number < 1 << 62:  # the end of a block must fit into 64 bits
-        raise UnreadableInput(f"the file is damaged: no memory has the address {address:#x}.", hint=HINT)
+        raise UnreadableInput(f"the file is damaged: no memory has the address {hex(address):.20}.", hint=HINT)
     return number
 
 
