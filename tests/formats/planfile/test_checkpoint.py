@@ -64,17 +64,16 @@ def test_flipped_bit_is_rejected() -> None:
             restore(bytes(damaged))
 
 
-def test_forged_layout_is_rejected_by_its_hash() -> None:
+def test_forged_content_is_rejected_by_hash_and_type() -> None:
     whole = cbor2.loads(kept(plan_graph(chain(2))))
-    whole["body"]["logical_address_table"][0][2] += 128
-    whole["digest"] = H(whole["body"])
-    with pytest.raises(UnreadableInput, match="layout_hash"):
-        restore(cbor2.dumps(whole))
-    whole["body"]["head"]["mode"] = "forward"
-    whole["body"]["logical_address_table"][0][2] -= 128
-    whole["digest"] = H(whole["body"])
-    with pytest.raises(UnreadableInput, match="tmmu_plan_hash"):
-        restore(cbor2.dumps(whole))
+    table, head, rows = (whole["body"][name] for name in ("logical_address_table", "head", "rows"))
+    forged = ((table[0], 2, 7, "layout_hash"), (head, "mode", "forward", "tmmu_plan_hash"), (rows[0], 0, "", "`int`"))
+    for part, key, value, found in forged:
+        before, part[key] = part[key], value
+        whole["digest"] = H(whole["body"])
+        with pytest.raises(UnreadableInput, match=found):
+            restore(cbor2.dumps(whole))
+        part[key] = before
 
 
 def test_checkpoint_of_another_token_is_rejected() -> None:

@@ -25,6 +25,7 @@ from tmmu_core.plans.model import Plan, TensorRow
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
 
+Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
 ROW = (
     *("step", "output", "tensor_id", "arena", "logical_slot", "generation", "offset_in_slot", "size_bytes"),
     *("alignment", "birth", "death", "role", "dtype", "shape", "alias_group_id", "base_tensor_uid"),
@@ -35,7 +36,7 @@ ROW = (
 class _Body(msgspec.Struct):
     head: dict[str, Any]
     words: tuple[str, ...]  # the roles and dtypes, sorted
-    rows: tuple[tuple[Any, ...], ...]  # each has the values of ``ROW``
+    rows: tuple[Row, ...]  # each has the values of ``ROW``
     logical_address_table: tuple[tuple[str, int, int], ...]
 
 
@@ -130,8 +131,7 @@ def _build(value: Any) -> Plan:
     arenas, words = sorted(head.arenas), body.words
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = []
-    for written in body.rows:
-        row = dict(zip(ROW, written, strict=True))
+    for row in (dict[str, Any](zip(ROW, written, strict=True)) for written in body.rows):
         if min(row["arena"], row["role"], row["dtype"]) < 0:
             raise IndexError("a negative index")
         row |= {"arena": arenas[row["arena"]], "role": words[row["role"]], "dtype": words[row["dtype"]]}
