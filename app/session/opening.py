@@ -1,4 +1,4 @@
-"""Read samples and opened files, keep opened files, and make the error card of a rejected file."""
+"""Read samples and opened files, keep the opened files, and make the error card of a rejected file."""
 
 import hashlib
 import hmac
@@ -31,8 +31,8 @@ from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
-READ_APART_FROM = 1 << 23  # bytes of a file that is read in a worker, where reading can be cancelled
-SHARED = "TMMU_GALLERY"  # environment variable; ``shared``: the files of all visitors are listed
+MIN_BYTES_FOR_WORKER = 1 << 23  # bytes of a file that is read in a worker, where reading can be cancelled
+GALLERY_ENV = "TMMU_GALLERY"  # environment variable; the value ``shared`` lists the files of all visitors
 SAMPLES = project_path("sample_graphs")
 
 
@@ -60,7 +60,7 @@ class Opened:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the instance; () without one."""
+        """The problems of the instance; () without an instance."""
         return () if self.instance is None else self.instance.problems
 
     @property
@@ -76,7 +76,7 @@ PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progr
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source, after it has ended or has run for :data:`PATIENCE`."""
+    """Return the job that reads a source; first wait until it ends, at most :data:`PATIENCE` from its start."""
     job = job_table().job(
         ("open", source), "reading", lambda progress: read_bytes(*content_of(source), source, progress)
     )
@@ -137,7 +137,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 
 def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
-    is_small = len(data) < READ_APART_FROM
+    is_small = len(data) < MIN_BYTES_FOR_WORKER
     content = read_any(data, name) if is_small else job_table().run_task(progress, tasks.read, data, name)
     if isinstance(content, Graph):
         return Opened(source, content.name or name, graph=content)
@@ -165,8 +165,8 @@ def samples() -> tuple[Sample, ...]:
 # --- uploaded files ----------------------------------------------------------------------------------------------
 
 
-MOVES = ".moves.json"  # Suffix of files with the moves of an opened fit. The list of opened files leaves them out.
-LONGEST_NAME = 255
+MOVES = ".moves.json"  # suffix of files with the changes of a plan opened in Fix; they are not listed as opened files
+MAX_NAME_LENGTH = 255
 
 
 class _File(NamedTuple):
@@ -176,21 +176,21 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key, limited in bytes; with a store, also stored. The key of an uploaded file is secret."""
+    """Opened files by key, limited in bytes, and also in the store if any. The key of an uploaded file is secret."""
 
-    def __init__(self, keep_bytes: int | None = None) -> None:
+    def __init__(self, max_bytes: int | None = None) -> None:
         self._files: OrderedDict[str, _File] = OrderedDict()
-        self._lock, self._most_bytes = Lock(), ceiling(SHELF_BYTES) if keep_bytes is None else keep_bytes
+        self._lock, self._max_bytes = Lock(), ceiling(SHELF_BYTES) if max_bytes is None else max_bytes
         self._secret = secrets.token_bytes(32)
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
         """Add a file of ``owner`` (default: this visitor) and return its source; evict the oldest files if needed."""
         owner = visitors.visitor() if owner is None else owner
-        base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]  # without folders
-        name = "file" if base.strip(". ") == "" else base
+        base_name = visible(name.replace("\\", "/").rpartition("/")[2])[-MAX_NAME_LENGTH:]  # without folders
+        name = "file" if base_name.strip(". ") == "" else base_name
         digest = hashlib.sha256(data).digest()
         key = digest.hex()[:16]
-        if owner != visitors.SERVER:  # else the key is the digest, so that the link works after a restart
+        if owner != visitors.SERVER:  # a file of the server has its digest as key: its link works after a restart
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
             history.of_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
         self._add(key, name, data, owner)
@@ -200,11 +200,11 @@ class Shelf:
         with self._lock:
             self._files[key] = _File(name, owner, data)
             self._files.move_to_end(key)
-            while len(self._files) > 1 and sum(len(file.content) for file in self._files.values()) > self._most_bytes:
+            while len(self._files) > 1 and sum(len(file.content) for file in self._files.values()) > self._max_bytes:
                 self._files.popitem(last=False)
 
     def get(self, source: str) -> tuple[str, bytes] | None:
-        """Return ``(name, bytes)`` of an opened file, also of one in the store only; ``None`` if it is unknown."""
+        """Return ``(name, bytes)`` of an opened file, from the store if needed; ``None`` for an unknown source."""
         key = source.removeprefix("file:")
         if key not in self._files and (stored := history.of_store(lambda store: store.file(key))) is not None:
             self._add(key, *stored, visitors.visitor())
@@ -221,7 +221,7 @@ class Shelf:
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of the opened files to list for this visitor, newest first."""
         owners = {visitors.SERVER, visitors.visitor()}
-        is_shared = os.environ.get(SHARED) == "shared"
+        is_shared = os.environ.get(GALLERY_ENV) == "shared"
         with self._lock:
             files = [(key, file) for key, file in self._files.items() if is_shared or file.owner in owners]
         return [(f"file:{key}", file.name) for key, file in reversed(files) if not file.name.endswith(MOVES)]

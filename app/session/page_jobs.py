@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import opened_at, ranks_key, requested, run_about, task_job, with_explicit_defaults
+from app.session.planning import opened_at, ranks_key, requested, run_on_subject, task_job, with_explicit_defaults
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
@@ -126,7 +126,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             )
         whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
-        return run_about(progress, tasks.ranks, opened, whole.dims, request)
+        return run_on_subject(progress, tasks.ranks, opened, whole.dims, request)
 
     return job_table().job(ranks_key(choice), "planning the ranks", run)
 

@@ -25,7 +25,7 @@ from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, li
 
 @remembered
 def operators(shown: Shown) -> list[str] | None:
-    """Return the operator that writes each row, ``""`` for none; ``None`` if the plan's file names no operators."""
+    """Return the operator that writes each row, ``""`` if unknown; ``None`` if the file names no operators."""
     if shown.solution is not None:
         return shown.solution.operators
     producers = shown.opened.producers
@@ -39,7 +39,7 @@ MAX_EAGER_TENSORS = 12_000
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Node that writes each row of a plan, with layer, module and phase; ``""`` where it is unknown."""
+    """Producing node, layer, module and phase of each row of a plan; ``""`` for an unknown value."""
 
     producer: list[str]
     layer: list[str]
@@ -87,36 +87,37 @@ def modules(shown: Shown) -> Modules:
 def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
     """Return the phases as ``(phase, first step, step after the last)``; () for fewer than two phases."""
     if shown.solution is not None:
-        stretches = phases_of(shown.timeline)
+        ranges = phases_of(shown.timeline)
     else:
         plan, producers = shown.plan, shown.opened.producers
         births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True)
         phase_at = ((step, producers[name].phase) for step, name in births if name in producers)
-        stretches = phases_from_known(plan.steps, phase_at)
-    has_several = len({stretch.phase for stretch in stretches}) > 1
-    return tuple([(s.phase, s.start, s.end) for s in stretches]) if has_several else ()
+        ranges = phases_from_known(plan.steps, phase_at)
+    has_several = len({range_.phase for range_ in ranges}) > 1
+    return tuple([(s.phase, s.start, s.end) for s in ranges]) if has_several else ()
 
 
-MAX_IDLE_BUFFERS = 8  # returned by idle_before_last_use
+MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
 
 
 @remembered
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row, last use, use before)`` of the buffers with most idle bytes × steps between these two steps."""
+    """Return ``(row, last use, use before)`` of the buffers with the most bytes × idle steps between these uses."""
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
     liveness, plan = shown.solution.liveness, shown.plan
-    uses, s, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
-    wait = np.where((uses.before >= 0) & (s.persistent == 0), uses.last - uses.before - 1, 0)
-    late = np.flatnonzero((wait > 0) & (s.size > 0) & (s.arena == liveness.arenas.index(arena))).tolist()
-    late.sort(key=lambda k: (-int(s.size[k]) * int(wait[k]), k))
-    return [(plan.row_of[names[s.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in late[:MAX_IDLE_BUFFERS]]
+    uses, storages, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
+    steps = np.where((uses.before >= 0) & (storages.persistent == 0), uses.last - uses.before - 1, 0)
+    in_arena = storages.arena == liveness.arenas.index(arena)
+    candidates = np.flatnonzero((steps > 0) & (storages.size > 0) & in_arena).tolist()
+    candidates = sorted(candidates, key=lambda k: (-int(storages.size[k]) * int(steps[k]), k))[:MAX_IDLE_BUFFERS]
+    return [(plan.row_of[names[storages.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in candidates]
 
 
 def buffers_in_range(
     shown: Shown, span: tuple[int, int], arena: str
 ) -> tuple[list[tuple[int, int, int]], tuple[int, int]]:
-    """Return the buffers of an arena that are live in a half-open range, and ``(most live bytes, their first step)``.
+    """Return the buffers of an arena that are live in a half-open range, and its ``(peak bytes, peak step)``.
 
     A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
     """
@@ -125,7 +126,7 @@ def buffers_in_range(
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
     rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
-    # Live bytes change only at the points of the curve. The point of the first step may be before the range.
+    # The curve has a point for each change of the live bytes. The point that applies at ``first`` may be before it.
     points = curve_points_of(shown.plan)
     start = points.at(first)
     index, peak = peak_of(live_bytes(shown.plan, arena)[start : points.at(end - 1) + 1])
@@ -134,20 +135,20 @@ def buffers_in_range(
 
 @remembered
 def placement_order(shown: Shown, arena: str) -> PlacementOrder:
-    """Return the storages of an arena in the order of their placement, or by offset if this order is not known."""
+    """Return the storages of an arena in placement order; by offset if the placement order is not known."""
     return placed_in(shown.plan, arena, (shown.solution or shown.opened).problems)
 
 
 @remembered
 def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
-    """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena.
+    """Return the first different placement of two plans; ``None`` for equal placements and without the arena.
 
     Placements are compared in placement order if both planners sort by the same known key, else by first write.
     """
-    one, two = placement_order(left, arena), placement_order(right, arena)
-    have_same_key = one.by == two.by and one.is_known and two.is_known
-    orders = (one.storages, two.storages) if have_same_key else None
-    return first_different_placement(left.plan, right.plan, arena, orders, one.by)
+    a, b = placement_order(left, arena), placement_order(right, arena)
+    have_same_key = a.by == b.by and a.is_known and b.is_known
+    orders = (a.storages, b.storages) if have_same_key else None
+    return first_different_placement(left.plan, right.plan, arena, orders, a.by)
 
 
 @remembered
@@ -157,11 +158,11 @@ def idle(shown: Shown) -> Idle | None:
 
 
 def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
-    """Return row → colour of its box in ``view``; "" for the schemes phase and size, which only the canvas has."""
+    """Return a function from row to colour in ``view``; "" for phase and size, which only the canvas can colour."""
     found = origins(shown) if has_layers(shown) else None
     layers = None if found is None else found.layer
-    of_view = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
-    scheme = state.choice().colour or default or of_view
+    view_scheme = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
+    scheme = state.choice().colour or default or view_scheme
     if scheme in ("phase", "size"):
         return lambda _: ""
     return palette.row_colours(shown.plan, scheme, operators(shown), layers)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, lacks_arenas, open_source, shelf
+from app.session.opening import MIN_BYTES_FOR_WORKER, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.rank_sets import spec_of
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
@@ -33,10 +33,10 @@ from tmmu_core.plans.model import Plan
 
 BEST = "auto"  # the planner of the button "Find the best plan"
 PATIENCE = 2.5  # seconds that a page waits for a result before it shows progress
-LINEAR = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
-HERE_UP_TO = 40_000  # tensors up to which a planner of LINEAR runs in the server process
-JUDGED_HERE_UP_TO = 5_000  # tensors below which a plan is verified here, as starting a worker takes longer
-BY_FILE_FROM = 2_000  # tensors from which a worker reads a graph from its file instead of a pickle
+LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
+MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
+MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
+MIN_READ_BY_WORKER = 2_000  # tensors from which a worker reads a graph from its file instead of a pickle
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str
         if source not in sources_before:
             job_table().forget(("open", source))  # a link may have named the file before it was opened
         try:
-            if len(data) < READ_APART_FROM:
+            if len(data) < MIN_BYTES_FOR_WORKER:
                 open_source(source)
                 first_plan = plan_job(Choice(source=source))
-                with suppress(TaskNotFinished):  # a cancelled plan does not show a fault of the file
+                with suppress(TaskNotFinished):  # a cancelled job does not mean that the file is invalid
                     if first_plan.wait(PATIENCE):
                         first_plan.result()  # reject a graph that cannot be planned
         except TmmuError as error:
@@ -130,7 +130,7 @@ def plan_job(choice: Choice) -> Job[Shown]:
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """Return the key of the job that plans a choice. A choice with explicit defaults has the same key."""
+    """Return the key of the job that plans a choice; writing out its defaults does not change the key."""
     with suppress(TmmuError, OSError):  # the job raises the error
         choice = with_explicit_defaults(choice, open_source(choice.source))
     return ("plan", *choice.problem)
@@ -140,24 +140,24 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     """Plan a choice now. Raises ``TmmuError``."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
-        return _finished(full, opened, opened.plan)
+        return _verified(full, opened, opened.plan)
     if (rank := _known_rank(full, opened)) is not None:
         return rank
     subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
-    if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
+    if full.planner in LINEAR_PLANNERS and full.shard_spec is None and count <= MAX_LINEAR_HERE:
         result = make.make_plan(subject, request, progress, over_limits=True)
     else:  # in a worker process, which can be killed
-        result = run_about(progress, tasks.plan, opened, full.dims, request)
+        result = run_on_subject(progress, tasks.plan, opened, full.dims, request)
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
-        full = full.but(options=dict(result.plan.planner_options))  # a stopped search has a node limit
+        full = full.but(options=dict(result.plan.planner_options))  # the node limit that a stopped search reached
     if full.planner == GIVEN:
-        return _finished(full, opened, result.plan)
+        return _verified(full, opened, result.plan)
     return Shown(full, opened, result.plan, result.solution)
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that repeats the plan of a stopped search, and cache its plan; ``None`` for another search."""
+    """Return the choice that plans the result of a stopped search again, and cache the result; else ``None``."""
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -169,40 +169,40 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     return limited
 
 
-def run_about(progress: Progress, task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Any:
-    """Run a task about the graph or problem of ``opened``, read at the sizes ``dims``, in a worker."""
+def run_on_subject(progress: Progress, task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Any:
+    """Run a task on the graph or problem of ``opened`` in a worker; ``dims``: the sizes of named dimensions."""
     subject: tasks.Subject = planning_input(opened)
     graph = subject if isinstance(subject, Graph) else None
-    if graph is not None and len(graph.tensors) >= BY_FILE_FROM:
+    if graph is not None and len(graph.tensors) >= MIN_READ_BY_WORKER:
         subject = _by_file(opened.source, graph, dims)
     return job_table().run_task(progress, task, subject, *arguments, graph=graph)
 
 
 def _by_file(source: str, graph: Graph, dims: Mapping[str, int]) -> tasks.Subject:
-    """Return the file of a graph, which a worker reads again; the graph itself if the file was evicted."""
+    """Return the file of a graph, for a worker to read; the graph itself if the server has evicted the file."""
     with suppress(TmmuError):
         return tasks.File(*content_of(source), dict(dims) if graph.assumed else None)
     return graph
 
 
 def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[Any, ...]) -> Job[Any]:
-    """Return the job that runs a task about the graph of a choice in a worker; ``key`` identifies the arguments."""
+    """Return the job that runs a task on the graph of a choice in a worker; ``key`` identifies the arguments."""
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
-        return run_about(progress, task, opened, full.dims, requested(full, opened), *arguments)
+        return run_on_subject(progress, task, opened, full.dims, requested(full, opened), *arguments)
 
     return job_table().job((task.__name__, *key, *choice.problem), what, run)
 
 
-def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
+def _verified(full: Choice, opened: Opened, plan: Plan) -> Shown:
     """Verify a finished plan from a file and return it with its verdict (contract §11)."""
     judged = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
     return Shown(full, opened, judged.plan, verdict=judged.verdict)
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:
-    """Return the request for the planner. Capacities of arenas that the graph does not use are left out."""
+    """Return the request for the planner, without the capacities of arenas that the graph does not use."""
     request = full.request
     if opened.graph is not None and request.has_no_arena_options:
         return request
@@ -210,14 +210,14 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     capacities = {name: n for name, n in request.capacities.items() if name in (*in_use, ANY_ARENA)}
     request = request.but(capacities=capacities)
     if opened.graph is None:
-        return request.but(**_NOT_OF_INSTANCES)
+        return request.but(**_GRAPH_DEFAULTS)
     if request.has_no_arena_options:
         return request
     config = arena_config(opened.graph, request, in_use)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
+_GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
@@ -228,16 +228,16 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
     return ("ranks", *choice.of_whole().problem, spec)
 
 
-def keep_reviewed(choice: Choice, plan: Plan) -> bool:
-    """Use the plan of a review file as the result of its planning job; return whether it is the plan of the choice."""
+def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
+    """Make the plan of a review file the result of the choice's planning job; return ``False`` if it does not match."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
-    quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    found = make.make_plan(planning_input(opened), quick, lambda *_: True, over_limits=True)
+    quick_request = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
+    found = make.make_plan(planning_input(opened), quick_request, lambda *_: True, over_limits=True)
     if any(getattr(found.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
         return False
-    shown = _finished(full, opened, plan)
+    shown = _verified(full, opened, plan)
     if full.planner != GIVEN:
         solution = found.solution and replace(found.solution, plan=shown.plan)
         shown = Shown(full, opened, shown.plan, solution)
@@ -247,7 +247,7 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
 
 
 def _known_rank(full: Choice, opened: Opened) -> Shown | None:
-    """Return the plan of the rank if all ranks are already planned; else ``None``."""
+    """Return the plan of the chosen rank from the finished job of all ranks; ``None`` without this job."""
     job: Job[RankPlans] | None = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if job is None or not job.succeeded or full.rank >= job.result().world_size:
         return None
@@ -269,24 +269,24 @@ def baseline_of(choice: Choice) -> Choice | None:
     query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))
     if kind == "link" and "graph" in query:
         return from_query(query)[0]
-    of_graph = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")
-    return choice.but(source=choice.baseline, **{name: getattr(Choice(), name) for name in of_graph})
+    graph_fields = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")
+    return choice.but(source=choice.baseline, **{name: getattr(Choice(), name) for name in graph_fields})
 
 
-def picking(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields to change when ``planner`` is selected: another planner has the file's offsets as baseline."""
+def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
+    """Return the fields that select ``planner``. If it replaces the file's offsets, they become the baseline."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 
 
-def best(full: Choice) -> dict[str, Any]:
-    """Return the fields to change for the best plan: planner ``auto``, which minimises even below a capacity."""
+def best_plan_changes(full: Choice) -> dict[str, Any]:
+    """Return the fields that select the best plan: planner ``auto``, which does not stop once the plan fits."""
     limited = bool(full.capacities or full.arenas)
-    return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
+    return planner_changes(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
 
 def minimising(choice: Choice, planner: str) -> Choice:
-    """Return the choice with another planner that minimises, as sizes are comparable only if no planner stops early."""
+    """Return the choice with another planner, which does not stop once the plan fits: its size is comparable."""
     other = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
         return other.but(options={**other.options, "minimise": True})
@@ -294,7 +294,7 @@ def minimising(choice: Choice, planner: str) -> Choice:
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
-    """Return the job that runs all planners on the problem, one after the other so that their times are comparable."""
+    """Return the job that runs all planners one after the other, so that their times are comparable."""
     names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
 
     def run(progress: Progress) -> list[str]:
@@ -309,24 +309,24 @@ def every_planner(choice: Choice) -> Job[list[str]]:
                     job.stop(all_planners.stopped_for)
         return names
 
-    return job_table().job(_all_key(choice), "all planners", run)
+    return job_table().job(_all_planners_key(choice), "all planners", run)
 
 
 def run_remaining(choice: Choice) -> None:
     """Forget the plans of stopped and failed planners, so that the planners run again."""
-    job_table().forget(_all_key(choice))
+    job_table().forget(_all_planners_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(minimising(choice, name))
         if (job := job_table().known(key)) is not None and (job.stopping or job.error is not None):
             job_table().forget(key)
 
 
-def _all_key(choice: Choice) -> tuple[Any, ...]:
+def _all_planners_key(choice: Choice) -> tuple[Any, ...]:
     return ("planners", *choice.but(planner=None).problem)
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """Return the declared arenas, else those that the choice uses; () if the graph needs an undeclared arena."""
+    """Return the declared arenas, else the arenas that the plan uses; () if the graph needs an undeclared arena."""
     if opened.instance is not None:
         return tuple(problem.arena for problem in opened.problems)
     if opened.plan is not None:
@@ -364,7 +364,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 
     def judged(progress: Progress) -> tasks.Judgement:
-        if len(shown.plan) < JUDGED_HERE_UP_TO:
+        if len(shown.plan) < MAX_JUDGED_HERE:
             return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
         if shown.graph is not None and shown.graph is open_source(shown.opened.source).graph:

@@ -17,7 +17,7 @@ FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.j
 
 
 def command(shown: Shown, before_option: str = " ") -> str:
-    """Return the command that computes this plan (for a finished plan: verifies it); ``before_option``: a separator."""
+    """Return the command that plans again, or verifies a finished plan; ``before_option``: text before options."""
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])
@@ -27,7 +27,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
         spec = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
-                is_text = option_pairs([f"{key}={value}"]) == {key: value}  # the command line needs no quotes
+                is_text = option_pairs([f"{key}={value}"]) == {key: value}  # else the value needs JSON quotes
                 text = value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
                 parts += [spec.option, f"{key}={text}"]
         elif name == "capacities":
@@ -41,7 +41,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
 
 
 def _line(parts: Sequence[str], before_option: str = " ") -> str:
-    """Return the words as a shell command; control characters, which a terminal would execute, are written as codes."""
+    """Return the words as a shell command. Control characters are written as octal codes, for the terminal."""
     words = ""
     for part in parts:
         words += (before_option if part.startswith("-") else " ") if words else ""
@@ -82,17 +82,17 @@ def file_of(shown: Shown) -> str:
         return f"{file_stem(shown.opened.name)}.plan.cbor"  # the page Export offers this file
     stored = shelf().get(source)
     name = stored[0] if stored is not None else shown.opened.name
-    return f"./{name}" if name.startswith("-") else name  # "-" begins an option, and alone is standard input
+    return f"./{name}" if name.startswith("-") else name  # else the command line reads it as an option
 
 
-STEM_BYTES = 100  # an arena name may follow, and a file system allows 255 bytes
+MAX_STEM_BYTES = 100  # a file name has at most 255 bytes, and may also contain an arena name
 
 
 def file_stem(name: str) -> str:
     """Return a valid file name without extension for a graph's name."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
-    stem = safe.split(".")[0].lstrip("-").encode()[:STEM_BYTES].decode(errors="ignore")
-    return f"{stem}_" if _DEVICE.fullmatch(stem) else stem or "plan"
+    stem = safe.split(".")[0].lstrip("-").encode()[:MAX_STEM_BYTES].decode(errors="ignore")
+    return f"{stem}_" if _WINDOWS_DEVICE.fullmatch(stem) else stem or "plan"
 
 
-_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows
+_WINDOWS_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows

@@ -19,7 +19,7 @@ import msgspec
 
 from app.session import history, state
 from app.session.opening import MOVES, card_of, content_of, shelf
-from app.session.planning import Shown, keep_reviewed
+from app.session.planning import Shown, use_reviewed_plan
 from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
 from tmmu_core.formats.planfile import plan_file
@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the entry. It marks a deleted entry without its text."""
+        """SHA-256 of the entry. :attr:`Review.deleted` keeps it instead of the text."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
@@ -77,7 +77,7 @@ class Review(msgspec.Struct, frozen=True):
     views: tuple[View, ...] = ()
     decision: Decision | None = None
     author: str = ""
-    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions, which a merge does not bring back
+    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions; a merge leaves these out
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +85,7 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     schema: Literal["tmmu_review/1"] = "tmmu_review/1"
     review: Review
-    verdict: str  # headline that explains the peak
+    verdict: str  # headline of the explanation of the peak
     graph_name: str
     graph: str
     plan: str
@@ -99,7 +99,7 @@ _KEY = "tmmu.review"
 
 
 def current() -> Review:
-    """Return the review of the open file: that of all visitors on a server with a store, else that of the session."""
+    """Return the review of the open file, from the store (shared by all visitors) if any, else from the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := history.of_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
@@ -126,7 +126,7 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return the notes and views of both reviews and the later decision, without entries that one of them deleted."""
+    """Return all notes and views and the later decision of two reviews, without entries that either review deleted."""
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(
@@ -142,8 +142,8 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _marked(review: Review, deleted: Entry | None, added: Entry | None, **changes: Any) -> Review:
-    """Return the review with ``changes``; mark an entry as deleted, and an added one as not deleted."""
+def _edited(review: Review, deleted: Entry | None, added: Entry | None, **changes: Any) -> Review:
+    """Return the review with ``changes``; record the digest of ``deleted``, and remove the digest of ``added``."""
     digests = dict.fromkeys((*review.deleted, *(() if deleted is None else (deleted.digest,))))
     if added is not None:
         digests.pop(added.digest, None)
@@ -153,17 +153,17 @@ def _marked(review: Review, deleted: Entry | None, added: Entry | None, **change
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
     """Add a note of the current author to the review."""
     note = Note(text, tensor, step, current().author, today())
-    change(lambda review: _marked(review, None, note, notes=(*review.notes, note)))
+    change(lambda review: _edited(review, None, note, notes=(*review.notes, note)))
 
 
 def drop_note(note: Note) -> None:
     """Delete a note."""
-    change(lambda review: _marked(review, note, None, notes=tuple(other for other in review.notes if other != note)))
+    change(lambda review: _edited(review, note, None, notes=tuple(other for other in review.notes if other != note)))
 
 
 def decide(decision: Decision | None) -> None:
     """Set or clear the decision."""
-    change(lambda review: _marked(review, review.decision, decision, decision=decision))
+    change(lambda review: _edited(review, review.decision, decision, decision=decision))
 
 
 def link() -> str:
@@ -171,12 +171,12 @@ def link() -> str:
     return urlencode(to_query(state.choice()))
 
 
-_OF_SERVER = {"graph": "source", "file": "file", "moves": "moves"}
-"""Keys of a link that name files of one server → fields of the choice. A bookmark does not contain them."""
+_SERVER_KEYS = {"graph": "source", "file": "file", "moves": "moves"}
+"""Keys of a link that name files of one server → fields of the choice. Bookmarks leave out these keys."""
 
 
 def _portable(view: View) -> View:
-    return View(view.name, urlencode([pair for pair in parse_qsl(view.link) if pair[0] not in _OF_SERVER]))
+    return View(view.name, urlencode([pair for pair in parse_qsl(view.link) if pair[0] not in _SERVER_KEYS]))
 
 
 def add_view(name: str) -> None:
@@ -186,9 +186,9 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return a bookmarked view as fields of :class:`.view_state.Choice`, except the files, which stay open."""
+    """Return the fields of the choice that a bookmark sets; the open files stay."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
-    changes = {name: value for name, value in vars(chosen).items() if name not in _OF_SERVER.values()}
+    changes = {name: value for name, value in vars(chosen).items() if name not in _SERVER_KEYS.values()}
     return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})
 
 
@@ -200,13 +200,13 @@ def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:
         if source := dict(parse_qsl(link)).get("moves"):
             moves = content_of(source)[0]
     graph, plan = _encoded(data), _encoded(plan_file.to_cbor(shown.plan))
-    more: dict[str, Any] = {"moves": _encoded(moves) if moves else "", "author": review.author, "date": today()}
-    file = ReviewFile(review=review, verdict=verdict, graph_name=name, graph=graph, plan=plan, link=link, **more)
+    rest: dict[str, Any] = {"moves": _encoded(moves) if moves else "", "author": review.author, "date": today()}
+    file = ReviewFile(review=review, verdict=verdict, graph_name=name, graph=graph, plan=plan, link=link, **rest)
     return msgspec.json.encode(file)
 
 
 def is_review(data: bytes) -> bool:
-    """Return whether bytes are a review file, JSON or HTML."""
+    """Return whether the bytes are a review file in JSON or HTML."""
     return b'"tmmu_review/' in data
 
 
@@ -232,13 +232,13 @@ def open_file(data: bytes, name: str) -> None:
     source = shelf().put(file.graph_name, graph)
     chosen, _ = from_query(dict(parse_qsl(file.link)))
     chosen = chosen.but(source=source, moves=shelf().put(f"{file.graph_name}{MOVES}", moves) if moves else "")
-    is_kept = keep_reviewed(chosen, plan_file.from_document(plan, name))
+    is_matching = use_reviewed_plan(chosen, plan_file.from_document(plan, name))
     state.choose(**vars(chosen))
     change(lambda review: merged(review, file.review))
-    if not is_kept:
-        why = "the plan in the review file does not match its graph and link; the planner made another plan."
+    if not is_matching:
+        problem = "the plan in the review file does not match its graph and link; the planner made another plan."
         hint = "Check the notes and the decision against the shown plan."
-        state.refuse(card_of(UnreadableInput(why, source=name, hint=hint), f"{name}: another plan is shown", name))
+        state.refuse(card_of(UnreadableInput(problem, source=name, hint=hint), f"{name}: another plan is shown", name))
 
 
 def _encoded(data: bytes) -> str:

@@ -28,12 +28,12 @@ class Session:
     drafts: dict[str, str] = field(default_factory=dict)  # input → its invalid text, which the user can correct
     page: str = ""
     redirect: str = ""  # page to switch to after the callbacks of this run
-    by_link: bool = False  # a link started the session, and its missing items were not reported yet
+    has_unchecked_link: bool = False  # the link may name items that the plan does not have
     last_valid: Choice | None = None  # the last choice that could be planned
-    previous: Choice | None = None  # choice of the same file with another request before ``last_valid``
+    previous: Choice | None = None  # last valid choice with another request; ``None`` if it had another file
     uploads: int = 0
-    """Number of times that the user opened files. The keys of the upload widgets contain it, so that they are empty
-    afterwards."""
+    """Number of times that the user opened files. The keys of the upload widgets contain this number,
+    so that each opening leaves empty widgets."""
 
 
 def session() -> Session:
@@ -44,7 +44,7 @@ def session() -> Session:
 def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    Without a graph in the link, the first of the files ``sources`` is opened; the second of two is the baseline.
+    If the link has no graph, the first of ``sources`` is opened. If there are two sources, the second is the baseline.
     """
     if _SESSION in st.session_state:
         return False
@@ -58,7 +58,7 @@ def begin(sources: tuple[str, ...] = ()) -> bool:
         chosen = LANDING
     cards = [{"title": "A part of the link was ignored", "message": warning} for warning in warnings]
     redirect = "compare" if is_pair else ""
-    st.session_state[_SESSION] = Session(chosen, cards, redirect=redirect, by_link=bool(query))
+    st.session_state[_SESSION] = Session(chosen, cards, redirect=redirect, has_unchecked_link=bool(query))
     return True
 
 
@@ -68,7 +68,7 @@ def choice() -> Choice:
 
 
 def choose(**changes: Any) -> None:
-    """Change fields of the choice. If the file or the request changes, reset the other fields that depend on it."""
+    """Change fields of the choice. If the file or the request changes, reset the fields that depend on either."""
     current, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
@@ -87,7 +87,7 @@ def choose(**changes: Any) -> None:
 
 
 def choose_and_show(page: str, **changes: Any) -> None:
-    """Change fields of the choice; after the callbacks of this run, switch to a page ("": the current page)."""
+    """Change fields of the choice, and switch to ``page`` after the callbacks of this run ("": stay)."""
     choose(**changes)
     session().redirect = page
 
@@ -111,14 +111,14 @@ def write_link() -> None:
 
 
 def show_page(page: str) -> None:
-    """Record the current page. Only the first page keeps a tried place."""
+    """Record the current page. Pages other than the first reset the tried offset."""
     session().page = page
     if page != FIRST:
         choose(tried=None)
 
 
 def remember_valid(chosen: Choice) -> None:
-    """Store a choice that could be planned as ``last_valid``, and the one that it replaces as ``previous``."""
+    """Store a choice that could be planned as ``last_valid``, and the replaced choice as ``previous``."""
     current = session()
     replaced = current.last_valid
     if replaced is not None and replaced.problem != chosen.problem:
@@ -137,7 +137,7 @@ def dismiss() -> None:
 
 
 def draft(name: str, text: str | None = None) -> str:
-    """Return the invalid text of an input, "" for none; store ``text`` first if it is given."""
+    """Return the invalid text of an input, "" for a valid input. If ``text`` is given, store it first."""
     if text is not None:
         session().drafts[name] = text
     return session().drafts.get(name, "")
@@ -159,25 +159,25 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Set a widget to ``value``; return its ``key`` and ``on_change``, which sets field ``name`` (empty: default)."""
+    """Return the arguments of a widget that shows ``value`` and sets field ``name``; an empty one sets the default."""
     widget = widget or name
 
-    def changed() -> None:
+    def set_field() -> None:
         new = widget_value(widget)
         choose(**{name: getattr(Choice(), name) if new is None else new})
 
-    return {"key": set_widget(widget, value), "on_change": changed}
+    return {"key": set_widget(widget, value), "on_change": set_field}
 
 
 def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
     """Return a Streamlit callback that passes the value of a component's event to ``callback``."""
 
-    def called() -> None:
+    def handle_event() -> None:
         message = (raw(key) or {}).get(event)
         if isinstance(message, Mapping):  # the browser sends {"value": …}, so that None means "no event"
             callback(message["value"])
 
-    return called
+    return handle_event
 
 
 def raw(key: str) -> Any:

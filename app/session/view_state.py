@@ -1,4 +1,4 @@
-"""The class of a session's choices, and their conversion to and from the query of a link.
+"""The choice of a session, and its conversion to and from the query of a link.
 
 A link contains the whole state of the screen: graph, planning options, selection and view. Fields with their default
 value are left out, except the graph, because servers start with different graphs.
@@ -42,7 +42,7 @@ class Choice(PlanRequest):
     baseline: str = ""
     """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
     value."""
-    moves: str = ""  # source of the file with the changes of Fix from the baseline's graph to this graph
+    moves: str = ""  # source of the file that lists the changes from the baseline's graph to this graph
     swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
     tab: str = ""  # view of a page; empty or a view of another page: the first view
     view: str = "map"
@@ -52,7 +52,7 @@ class Choice(PlanRequest):
     marked: str = ""  # ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
-    tried: tuple[int, int] | None = None  # tried place of the selected storage: offset in bytes, and first step
+    tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage
     turn: int | None = None  # number of placements that the replay shows; None: all placements
     zoom: tuple[float, ...] | None = None  # visible ``(t0, t1, v0, v1)`` of the drawing; ``None``: all of it
     walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by the size of the graph
@@ -72,7 +72,7 @@ class Choice(PlanRequest):
         return self.but(planner=planner, options=self.options if planner == self.planner else {})
 
     def of_whole(self) -> Self:
-        """Return the choice for the whole graph instead of a rank's share."""
+        """Return the choice without a shard spec and rank: it plans the whole graph."""
         return self.but(shard_spec=None, rank=0)
 
     @property
@@ -84,15 +84,15 @@ class Choice(PlanRequest):
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
-_VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
-_NUMBERS = ("step", "look", "turn", "radius")  # fields with a whole number, at least 0
+_VIEW_FIELDS = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
+_INTEGER_FIELDS = ("step", "look", "turn", "radius")  # fields with a whole number, at least 0
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
-"""Field → its name in a link, for the fields with another name there."""
+"""Field → key in a link, for fields whose key differs from their name."""
 
 WALKS = ("model", "around")
-_ALLOWED: dict[str, tuple[str, ...]] = {
+_ALLOWED_VALUES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "preset": PRESETS,
     "view": VIEWS,
@@ -106,7 +106,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 def to_query(choice: Choice) -> dict[str, str]:
     """Return the query of a link: the graph, and each field that differs from its default."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in option_texts(choice).items()}
-    for field in _VIEWED:
+    for field in _VIEW_FIELDS:
         value = getattr(choice, field.name)
         if value != field.default:
             query[NAMES.get(field.name, field.name)] = _text(value)
@@ -122,7 +122,7 @@ def _text(value: Any) -> str:
 
 
 def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
-    """Return ``(choice, warnings)`` of a link. Warnings name ignored unknown keys and replaced invalid values."""
+    """Return ``(choice, warnings)`` of a link. Unknown keys and invalid values are ignored with a warning."""
     values: dict[str, Any] = {}
     warnings: list[str] = []
     field_of = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
@@ -149,7 +149,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
 
 
 def _read(name: str, text: str) -> Any:
-    allowed = _ALLOWED.get(name, ())
+    allowed = _ALLOWED_VALUES.get(name, ())
     if allowed and text not in allowed:
         raise ValueError(strict.closest_hint(text, allowed))
     if name in OPTION_SPECS:
@@ -160,7 +160,7 @@ def _read(name: str, text: str) -> Any:
         raise ValueError("Choose witness, late or a layer, such as layer:encoder.0.")
     if name in _RANGES:
         return _read_range(name, text) if text else None
-    return strict.whole_number(text) if name in _NUMBERS else text
+    return strict.whole_number(text) if name in _INTEGER_FIELDS else text
 
 
 _RANGES = {
@@ -169,16 +169,16 @@ _RANGES = {
     "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
 }
 """Field with several numbers → its format, for the warning about an invalid value."""
-_LAST_EDGE = float(1 << 64)  # upper limit of an edge of the visible range, in steps, bytes, slots or rows
+_MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots or rows
 
 
 def _read_range(name: str, text: str) -> tuple[float, ...]:
     parts = text.split("~")
-    if name == "zoom":  # with the precision of a link
+    if name == "zoom":  # rounded as :func:`to_query` writes them
         numbers = tuple(round(float(part), 3) for part in parts if re.fullmatch(r"[0-9]*\.?[0-9]+", part))
     else:
         numbers = tuple(map(strict.whole_number, parts))
     is_rising = name == "tried" or all(low < high for low, high in zip(numbers[::2], numbers[1::2], strict=False))
-    if not len(parts) == len(numbers) == (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _LAST_EDGE:
+    if not len(parts) == len(numbers) == (4 if name == "zoom" else 2) or not is_rising or max(numbers) > _MAX_EDGE:
         raise ValueError(_RANGES[name])
     return numbers

@@ -176,7 +176,7 @@ def name_of(shown: Shown) -> str:
 def _actions(shown: Shown, is_over: bool) -> None:
     """Draw the buttons of the next actions that are possible: find the best plan, make it fit, export."""
     plan, choice, page = shown.plan, shown.choice, state.session().page
-    best = planning.best(choice)
+    best = planning.best_plan_changes(choice)
     is_best = choice.planner == best["planner"] and choice.options == best["options"]
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
@@ -218,8 +218,8 @@ def _notes(shown: Shown) -> None:
 def _check_link(shown: Shown) -> None:
     """After a link was opened, reset the fields of the choice whose items the plan does not have; draw a notice."""
     session = state.session()
-    if session.by_link:
-        session.by_link = False
+    if session.has_unchecked_link:
+        session.has_unchecked_link = False
         if names := remove_missing_items(state.choice(), shown):
             session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
     if session.notice:

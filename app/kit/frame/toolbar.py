@@ -47,7 +47,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
 
         def choose(name: str) -> None:
-            state.choose(**planning.picking(full, name))
+            state.choose(**planning.planner_changes(full, name))
 
         _menu("Planner", {name: name for name in planning.planners_for(opened)}, full.planner, choose, about, fixed)
         settings = (full.arenas or None, full.alignment, full.page_size, full.budget)

@@ -197,7 +197,7 @@ def _buttons(shown: Shown, preview: Candidate) -> None:
     def apply() -> None:
         state.put(_BEFORE, state.choice())
         if all(move.kind == "planner" for move in preview.moves):
-            state.choose(**planning.best(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
+            state.choose(**planning.best_plan_changes(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 

@@ -68,7 +68,7 @@ def given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
         st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
     if clicked:
         if is_given:
-            state.choose(**planning.best(shown.choice))
+            state.choose(**planning.best_plan_changes(shown.choice))
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)
         st.switch_page("pages/compare/page.py")
 

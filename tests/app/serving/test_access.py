@@ -98,7 +98,7 @@ def test_visitor_does_not_see_files_of_others(monkeypatch: pytest.MonkeyPatch) -
     bobs = shelf.put("mine.csv", data)
     assert bobs != anns  # who has the same file does not learn that ann has it
     assert shelf.names() == [(bobs, "mine.csv")]
-    monkeypatch.setenv(opening.SHARED, "shared")
+    monkeypatch.setenv(opening.GALLERY_ENV, "shared")
     assert sorted(name for _, name in shelf.names()) == ["mine.csv", "secret.csv"]
 
 
@@ -118,7 +118,7 @@ def test_files_of_the_command_line_are_shared_by_digest(monkeypatch: pytest.Monk
 
 
 def test_shelf_is_limited_by_bytes() -> None:
-    shelf = opening.Shelf(keep_bytes=100)
+    shelf = opening.Shelf(max_bytes=100)
     sources = [shelf.put(f"{k}", bytes([k]) + bytes(range(60))) for k in range(3)]
     assert [source for source in sources if shelf.get(source)] == sources[-1:]
 

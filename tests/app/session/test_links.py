@@ -79,7 +79,7 @@ def test_reviewed_plan_replaces_an_earlier_plan_of_the_file() -> None:
     choice = Choice(source=opening.shelf().put(name, data + b"\n\n"), planner="slots")
     assert planning.plan_job(choice).wait(60)
     reviewed = planning.make_plan(choice.but(planner="naive")).plan
-    assert planning.keep_reviewed(choice, reviewed)
+    assert planning.use_reviewed_plan(choice, reviewed)
     job = planning.plan_job(choice)
     assert job.wait(60)
     assert job.result().plan.layout_hash == reviewed.layout_hash

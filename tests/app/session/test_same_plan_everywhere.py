@@ -231,7 +231,7 @@ def test_graph_only_option_is_rejected_for_an_instance(
 @pytest.mark.parametrize("sample", ["views", "A"])
 def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
-    monkeypatch.setattr(planning, "JUDGED_HERE_UP_TO", 0)
+    monkeypatch.setattr(planning, "MAX_JUDGED_HERE", 0)
     job = planning.judgement(shown)
     assert job.wait(60)
     inside = tasks.judge(TaskContext(lambda *_: True), shown.graph, shown.plan, None)
