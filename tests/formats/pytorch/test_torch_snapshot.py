@@ -107,7 +107,7 @@ def test_second_free_of_a_block_is_left_out_with_a_note(first: str) -> None:
     traced = [event(first, 0), event("free_completed", 0), event("free_completed", 0)]
     found = opened({"segments": [segment(0, 2048, (2048, "inactive"))], "device_traces": [traced]})
     assert [row[1:] for row in rows(found)] == [(0, 1, 512, 0)]
-    assert f"{1 + (first != 'alloc')} frees of blocks that are already free were left out" in found.notes
+    assert f"{1 + (first != 'alloc')} frees of blocks that are already free are omitted" in found.notes
 
 
 def test_text_not_in_utf_8_is_rejected() -> None:

@@ -300,7 +300,7 @@ def test_folder_reads_a_program_beside_the_dump_up_to_a_size(tmp_path: Path, mon
     uploaded = read_any(whole[1], whole[0])
     assert isinstance(uploaded, PlainInstance)
     assert uploaded.origins == opened.origins
-    monkeypatch.setattr(xla_dump, "MOST_PROGRAM", 10)
+    monkeypatch.setattr(xla_dump, "MAX_PROGRAM_BYTES", 10)
     ((_, small),) = files_at(tmp_path)
     assert b"HloModule" not in small
 

@@ -1,9 +1,9 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
-Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7), two
-allocator snapshots by line of code. A *divergence* is a difference between comparable plans; a different mode or order
-is reported first. ``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name are *context*:
-a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
+Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7); two
+allocator snapshots may have different graphs. A *divergence* is a difference between comparable plans; a different
+mode or order is reported first. ``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name
+are *context*: a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
 from collections.abc import Iterable, Iterator
@@ -72,9 +72,9 @@ class Comparison:
     left: Plan
     right: Plan
     incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
-    divergences: tuple[Difference, ...]  # differences in other values than those of the rows, mode and order first
+    divergences: tuple[Difference, ...]  # differences outside of the rows; mode and order first
     context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
-    certificates: tuple[Difference, ...]  # different ones are divergences too between runs of one planner
+    certificates: tuple[Difference, ...]  # in lower bounds; also divergences if planner and options are equal
     ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
     left_row: I64  # row in ``left``, or −1
     right_row: I64
@@ -128,7 +128,7 @@ class Comparison:
 
     @property
     def _before_rows(self) -> list[Difference]:
-        return [difference for difference in self.divergences if difference.path.startswith(_BEFORE_ROWS)]
+        return [difference for difference in self.divergences if difference.path.startswith(_PATHS_BEFORE_ROWS)]
 
     def changes(self, kind: str | None = None) -> Iterator[TensorChange]:
         """Yield the changed tensors (of one of :data:`KINDS`, or all), by id bytes."""
@@ -157,7 +157,7 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Kind → (tensors, bytes in the candidate); ``removed``: in the baseline; ``resized``: their difference."""
+        """Kind → (tensors, their bytes in the candidate; ``removed``: in the baseline; ``resized``: the increase)."""
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)
@@ -169,9 +169,9 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[LineChange, ...]:
-        """Changes between the peaks of two snapshots by line and category; empty for plans of one problem."""
-        another = self.complete and self.left.ir_hash != self.right.ir_hash
-        return changes_at_peak(self.left, self.right) if another else ()
+        """Changes between the peaks of two snapshots by line and category; empty for plans of one graph."""
+        is_other_graph = self.complete and self.left.ir_hash != self.right.ir_hash
+        return changes_at_peak(self.left, self.right) if is_other_graph else ()
 
     @cached_property
     def arenas(self) -> tuple[ArenaChange, ...]:
@@ -190,11 +190,11 @@ class Comparison:
         return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(changed)}{changed}>"
 
 
-_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
+_PATHS_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
 _ROW_FIELDS = tuple(
     sorted(TensorRow.__dataclass_fields__, key=lambda name: (name in ("logical_slot", "generation"), name != "arena"))
 )
-"""In the order of reports: the arena first, the slot number last, because it depends on the planner."""
+"""Fields in reporting order: the arena first, the slot number last, because it depends on the planner."""
 
 
 def _row_text(row: TensorRow | None) -> str | None:
@@ -218,8 +218,8 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
 
 
 def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
-    same = ("arena_config_hash", "replay_token")
-    yield from _fields(a.plan, b.plan, same if a.plan.categories and b.plan.categories else ("ir_hash", *same))
+    required = ("arena_config_hash", "replay_token")
+    yield from _fields(a.plan, b.plan, required if a.plan.categories and b.plan.categories else ("ir_hash", *required))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
     if any(not side.complete and not side.tensors_hash for side in (a, b)):
         # Without tensors_hash, the live ranges of a digest cannot be compared.
@@ -258,7 +258,7 @@ def _metrics(plan: Plan) -> dict[str, Any]:
 
 
 def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Difference]:
-    """Yield the different lower bounds of arenas; those of the reuse cost only if both plans have rows."""
+    """Yield the lower bounds of arenas that differ; bounds of the reuse cost only if both plans have rows."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
         for field, key in _BOUNDS.items() if other is not None else ():
@@ -290,7 +290,7 @@ def _first_item(left: Iterable[Any], right: Iterable[Any], path: str) -> Iterato
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
-    """Return the ids of either plan, by id bytes, and their rows in each plan, −1 without one."""
+    """Return the ids of either plan, by id bytes, and the row of each id in each plan (−1: the plan lacks it)."""
     if left.tensor_ids == right.tensor_ids:
         rows = np.arange(len(left), dtype=np.int64)
         return left.tensor_ids, rows, rows
@@ -308,23 +308,23 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
     arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]]
     other_arena = arena_a != arena_b
     moved = (left.offset[a] != right.offset[b]) & ~other_arena
-    number = (left.logical_slot[a] != right.logical_slot[b]) | (left.generation[a] != right.generation[b])
-    described = left.alignment[a] != right.alignment[b]
+    is_renumbered = (left.logical_slot[a] != right.logical_slot[b]) | (left.generation[a] != right.generation[b])
+    redescribed_rows = left.alignment[a] != right.alignment[b]
     for name in ("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
         x, y = getattr(left, name), getattr(right, name)
         if x != y:
-            described |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+            redescribed_rows |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
     masks = {
         "moved": moved,
         "resized": left.size[a] != right.size[b],
         "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
         "other_arena": other_arena,
-        "redescribed": described,
+        "redescribed": redescribed_rows,
     }
     # A plan without slots numbers its storages instead, so these numbers differ from slot numbers.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
-        masks["renumbered"] = number & ~moved & ~other_arena
+        masks["renumbered"] = is_renumbered & ~moved & ~other_arena
     for kind, mask in masks.items():
         kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
     kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))

@@ -5,7 +5,7 @@ In a file of the first version, missing values (taken hand-offs, totals, a lower
 Peaks are recomputed, because that version did not count the source of a hand-off at its last step.
 
 Known metrics and notes have a type: a count, a ratio, counts by name, or a planner's note on an arena.
-Unknown keys are kept.
+Unknown metrics and notes are kept.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class _Spill(msgspec.Struct):
 
 
 class _Note(msgspec.Struct):
-    """Notes on one arena by its planner, and on its memory in a plan over memories; or on hashed addresses."""
+    """Note of a planner on one arena, with its memory if the plan has several memories; or note on hashed addresses."""
 
     picked: str = ""
     why: str = ""
@@ -84,7 +84,7 @@ class _Note(msgspec.Struct):
     bits: int = 0
 
 
-TOGETHER = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # first: requires rest
+_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # by the first key
 register_types(_Metrics, _Note)
 
 
@@ -160,12 +160,12 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
 
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:
-    same = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
+    copied = ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
     has_inputs_step = bool(head.execution_order) and head.steps == len(head.execution_order) + 1
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
     steps = [_within(h.step, f"handoffs[{k}].step", I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
-        **{name: getattr(head, name) for name in same},
+        **{name: getattr(head, name) for name in copied},
         **{name: _digest(getattr(head, name), name) for name in DIGESTS},
         "rank": _within(head.rank, "rank"),
         "world_size": _within(head.world_size, "world_size"),
@@ -178,7 +178,7 @@ def _head_fields(head: HeadDocument) -> dict[str, Any]:
 
 
 def from_head(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
-    """Return :func:`build`'s plan, with a note unless its content hash is that of the plan that was read."""
+    """Return the plan of :func:`build`, with a note if the content hash of the document is missing or wrong."""
     plan = build(head, rows)
     return with_hash_checked(plan, head.content_hash, head_document(plan)["content_hash"])
 
@@ -193,7 +193,7 @@ def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> P
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
-    """Return ``(places, own_arenas, reason)``; the reason is empty if the file contains ``places``."""
+    """Return ``(places, own_arenas, reason)``: how ``places`` was derived, empty if the file contains it."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
@@ -214,20 +214,20 @@ def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, boo
 
 
 def _with_current_figures(plan: Plan) -> Plan:
-    """Return a plan of the first version with recomputed figures, except wrong ones, which the verifier reports."""
+    """Recompute the figures of a first-version plan; keep a wrong figure, because the verifier reports it."""
     if "totals" in plan.metrics or not len(plan):
         return plan
-    as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
-    now, steps = storages_of(plan), plan.end
+    first_version = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
+    current, steps = storages_of(plan), plan.end
     arenas = []
     for number, arena in enumerate(plan.arenas):
-        here = as_then.arena == number
-        then, today = (peak_and_count(s.birth[here], s.death[here], s.size[here], steps) for s in (as_then, now))
-        if (arena.peak_live_bytes, arena.max_live) == then:
-            arena = replace(arena, peak_live_bytes=today[0], max_live=today[1])
+        rows = first_version.arena == number
+        old, new = (peak_and_count(s.birth[rows], s.death[rows], s.size[rows], steps) for s in (first_version, current))
+        if (arena.peak_live_bytes, arena.max_live) == old:
+            arena = replace(arena, peak_live_bytes=new[0], max_live=new[1])
         if arena.lower_bound_bytes is None:
-            arena = replace(arena, lower_bound_bytes=min(then[0], arena.extent_bytes))
-        arenas.append(replace(arena, storages=arena.storages or int(here.sum())))
+            arena = replace(arena, lower_bound_bytes=min(old[0], arena.extent_bytes))
+        arenas.append(replace(arena, storages=arena.storages or int(rows.sum())))
     renewed = replace(plan, arenas=tuple(arenas))
     return replace(renewed, metrics=renewed_metrics(plan, renewed))
 
@@ -246,7 +246,7 @@ def _within(value: int, field: str, most: int = U64_MAX, least: int = 0) -> int:
 
 
 def _digest(text: str, field: str) -> bytes:
-    """Return the bytes of hexadecimal digits. The verifier checks which plan may have a token of the draft."""
+    """Return the bytes of hexadecimal digits. The verifier checks whether the plan may have a draft's token."""
     with contextlib.suppress(ValueError):
         found = bytes.fromhex(text)
         if is_token(found, of_draft=field == "replay_token"):
@@ -273,7 +273,7 @@ def check_notes(notes: Mapping[str, Any]) -> None:
     for name, note in notes.items():
         try:
             msgspec.convert(note, str | _Note)
-            missing = [other for first, *others in TOGETHER for other in others if first in note and other not in note]
+            missing = [key for first, *others in _REQUIRED for key in others if first in note and key not in note]
             if isinstance(note, dict) and missing:
                 raise msgspec.ValidationError(f"{missing[0]} is missing")
         except msgspec.ValidationError as error:

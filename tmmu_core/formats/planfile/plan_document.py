@@ -27,7 +27,7 @@ from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Constraints, Plan, TensorRow
 
-NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # hashes that the head has cover these
+NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # the last three are covered by other hashes
 
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")  # written only with a value
 
@@ -88,7 +88,7 @@ register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocume
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why a document lacks this ``schema``, or ``""``; ``identifying``: where a damaged one has its name."""
+    """Return why a document lacks this ``schema``, or ``""``; a damaged one is recognised by ``data[identifying]``."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
     if kind.encode() not in data:
         return refusal
@@ -102,8 +102,8 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    of_reader = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # unless it is the name of an arena, with its notes
-    notes = {key: note for key, note in head["notes"].items() if key not in of_reader or not isinstance(note, str)}
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # text; a mapping is the note on an arena of this name
+    notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head
 

@@ -6,13 +6,13 @@
 * ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
-The first two, concatenated in any order, are a plan. Allocations are separate buffers, which are placed one after the
+The first two files, concatenated in any order, form a plan. Allocations are separate buffers, placed one after the
 other in the order of the file. The allocation of a donated parameter holds temporaries and results after the
 parameter's last use. Constants and parameters that are not donated are live from the first instruction to the last.
 
-The values that a loop carries, or the results of branches, are in one buffer. XLA lists several values for it, and
-marks the last one ``(phi)``. Here they are one storage, with gaps where the loop body reuses its bytes. Allocations
-of called computations (``thread-local``), whose values have no live range, are omitted; a note has their number.
+A value that a loop carries, or the result of branches, is in one buffer. XLA lists several values for this buffer,
+and marks the last one ``(phi)``. The reader merges them into one storage, with gaps where the loop body reuses its
+bytes. Values of called computations (``thread-local``) have no live range; a note has the number of such allocations.
 """
 
 import os
@@ -33,7 +33,7 @@ from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 
 ASSIGNMENT, LIVE_RANGE = "BufferAssignment:", "HloLiveRange"
-_BOTH = (ASSIGNMENT, LIVE_RANGE)
+_HEADINGS = (ASSIGNMENT, LIVE_RANGE)
 HINT = "Give both files of the dump as one: cat X-buffer-assignment.txt X-live-range.txt > X.txt."
 
 ASSIGNMENT_ENDING, RANGES_ENDING = "-buffer-assignment.txt", "-live-range.txt"
@@ -41,9 +41,9 @@ _ALLOCATION = re.compile(r"allocation (\d+):(?: 0x[0-9a-f]+,)? size (\d+)(.*)", 
 _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\)", re.A)
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
-MOST = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
-LISTED = 12  # maximum modules that an error lists
-MOST_PROGRAM = 1 << 28  # maximum bytes of a program's text, which constants can make large, to read for origins
+MAX_NUMBER = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
+MAX_LISTED = 12  # maximum modules that an error lists
+MAX_PROGRAM_BYTES = 1 << 28  # maximum bytes of a program's text, which constants can make large, to read for origins
 
 
 @dataclass
@@ -52,11 +52,11 @@ class Buffer:
 
     names: deque[str]  # names of all values in the buffer; the id of the buffer joins them
     birth: int
-    death: int  # step after the last one
+    death: int  # step after the last step
     size: int
     offset: int  # bytes from the start of the first allocation
     role: str
-    takes_over: str = ""  # the input buffer that this buffer reuses in place: its last reader writes this buffer
+    reuses: str = ""  # the input buffer that this buffer reuses in place: its last reader writes this buffer
     gaps: tuple[tuple[int, int], ...] = ()  # steps ``[first, end)`` in which the bytes hold other values
 
     @property
@@ -66,7 +66,7 @@ class Buffer:
 
     @property
     def end(self) -> int:
-        """Byte after the last one."""
+        """Byte after the last byte."""
         return self.offset + self.size
 
 
@@ -84,7 +84,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the other files of a module, the program's text last; empty if ``name`` is no file with a plan."""
+    """Return the other files of a module, the program's text last; empty if ``name`` is neither file of a plan."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -95,7 +95,7 @@ def refuses(data: bytes) -> str:
     """Return why bytes are not an XLA dump; ``""`` for one or both of its files."""
     if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
         return ""
-    if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):
+    if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _HEADINGS):
         return ""
     return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}"
 
@@ -104,7 +104,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the finished plan of a dump as an instance with its packing. Raises ``UnreadableInput``."""
     buffers, notes, origins = read_dump(data)
     row_of = {buffer.id: i for i, buffer in enumerate(buffers)}
-    columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in buffers]
+    columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.reuses, -1)) for b in buffers]
     birth, death, size, offset, taken_over = np.array(columns, np.int64).T
     problem = Problem(
         *("arena", tuple(row_of), birth, death, size.astype(np.uint64), np.ones(len(row_of), np.uint64)),
@@ -123,9 +123,9 @@ def read_dump(data: bytes) -> Dump:
         if not any(line.startswith(heading) for line in lines):
             raise UnreadableInput(f"the dump has no {what}.", hint=HINT)
     allocations, ranges, program = _sections(lines)
-    twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
-    if twice:
-        what = f"the value {twice[0]!r} is assigned to two places."
+    repeated = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
+    if repeated:
+        what = f"the value {repeated[0]!r} is assigned to two places."
         raise UnreadableInput(what, hint="Give the files of one module only.")
     steps = 1 + max([0, *(end for _, end in ranges.values())])
     births = Counter(ranges[name][0] for a in allocations for name, size, _ in a.values if size and name in ranges)
@@ -165,10 +165,10 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
     ranges: dict[str, tuple[int, int]] = {}
     program: list[str] = []
     section = ""
-    number = taken = 0
+    number = total_bytes = 0
     try:
         for number, line in enumerate(lines, 1):  # noqa: B007 - the place of an error
-            if line.startswith(xla_program.HEADING) or (section == "program" and not line.startswith(_BOTH)):
+            if line.startswith(xla_program.HEADING) or (section == "program" and not line.startswith(_HEADINGS)):
                 section = "program"
                 program.append(line)
                 continue
@@ -179,9 +179,9 @@ def _sections(lines: Sequence[str]) -> tuple[list[_Allocation], dict[str, tuple[
             elif line.startswith("allocation "):
                 found = _matched(_ALLOCATION, line)
                 allocations.append(_Allocation(*_numbers(found[1], found[2]), found[3]))
-                taken += allocations[-1].size
-                if taken > MOST:
-                    raise ValueError(f"the allocations together have more than {MOST} bytes.")
+                total_bytes += allocations[-1].size
+                if total_bytes > MAX_NUMBER:
+                    raise ValueError(f"the allocations together have more than {MAX_NUMBER} bytes.")
             elif section == "allocations" and line.startswith(" "):
                 found = _matched(_VALUE, line)
                 size, offset = _numbers(found[3], found[4])
@@ -215,7 +215,7 @@ def _matched(pattern: re.Pattern[str], line: str) -> re.Match[str]:
 
 
 def _numbers(*digits: str) -> tuple[int, int]:
-    first, second = (strict.whole_number(each, MOST) for each in digits)
+    first, second = (strict.whole_number(each, MAX_NUMBER) for each in digits)
     return first, second
 
 
@@ -236,7 +236,7 @@ def _buffers_of(
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after merging each phi with its values, which the dump does not list."""
-    # They are assumed to be the preceding rows of this offset and size, up to one after which a row uses the bytes.
+    # Assumption: a phi's values are the preceding rows of its offset and size, back to the first use by another row.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}
@@ -246,21 +246,21 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     columns = ("birth", "death", "offset", "end")
     birth, death, offset, end = (np.array([getattr(row, name) for row in rows], np.int64) for name in columns)
     remaining = []
-    for (start, size), here in places.items():
-        carrying: Buffer | None = None
-        if len(here) > 1:
-            beside = np.flatnonzero((offset < start + size) & (start < end))
-        for row in reversed(here):
-            if carrying is not None:
-                # Rows that use these bytes after ``row`` ends and before ``carrying`` begins.
-                between = (death[beside] > row.death) & (birth[beside] < carrying.birth)
-                if not (row.death < carrying.birth and between.any()):
-                    carrying.names.extendleft(reversed(row.names))
-                    carrying.birth, carrying.death = row.birth, max(row.death, carrying.death)
-                    carrying.role = row.role if carrying.role == "activation" else carrying.role
-                    birth[number[id(carrying)]], death[number[id(carrying)]] = carrying.birth, carrying.death
+    for (start, size), same_place in places.items():
+        merged: Buffer | None = None
+        if len(same_place) > 1:
+            overlapping_rows = np.flatnonzero((offset < start + size) & (start < end))
+        for row in reversed(same_place):
+            if merged is not None:
+                # Other rows that use these bytes after ``row`` ends and before ``merged`` begins.
+                between = (death[overlapping_rows] > row.death) & (birth[overlapping_rows] < merged.birth)
+                if not (row.death < merged.birth and between.any()):
+                    merged.names.extendleft(reversed(row.names))
+                    merged.birth, merged.death = row.birth, max(row.death, merged.death)
+                    merged.role = row.role if merged.role == "activation" else merged.role
+                    birth[number[id(merged)]], death[number[id(merged)]] = merged.birth, merged.death
                     continue
-            carrying = row if row.id in phis else None
+            merged = row if row.id in phis else None
             remaining.append(row)
     return remaining
 
@@ -282,18 +282,18 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
                 break
             k = int(overlapping[0])
             other = separate[k]
-            assert other is not None, "the death of a merged row is 0"
+            assert other is not None, "a merged row has the death 0, so that no row overlaps it"
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
             if fits and other.birth < row.birth and births[row.birth] == 1:
-                other.death, row.takes_over = row.birth, other.id
+                other.death, row.reuses = row.birth, other.id
                 columns[0, k] = other.death
             else:
                 separate[k], columns[0, k] = None, 0
-                last = max(other.end, row.end)
+                merged_end = max(other.end, row.end)
                 other.names.extend(row.names)
                 row.names, row.offset = other.names, min(other.offset, row.offset)
-                row.size, row.birth = last - row.offset, min(other.birth, row.birth)
-                row.death, row.takes_over = max(other.death, row.death), other.takes_over
+                row.size, row.birth = merged_end - row.offset, min(other.birth, row.birth)
+                row.death, row.reuses = max(other.death, row.death), other.reuses
                 row.role = other.role if row.role == "activation" else row.role
         columns[:, len(separate)] = row.death, row.offset, row.end
         separate.append(row)
@@ -304,13 +304,13 @@ def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after joining the rows of each value that a loop carries."""
     # Such a value has two rows if the body uses its bytes for other values before it writes the next state. Both rows
     # are phis with one offset, size and index (``{2}`` of the tuple), and must stay at one address.
-    taken = {row.takes_over for row in rows}
+    reused = {row.reuses for row in rows}
     latest: dict[tuple[int, int, str], Buffer] = {}
     joined = []
     for row in sorted(rows, key=lambda row: row.birth):
         keys = [(row.offset, row.size, name.partition("{")[2]) for name in row.names if name in phis]
         before = next((latest[key] for key in keys if key in latest), None)
-        if before is None or row.takes_over or not taken.isdisjoint((row.id, before.id)):
+        if before is None or row.reuses or not reused.isdisjoint((row.id, before.id)):
             joined.append(row)
         else:
             before.gaps += ((before.death, row.birth),) if before.death < row.birth else ()
@@ -338,13 +338,13 @@ def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
         stem = assignment.removesuffix(ASSIGNMENT_ENDING)
         ranges, program = companions(assignment) or ("", "")
         if stem != assignment and ranges in files:
-            is_readable = files.get(program, MOST_PROGRAM + 1) <= MOST_PROGRAM
+            is_readable = files.get(program, MAX_PROGRAM_BYTES + 1) <= MAX_PROGRAM_BYTES
             found.append(Module(stem, (assignment, ranges, *([program] if is_readable else [])), size))
     return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
-    """Return ``name → bytes`` of the files in a folder, without files deleted meanwhile. Raises ``OSError``."""
+    """Return ``name → bytes`` of the files in a folder; omit files deleted meanwhile. Raises ``OSError``."""
     sizes = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -362,21 +362,21 @@ def only(found: Sequence[Module], folder: str) -> Module:
         hint = "Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
         hint += f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}."
         raise UnreadableInput("the folder contains no module of an XLA dump.", source=folder, hint=hint)
-    offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:LISTED]]
-    if len(found) > LISTED:
-        offered.append(f"  and {len(found) - LISTED} smaller ones")
+    offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:MAX_LISTED]]
+    if len(found) > MAX_LISTED:
+        offered.append(f"  and {len(found) - MAX_LISTED} smaller ones")
     hint = "\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered])
     raise UnreadableInput(f"the dump contains {len(found)} modules.", source=folder, hint=hint)
 
 
 def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return uploaded files with the files of each dumped module joined, and without its other files."""
+    """Return uploaded files. The files of a plan are joined into one; other files of the same module are omitted."""
     data = dict(files)
     found = modules({name: len(content) for name, content in files})
     stems = tuple({module.name.partition(".")[0] + "." for module in found if "." in module.name})
     own = {name for module in found for name in module.files}
-    left = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
-    return [*left, *(of_module(module, data.__getitem__) for module in found)]
+    unrelated = [(name, content) for name, content in files if name not in own and not name.startswith(stems)]
+    return [*unrelated, *(of_module(module, data.__getitem__) for module in found)]
 
 
 def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:

@@ -29,8 +29,8 @@ _CALLS = re.compile(r", calls=%?([^\s,]{1,1000})", re.A)
 _TEXT = re.compile(r'(op_name|source_file)="((?:[^"\\]|\\.)*)"')
 _NUMBER = re.compile(r"(source_line|stack_frame_id)=(\d{1,9})\b", re.A)
 _TABLES = ("FileNames", "FileLocations", "StackFrames")
-_NAMED = re.compile(r'(\d{1,9}) "((?:[^"\\]|\\.)*)"', re.A)
-_REFERRING = re.compile(r"(\d{1,9}) \{(.*)\}", re.A)
+_NAME_ROW = re.compile(r'(\d{1,9}) "((?:[^"\\]|\\.)*)"', re.A)
+_FIELDS_ROW = re.compile(r"(\d{1,9}) \{(.*)\}", re.A)
 _FIELD = re.compile(r"(\w+)=(\d{1,9})\b", re.A)
 _ESCAPED = re.compile(r"\\(.)")
 _WRAPPED = re.compile(r"(\w+)\((.*)\)", re.A | re.S)
@@ -40,16 +40,16 @@ _CONTROL = frozenset({"while", "body", "cond", "closed_call", "rematted_computat
 
 
 def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
-    """Return instruction → origin of its value, for instructions with metadata and for fusions of such instructions."""
+    """Return instruction → origin of its value, for instructions with metadata and for fusions with such a root."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     origins: dict[str, StorageOrigin] = {}
-    root_of: dict[str, str] = {}  # by computation
-    called_by: dict[str, str] = {}  # instruction without metadata → computation
+    root_of: dict[str, str] = {}  # computation → its root instruction
+    callee_of: dict[str, str] = {}  # instruction without metadata → the computation that it calls
     table = computation = ""
     for line in lines:
         instruction = _INSTRUCTION.match(line)
         if line[:1].isdigit():
-            row = _NAMED.match(line[:LONGEST]) or _REFERRING.match(line[:LONGEST])
+            row = _NAME_ROW.match(line[:LONGEST]) or _FIELDS_ROW.match(line[:LONGEST])
             if row is not None and table in tables:
                 tables[table][int(row[1])] = row[2]
         elif not line.startswith(" "):
@@ -64,11 +64,11 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
             if origin is not None:
                 origins[name] = origin
             elif (called := _CALLS.search(line, instruction.end())) is not None:
-                called_by[name] = called[1]
-    for name in called_by:
+                callee_of[name] = called[1]
+    for name in callee_of:
         root = name
         for _ in range(DEEPEST):
-            root = root_of.get(called_by.get(root, ""), "")
+            root = root_of.get(callee_of.get(root, ""), "")
             if root in origins:
                 origins[name] = origins[root]
                 break
@@ -99,7 +99,7 @@ def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
 def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     """Return ``(module, operator, phase)`` of an operation's name.
 
-    The module has the names of the model: functions (``jit(step)``) and control flow are no modules, and
+    The module consists of the model's names: functions (``jit(step)``) and control flow are omitted, and
     transformations are removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without ``jvp`` and ``transpose`` the
     phase is ``None``. A parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
     """
@@ -124,7 +124,7 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
 
 
 def _scopes(text: str) -> list[str]:
-    """Return the parts of a name between the slashes that are outside of parentheses."""
+    """Split a name at the slashes that are outside of parentheses."""
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

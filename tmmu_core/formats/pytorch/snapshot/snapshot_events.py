@@ -1,6 +1,6 @@
 """Read the segments and events of a PyTorch allocator snapshot, and compute the live ranges of one device.
 
-An event becomes five numbers, and each distinct stack is examined once::
+An event is stored as five numbers. Each distinct stack is parsed once::
 
     {action: alloc, addr, size, frames: [{filename, line, name}, …]}  ──►  Events: action u8, addr i64, size i64,
                                                                            stack i32 (a row of Stacks), lane i32
@@ -29,8 +29,8 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)  # codes of actions on blocks, on segmen
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
-MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30  # usual bytes in memory per byte of a pickle, and their least limit
-_LEAST_BYTES = 8  # minimum bytes of a pickled event, segment or block: a dict with two memoised values
+MEMORY_PER_BYTE, MIN_MEMORY = 16, 1 << 30  # usual bytes in memory per byte of a pickle; minimum memory limit
+_MIN_ITEM_BYTES = 8  # minimum bytes of a pickled event, segment or block: a dict with two memoised values
 
 I64 = NDArray[np.int64]
 Pool = tuple[int, int]
@@ -101,14 +101,14 @@ def signed(address: int) -> int:
 
 
 class Events:
-    """The events of one device that allocate, free, reserve or release memory or fail, as columns of one length."""
+    """Columns of one device's events: allocations, frees, reserved or released segments, failed allocations."""
 
     def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
         """For :data:`OOM`, the address column has the number of free bytes of the device."""
         self.lane = array("i")  # row of :attr:`lanes`
         self.lanes: dict[Lane, int] = {}
-        self.repeated_frees = 0  # Number of frees of a block that an earlier event has freed. Set by :func:`device_of`.
+        self.repeated_frees = 0  # frees of blocks that are already free; set by :func:`device_of`
         self.is_recorded = False  # whether the trace has events of any kind
         stacks = stacks or Stacks()
         for event in events:
@@ -169,26 +169,26 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
 
 
 def _unpickled(data: bytes) -> _Document[Any]:
-    with address_space(max(LEAST_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
+    with address_space(max(MIN_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
         found = _PlainUnpickler(io.BytesIO(data)).load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")
     blocks = sum(len(_items(each, "blocks")) for each in segments)
     events = sum(len(each) for each in traces if isinstance(each, list | tuple))
-    if (len(segments) + blocks + events) * _LEAST_BYTES > len(data):
+    if (len(segments) + blocks + events) * _MIN_ITEM_BYTES > len(data):
         raise UnreadableInput("the pickle contains the same event, segment or block many times.", hint=HINT)
     return msgspec.convert(found, _Document[Any])
 
 
 def _items(found: Any, key: str) -> Any:
-    """Return the list at a key; an empty list if there is another value, which the conversion reports."""
+    """Return the list at a key; an empty list for any other value, which ``msgspec.convert`` checks later."""
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, list | tuple) else []
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Unpickler of plain data: no object of a class that a pickle would have to import."""
+    """Unpickler that rejects every class or function that the pickle imports."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         what = f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run."
@@ -197,7 +197,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Device:
-    """Live ranges of one device's allocations, as columns of one length, with its events and segments."""
+    """Live ranges of one device's allocations, as columns of equal length, with its events and segments."""
 
     birth: I64
     death: I64
@@ -237,7 +237,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     columns = columns[:, np.lexsort((columns[2], columns[0]))]
     birth, death, address, size, stack, lane, free_stack, before = columns
     freed = (before == 0) & (free_stack > 0)
-    if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
+    if freed.any() and (stack[freed] == free_stack[freed]).all():  # each free has a copy of the allocating stack
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
     names = ("birth", "death", "address", "size", "stack", "lane", "free_stack")
@@ -267,11 +267,11 @@ def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
     for action, addr, size, stack, lane in zip(*columns, strict=True):
         if action > FREE:
             continue
-        opened = allocated.pop(addr, None)
-        if opened is not None:  # freed, or allocated again without a recorded free
-            birth, opened_size, opened_stack, opened_lane = opened
+        previous = allocated.pop(addr, None)
+        if previous is not None:  # freed, or allocated again without a recorded free
+            birth, previous_size, previous_stack, previous_lane = previous
             free_stack = stack if action == FREE else 0
-            rows.extend((birth, step, addr, opened_size, opened_stack, opened_lane, free_stack, 0))
+            rows.extend((birth, step, addr, previous_size, previous_stack, previous_lane, free_stack, 0))
         elif action == FREE and addr in seen:
             events.repeated_frees += 1
         elif action == FREE and size:
@@ -286,7 +286,7 @@ def _traced(events: Events, rows: "array[int]") -> tuple[set[int], int]:
 
 
 def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
-    """Yield ``(address, (block, segment))`` of allocated blocks; a missing address is the end of the block before."""
+    """Yield ``(address, (block, segment))`` of allocated blocks; a missing address is the end of the previous block."""
     for segment in segments:
         end = segment.address
         for block in segment.blocks:

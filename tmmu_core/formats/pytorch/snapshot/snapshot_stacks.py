@@ -3,7 +3,7 @@
 A stack is read from its innermost frame outwards. The label skips frames of the unwinder, the allocator and the
 interpreter. The first frame that matches a rule determines the phase, a code. The rules are those of Mosaic
 (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a ``forward`` inside of the
-backward pass is a recomputed activation, an optimizer step inside of it an optimizer step.
+backward pass is a recomputed activation, and an optimizer step inside of the backward pass is an optimizer step.
 """
 
 import re
@@ -46,15 +46,15 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack: ``None``, a list of dicts that stay alive, or the ``msgspec.Raw`` of such JSON."""
+        """Return the row of a stack: ``None``, a list of dicts that the caller keeps alive, or ``msgspec.Raw``."""
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
         key: Any = bytes(frames) if is_json else tuple(map(id, frames)) if isinstance(frames, list | tuple) else None
         row = self._row_of.get(key)
         if row is None:
-            shape = list[Frame] | None
-            decoded = msgspec.json.decode(key, type=shape) if is_json else msgspec.convert(frames, shape)
+            frames_type = list[Frame] | None
+            decoded = msgspec.json.decode(key, type=frames_type) if is_json else msgspec.convert(frames, frames_type)
             row = self._row_of[key] = len(self.lines) if decoded else 0
             if decoded:
                 self.lines.append(label(decoded))
@@ -72,7 +72,7 @@ _BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
 
 
 def label(frames: Sequence[Frame]) -> str:
-    """Return the innermost Python line outside of PyTorch: ``model.py:12 Block.forward``; else the operator."""
+    """Return the innermost Python line outside of PyTorch (``model.py:12 Block.forward``), or the operator."""
     shown = [frame for frame in frames if not _SKIPPED.search(frame.name)]
     python = [frame for frame in shown if frame.filename.endswith(".py")]
     for frame in python:
@@ -104,12 +104,12 @@ def path(frames: Sequence[Frame]) -> tuple[str, ...]:
 
 
 def phase(frames: Sequence[Frame]) -> int:
-    """Return the phase code of a stack with frames; compiled code without a rule is ``FORWARD``."""
+    """Return the phase code of a stack with frames; ``FORWARD`` if no rule matches and a frame is compiled code."""
     is_compiled = False
     for frame in frames:
-        found = _phase_of(frame.filename, frame.name)
-        if found is not None:
-            return found
+        code = _phase_of(frame.filename, frame.name)
+        if code is not None:
+            return code
         is_compiled = is_compiled or "torchinductor_" in frame.filename
     return FORWARD if is_compiled else NO_PHASE
 
@@ -117,8 +117,8 @@ def phase(frames: Sequence[Frame]) -> int:
 _OPTIM = r"torch/optim/|apex/optimizers|deepspeed/ops/adam|bitsandbytes/optim"
 _FSDP = r"/fsdp/|/_fsdp/|fully_shard"
 _CPP = tuple(
-    (re.compile(names), found)
-    for names, found in (
+    (re.compile(names), code)
+    for names, code in (
         (r"orkspace|CUDABlasHandle", WORKSPACE),
         (r"c10d::Reducer", BACKWARD),
         (r"^c10d::|ncclComm", WORKSPACE),
@@ -126,8 +126,8 @@ _CPP = tuple(
     )
 )
 _PYTHON = tuple(
-    (re.compile(files), re.compile(functions), found)
-    for files, functions, found in (
+    (re.compile(files), re.compile(functions), code)
+    for files, functions, code in (
         (_OPTIM, r"zero_grad", ZERO_GRAD),
         (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
         (_OPTIM, r"", OPTIMIZER),
@@ -147,16 +147,16 @@ _PYTHON = tuple(
         (r"", r"__init__$", INIT),
     )
 )
-"""``(file, function, phase)``; the first row whose patterns match (function: from its start) applies."""
+"""``(file, function, phase)``: the first row applies whose patterns match. ``function`` matches from the start."""
 
 
 @lru_cache(1 << 14)
 def _phase_of(file: str, name: str) -> int | None:
     if not file.endswith(".py"):
-        return next((found for names, found in _CPP if names.search(name)), None)
+        return next((code for names, code in _CPP if names.search(name)), None)
     file, function = _posix(file), name.rpartition(".")[2]
-    rows = (found for files, functions, found in _PYTHON if files.search(file) and functions.match(function))
-    return next(rows, None)
+    codes = (code for files, functions, code in _PYTHON if files.search(file) and functions.match(function))
+    return next(codes, None)
 
 
 def _posix(file: str) -> str:

@@ -11,8 +11,8 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack and from its live range. An allocation during the trace without a stack is of the backward pass if other stacks
-have a phase. Allocations without a phase that are never freed are parameters or optimizer state, by their sizes.
+stack and from its live range. An allocation without a stack during the trace belongs to the backward pass if other
+stacks have a phase. Allocations without a phase that are never freed are parameters or optimizer state, by size.
 """
 
 from collections import Counter
@@ -102,14 +102,14 @@ def _notes(found: History) -> Iterator[str]:
         live = int(found.size[found.live_at(min(at, found.steps - 1))].sum())
         yield f"reserved: at most {short_bytes(reserved)}, at #{at:,} with {short_bytes(live)} in use"
     if not found.events.is_recorded:
-        yield "the snapshot has no trace: it is one moment; record one with torch.cuda.memory._record_memory_history()"
+        yield "the snapshot has no trace, only a state; record one with torch.cuda.memory._record_memory_history()"
         return
     if found.is_before.any():
         size = int(found.size[found.is_before].sum())
         yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) are from {BEFORE}"
     events = found.events
     if events.repeated_frees:
-        yield f"{events.repeated_frees:,} frees of blocks that are already free were left out"
+        yield f"{events.repeated_frees:,} frees of blocks that are already free are omitted"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
     for at in failed[:1].tolist():
         yield (
@@ -127,44 +127,44 @@ _PHASES[codes.STATE] = codes.OPTIMIZER
 
 
 def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
-    """Return the category of each allocation, as an index into ``CATEGORIES``, and the phase in which it began.
+    """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
 
     ``phases`` are the codes of the stacks. A phase is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``, or −1 if
     it is unknown. O(n log n).
     """
     stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (found.stack, found.free_stack))
-    is_threaded = bool((stack[~found.is_before] > codes.NO_PHASE).any())
+    has_phases = bool((stack[~found.is_before] > codes.NO_PHASE).any())
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
-    by_thread = is_threaded & (stack == codes.NO_STACK) & ~found.is_before
-    stack = np.where(by_thread, codes.BACKWARD, stack)
+    is_autograd_thread = has_phases & (stack == codes.NO_STACK) & ~found.is_before
+    stack = np.where(is_autograd_thread, codes.BACKWARD, stack)
     code = np.array([_CATEGORY_OF.get(k, OTHERS) for k in range(codes.COUNT)], np.int64)[stack]
-    lives = _Lives(found, stack, freed_by)
+    lives = _PhaseColumns(found, stack, freed_by)
 
     code[(stack == codes.OPTIMIZER) & lives.outlasts_phase] = STATES
     code[np.isin(stack, (codes.PARAMETER, codes.INIT)) & ~lives.outlasts_phase] = OTHERS
-    plain = (stack == codes.NO_PHASE) & ~found.is_before
-    read_in_backward = lives.ends_in_backward & (lives.began != codes.BACKWARD)
-    code[plain & ((lives.began == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
+    without_phase = (stack == codes.NO_PHASE) & ~found.is_before
+    read_in_backward = lives.ends_in_backward & (lives.birth_phase != codes.BACKWARD)
+    code[without_phase & ((lives.birth_phase == codes.FORWARD) | read_in_backward)] = ACTIVATIONS
     unknown = found.is_before & (stack == codes.NO_STACK)
     code[unknown & lives.ends_in_backward] = ACTIVATIONS
     code[unknown & (freed_by == codes.ZERO_GRAD)] = GRADIENTS
     gradients = _most_live_at_once(found, lives.is_gradient & lives.outlasts_allocations)
     if gradients or not lives.is_gradient.any():
-        for at in (unknown & lives.never_freed, plain & lives.never_freed & (lives.began == -1)):
-            _by_size(found, at, gradients, code)
-    return code, lives.began
+        for at in (unknown & lives.never_freed, without_phase & lives.never_freed & (lives.birth_phase == -1)):
+            _categorise_by_size(found, at, gradients, code)
+    return code, lives.birth_phase
 
 
-class _Lives:
-    """Phases in which allocations begin and end, as columns with a row for each allocation."""
+class _PhaseColumns:
+    """The phases in which allocations begin and end, as columns with one row per allocation."""
 
     def __init__(self, found: Device, stack: I64, freed_by: I64) -> None:
         own = np.array([_PHASES.get(code, -1) for code in range(codes.COUNT)], np.int64)[stack]
-        knows = np.flatnonzero((own >= 0) & ~found.is_before)
-        order = knows[np.argsort(found.birth[knows], kind="stable")]
+        with_phase = np.flatnonzero((own >= 0) & ~found.is_before)
+        order = with_phase[np.argsort(found.birth[with_phase], kind="stable")]
         self._steps, phases = found.birth[order], own[order]
         groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
-        self.began = self._at(phases, found.birth)
+        self.birth_phase = self._at(phases, found.birth)
         self.never_freed = found.death >= found.steps
         can_end_in_backward = ~self.never_freed & ((found.free_stack == 0) | (freed_by == codes.BACKWARD))
         self.ends_in_backward = can_end_in_backward & (self._at(phases, found.death) == codes.BACKWARD)
@@ -177,16 +177,16 @@ class _Lives:
         """Whether an allocation is freed after the last allocation of its phase."""
 
     def _at(self, values: I64, steps: I64) -> I64:
-        """Return the values at steps; −1 before the first."""
+        """Return the latest value at each step; −1 before the first value."""
         at = np.searchsorted(self._steps, steps, side="right") - 1
         return np.where(at >= 0, values[np.maximum(at, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
 
 
-def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Set the categories of ``rows``: of each size, as many are parameters as there are gradients of this size."""
+def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
+    """Set the categories of ``rows``. For each size, the number of parameters is that of gradients of this size."""
     # Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
-    # state. Parameters are allocated before their state and assumed at lower addresses. Without gradients, all these
-    # allocations are parameters.
+    # state. Parameters are allocated before their state, so they are assumed to have lower addresses. Without
+    # gradients, all ``rows`` are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
     for row in at[np.argsort(found.address[at])].tolist():
