@@ -16,7 +16,7 @@ from torch._functorch._aot_autograd import descriptors
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
 from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading, has_strides_of
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
@@ -88,8 +88,8 @@ def attributes_of(joint: Any, kind: type) -> tuple[Any, ...]:
     return tuple([each for each in attributes if isinstance(each, kind)])
 
 
-class _Executed(Reading):
-    """Runs the joint graph under fake tensors, as :class:`Reading` does, without folding operators."""
+class _Executed(JointReader):
+    """Runs the joint graph under fake tensors, as :class:`JointReader` does, without folding operators."""
 
     folds = False
 
@@ -135,7 +135,7 @@ class _Executed(Reading):
             draft.outputs.append(order)
         return order
 
-    def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
+    def _inplace_pairs(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
         return "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:

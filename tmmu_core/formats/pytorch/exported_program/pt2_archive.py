@@ -1,7 +1,7 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
 A ``.pt2`` file is a zip archive. To plan, the reader opens only its JSON: ``models/model.json`` (PyTorch 2.8 and newer)
-or ``serialized_exported_program.json`` (before), and the tables of the weights' names. Other members contain pickles;
+or ``serialized_exported_program.json`` (older), and the tables of the weights' names. Other members contain pickles;
 loading a pickle, or the program with PyTorch, can run code.
 """
 
@@ -33,7 +33,7 @@ _DAMAGE = (
     *(NotImplementedError, RuntimeError, ValueError, OverflowError, UnicodeDecodeError, MemoryError),
 )
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
-DEEPEST = 50
+DEEPEST = 50  # maximum nesting of the containers of an argument
 ARGUMENTS = ("user_input", "constant_input")  # inputs that are arguments: tensors, and values such as ``None``
 ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
 """Kind of an input → its role, for inputs whose bytes are saved."""
@@ -46,7 +46,7 @@ class Incoming:
     name: str  # its name in the graph
     target: str  # its name in the signature
     role: Role
-    label: str  # name of an argument; a tensor in a list or mapping is named by its path: ``x.0``
+    label: str  # name for the user: of an argument, its path (``x.0`` for a tensor in a list), else ``name``
     member: str = ""  # member of the archive with its bytes; empty if unknown
     is_raw: bool = False  # whether the member has the plain bytes, not a pickle
 
@@ -58,27 +58,27 @@ class Program:
     graph: schema.Body
     inputs: tuple[Incoming, ...]  # the input tensors of the graph, in order
     outputs: tuple[tuple[str, schema.End], ...]  # kind and value of each output, in order
-    symbols: Mapping[str, int]  # open size → value in the example, upper bound if it depends on data, or requested
+    symbols: Mapping[str, int]  # open size → requested value, else value in the example, else upper bound
     ranges: Mapping[str, tuple[int, int]]  # open size → its lower and upper bound in the exported program
     by_data: tuple[str, ...]  # symbols of data-dependent sizes; the example has no value for them
-    ignore_recorded: bool = False  # whether an open size has a value that differs from the example
+    ignore_recorded: bool = False  # whether to evaluate formulas, because a symbol differs from the example
 
     def at(self, point: Mapping[str, int]) -> Self:
         """Return the program with the open sizes in ``point``: symbol → number."""
-        moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
-        return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or moved)
+        differs = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
+        return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or differs)
 
     def size(self, size: schema.Size, what: str) -> int:
         """Return the value of a size. Raises ``UnreadableInput``; ``what`` is its subject in the message."""
         try:
             return schema.number(size, self.symbols, self.ignore_recorded)
         except schema.SizeUnknown as error:
-            waiting = sorted({symbol for symbol in schema.data_dependent_symbols(size) if symbol not in self.symbols})
+            unknown = sorted(set(schema.data_dependent_symbols(size)) - self.symbols.keys())
             hint = "Export the program with example inputs, or with fixed sizes."
-            if waiting:
-                most = ",".join(f"{symbol}=64" for symbol in waiting)
+            if unknown:
+                example = ",".join(f"{symbol}=64" for symbol in unknown)
                 hint = (
-                    f"It depends on data. Give the largest value: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    f"It depends on data. Give the largest value: tmmu convert MODEL --dims {example} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
             raise UnreadableInput(f'a size of "{what}" is not known: {error}.', hint=hint) from error
@@ -87,11 +87,11 @@ class Program:
 def refuses(data: bytes) -> str:
     """Return the reason why the bytes are not an exported program, or ``""``."""
     if not data.startswith(b"PK\x03\x04"):
-        return "it does not begin like the zip archive that a .pt2 file is"
+        return "it does not begin like a zip archive, the format of a .pt2 file"
     try:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except _DAMAGE:
-        return ""  # its reader reports the damage
+        return ""  # the reader reports the damage
     if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
         return ""
     return "it contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
@@ -110,16 +110,16 @@ def read_program(data: bytes | Path) -> Program:
 def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[str, schema.Weight]]]:
     """Return the program's JSON, and the parameters, buffers and constants: name → ``(member, entry)``."""
     names = archive.namelist()
-    twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
-    if twice is not None:  # zip readers differ in which member they open
-        raise UnreadableInput(f'the archive contains the member "{twice}" twice.', hint=COPY)
+    repeated = next((name for name, after in pairwise(sorted(names)) if name == after), None)
+    if repeated is not None:  # zip readers differ in which member they open
+        raise UnreadableInput(f'the archive contains the member "{repeated}" twice.', hint=COPY)
     models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
     models = [name for name in models if name.endswith(".json")]
-    own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
-    if len(own) != 1:
-        what = f"the archive holds {f'{len(own)} programs' if own else 'no program'} under models/."
+    programs = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
+    if len(programs) != 1:
+        what = f"the archive holds {f'{len(programs)} programs' if programs else 'no program'} under models/."
         raise UnreadableInput(what, hint="Save one program with torch.export.save.")
-    document = _decoded(archive, own[0], schema.Document)
+    document = _decoded(archive, programs[0], schema.Document)
     weights: dict[str, tuple[str, schema.Weight]] = {}
     for table in reversed(WEIGHT_TABLES):  # an entry of the first table replaces one of the second
         name = next((name for name in names if name.endswith(table)), None)
@@ -138,8 +138,8 @@ def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.
     tensors = module.graph.tensor_values.values()
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
     symbols = dict(pair for size in sizes if (pair := schema.symbol_in(size)))
-    waiting = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
-    by_data = list(dict.fromkeys(symbol for each in waiting for symbol in each))
+    by_size = (schema.data_dependent_symbols(size) for meta in tensors for size in (*meta.sizes, *meta.strides))
+    by_data = list(dict.fromkeys(symbol for each in by_size for symbol in each))
     largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
     return Program(
         graph=module.graph,

@@ -79,7 +79,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A graph: the program's own, or one that an operator carries."""
+    """A graph: of the whole program, or a body that is an argument of a control-flow operator."""
 
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
@@ -108,7 +108,7 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The parameter, buffer, constant or user input that this input is or that this output writes."""
+        """The parameter, buffer, constant or user input: the input itself, or the one that the output writes."""
         return self.parameter_name or self.buffer_name or self.tensor_constant_name or self.user_input_name
 
 
@@ -135,7 +135,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """The archive member with the bytes of a weight; tied weights have the same."""
+    """The archive member with the bytes of a weight; tied weights have the same member."""
 
     path_name: str = ""
     use_pickle: bool = False
@@ -151,7 +151,7 @@ register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return the recorded value of a size, unless it is to be ignored, else that of its formula at ``symbols``."""
+    """Return a size: its number or recorded value; without one, or to ignore it, its formula's value at ``symbols``."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:
@@ -198,7 +198,7 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
-    """Return the value of a part of a formula. Every value is bounded, which bounds the time too."""
+    """Return the value of a part of a formula. Values are bounded, so that evaluation takes little time."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             found: _Number = Fraction(number)
@@ -217,13 +217,13 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
         case _:
             raise SizeUnknown(f"{_short(ast.unparse(node))} is not a formula of sizes")
     if not -LARGEST <= found <= LARGEST or (isinstance(found, Fraction) and found.denominator > LARGEST):
-        raise SizeUnknown("a value in it exceeds 2^63 − 1")
+        raise SizeUnknown("a value in its formula exceeds 2^63 − 1")
     return found
 
 
 def _power_of(base: _Number, exponent: _Number) -> _Number:
     if exponent % 1 or not -64 <= exponent <= 64 or (not base and exponent < 0):
-        raise SizeUnknown("a power in it has an unsupported exponent")
+        raise SizeUnknown("a power in its formula has an unsupported exponent")
     return base ** int(exponent)
 
 

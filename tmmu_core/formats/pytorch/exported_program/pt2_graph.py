@@ -47,12 +47,12 @@ STRIDED = 7  # the serialised number of the dense layout
 
 def as_saved(program: Program, name: str) -> Graph:
     """Return the graph of the forward pass. Raises ``UnreadableInput`` for an unknown size or a broken reference."""
-    reading = _Reading(program)
-    nodes, outputs = tuple(reading.nodes), tuple(dict.fromkeys(reading.outputs))
+    reader = _Reader(program)
+    nodes, outputs = tuple(reader.nodes), tuple(dict.fromkeys(reader.outputs))
     return Graph(
-        *(tuple(reading.tensors.values()), nodes, tuple(reading.inputs), outputs, GRAPH_SCHEMA, name),
+        *(tuple(reader.tensors.values()), nodes, tuple(reader.inputs), outputs, GRAPH_SCHEMA, name),
         execution_order=tuple(node.node_id for node in nodes),
-        origins=reading.origins,
+        origins=reader.origins,
     )
 
 
@@ -60,11 +60,11 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     """Return the constants of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput`` if it is damaged."""
     archive = where or bytes(data)
     program = read_program(archive)
-    # Only the inputs: a size of another tensor may be known in ``graph`` alone.
-    reading = _Reading(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
+    # Without nodes: the sizes of their results may be unknown here, and known only in ``graph``.
+    reader = _Reader(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
     ids = {tensor.id for tensor in graph.tensors}
-    raw = [(reading.values[each.name], each.member) for each in program.inputs if each.is_raw]
-    members = {value.storage: (member, value.starts, value.whole) for value, member in raw if value.storage in ids}
+    raw = [(reader.values[each.name], each.member) for each in program.inputs if each.is_raw]
+    members = {value.storage: (member, value.start, value.nbytes) for value, member in raw if value.storage in ids}
     return Constants({storage: partial(in_member, archive, *part) for storage, part in members.items()})
 
 
@@ -73,13 +73,13 @@ class _Value:
     id: str
     layout: StridedLayout
     dtype: str
-    storage: str  # the tensor that names the storage
-    whole: int  # bytes of the storage
-    starts: int = 0  # bytes of the storage before the named tensor: an input may be a slice of a larger tensor
+    storage: str  # id of the storage tensor
+    nbytes: int  # of the storage
+    start: int = 0  # byte at which the storage tensor begins in the saved storage: an input may be a slice
 
     def within(self, layout: StridedLayout) -> StridedLayout:
-        """Return the layout of another tensor of the storage, with an offset from the named tensor."""
-        return replace(layout, offset=layout.offset - self.starts // layout.itemsize)
+        """Return ``layout``, of a tensor in this storage, with an offset from the start of the storage tensor."""
+        return replace(layout, offset=layout.offset - self.start // layout.itemsize)
 
 
 class _Names:
@@ -91,16 +91,16 @@ class _Names:
 
     def free(self, name: str) -> str:
         """Return ``name`` or an unused variant of it, and mark it as used."""
-        free, k = name, self.tried.get(name, 0)
-        while free in self.taken:
-            free, k = f"{name}_{k}" if k else f"{name}_", k + 1
-        if free != name:
+        unused, k = name, self.tried.get(name, 0)
+        while unused in self.taken:
+            unused, k = f"{name}_{k}" if k else f"{name}_", k + 1
+        if unused != name:
             self.tried[name] = k
-        self.taken.add(free)
-        return free
+        self.taken.add(unused)
+        return unused
 
 
-class _Reading:
+class _Reader:
     """Nodes and tensors collected from a program; a ``scopes.Host``."""
 
     def __init__(self, program: Program) -> None:
@@ -115,7 +115,7 @@ class _Reading:
         self.value_of: dict[str, _Value] = {}  # all values by the ids of their tensors
         self.scope = self.prefix = ""  # scope of the body, and prefix of the ids of its nodes and tensors
         self.tensor_names, self.node_names = _Names(), _Names()
-        self.own_name: dict[str, str] = {}  # name in the signature of an input → its name in the graph
+        self.graph_name_of: dict[str, str] = {}  # name of an input in the signature → its name in the graph
         self._add_inputs()
         for operation in self.body.nodes:
             self._operation(operation)
@@ -126,8 +126,8 @@ class _Reading:
                 self.outputs.append(self.values[end.tensor].id)
 
     def _add_inputs(self) -> None:
-        # PyTorch saves a storage once. Tied weights have one layout in it and are one tensor; a slice is a view.
-        places = [(incoming, *self._place(incoming.name)) for incoming in self.program.inputs]
+        # PyTorch saves a storage once. Inputs of equal storage and layout (tied) are one tensor; slices are views.
+        places = [(incoming, *self._layout_and_dtype(incoming.name)) for incoming in self.program.inputs]
         layouts_of = defaultdict[str, set[StridedLayout]](set)
         for incoming, layout, _ in places:
             if incoming.member and layout.dense_bytes:
@@ -135,7 +135,7 @@ class _Reading:
         known: dict[tuple[str, StridedLayout], str] = {}
         first_of: dict[str, _Value] = {}
         for incoming, layout, dtype in places:
-            self.own_name[incoming.target] = incoming.name
+            self.graph_name_of[incoming.target] = incoming.name
             if incoming.member and (incoming.member, layout) in known:
                 self.values[incoming.name] = self.values[known[incoming.member, layout]]
                 continue
@@ -154,7 +154,7 @@ class _Reading:
 
     def _copy_back(self, new: str, target: str) -> None:
         """Append a node that copies the new value of a buffer or input into it."""
-        buffer, value = self._value(self.own_name.get(target, target)), self._value(new)
+        buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
         after = self.tensor_names.free(f"{buffer.id}.updated")
@@ -170,7 +170,7 @@ class _Reading:
             return
         node_id = self.node_names.free(self.prefix + (operation.name or (results[0] if results else op.name)))
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
-        if bodies and self._flow(node_id, op, operation, results):
+        if bodies and self._flatten_bodies(node_id, op, operation, results):
             return
         outs = operation.inputs[-max(1, len(results)) :] if op.has_out else []
         written = [self._value(name) for argument in outs for name in self._tensors_in(argument.arg)]
@@ -181,11 +181,11 @@ class _Reading:
             if name in self.values:
                 raise _broken(f'the value "{name}" is written twice')
             ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.spreads else bases)
-        # The caller reads an input that the program writes.
+        # An input that the program writes is an output, because the caller reads it.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
             *(node_id, op.title, tuple(value.id for value in operands), tuple(ids)),
-            inplace=self._permission(op, operands, [self.values[name] for name in results]),
+            inplace=self._inplace_pairs(op, operands, [self.values[name] for name in results]),
             unplanned=tuple([str(body.get("name")) for body in bodies]),
             scope=self.scope,
         )
@@ -196,7 +196,7 @@ class _Reading:
 
     def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or the ids of its storage and itself."""
-        layout, dtype = self._place(name, is_new=op.space == "higher_order")
+        layout, dtype = self._layout_and_dtype(name, is_new=op.space == "higher_order")
         if operands and self._is_in_first_argument(op, operation, operands[0], layout, dtype):
             return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), operands[0])]
         value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
@@ -205,7 +205,7 @@ class _Reading:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result is in the storage of ``first``, the written argument, else the first one."""
+        """Return whether a result is in the storage of ``first``, its ``out`` argument or the first operand."""
         if op.space not in ("aten", "prims"):
             return False
         if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.is_in_place:
@@ -222,8 +222,8 @@ class _Reading:
         copies = arguments.get("copy", {}).get("as_bool") is True
         return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
-    def _permission(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
-        """Return the inputs that an operator may overwrite: those with the layout of its result."""
+    def _inplace_pairs(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
+        """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
         over_first = op.name in pt2_operators.OVER_FIRST
         if len(results) != 1 or op.space != "aten" or not (over_first or operator_of(op.title).is_elementwise):
             return "none"
@@ -232,11 +232,13 @@ class _Reading:
         layout = results[0].layout
         candidates = operands[:1] if over_first else operands
         pairs = tuple(
-            (i, 0) for i, value in enumerate(candidates) if value.layout == layout and value.whole == layout.dense_bytes
+            (i, 0)
+            for i, value in enumerate(candidates)
+            if value.layout == layout and value.nbytes == layout.dense_bytes
         )
         return pairs or "none"
 
-    def _flow(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
+    def _flatten_bodies(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
         """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
         bodies = self._bodies(operation)
@@ -294,42 +296,42 @@ class _Reading:
 
     def same_bytes(self, first: str, second: str) -> bool:
         values = [self.value_of.get(each) for each in (first, second)]
-        return all(v is not None and v.storage == v.id for v in values) and len({v.whole for v in values if v}) == 1
+        return all(v is not None and v.storage == v.id for v in values) and len({v.nbytes for v in values if v}) == 1
 
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
-        """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
+        """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
         dtype, role = kind
         within = base.within(layout)
-        if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.whole - layout.covered_bytes:
+        if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.nbytes - layout.covered_bytes:
             raise _broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
-        value = _Value(tensor_id, layout, dtype, base.storage, base.whole, base.starts)
+        value = _Value(tensor_id, layout, dtype, base.storage, base.nbytes, base.start)
         self.values[name] = self.value_of[tensor_id] = value
         return tensor_id
 
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
-        """Declare a tensor with a new storage, which is a tensor too if it is larger or ``shared`` with its bytes."""
+        """Declare a tensor and its storage, a tensor of its own if larger; ``shared``: bytes of a shared storage."""
         dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
-        begins = layout.offset * layout.itemsize
-        starts, whole = (begins, layout.covered_bytes) if shared is None else (0, shared)
-        if begins == starts and layout.covered_bytes == layout.dense_bytes == whole and not layout.repeats:
+        offset_bytes = layout.offset * layout.itemsize
+        start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
+        if offset_bytes == start and layout.covered_bytes == layout.dense_bytes == size and not layout.repeats:
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
-            value = _Value(tensor_id, layout, dtype, tensor_id, whole, starts)
+            value = _Value(tensor_id, layout, dtype, tensor_id, size, start)
         else:
-            under = self.tensor_names.free(f"{tensor_id}.storage")
-            self.tensors[under] = Tensor(under, (whole,), "uint8", role)
+            storage = self.tensor_names.free(f"{tensor_id}.storage")
+            self.tensors[storage] = Tensor(storage, (size,), "uint8", role)
             tensor = Tensor(tensor_id, layout.shape, dtype, "activation" if role == "input" else role)
-            value = _Value(tensor_id, layout, dtype, under, whole, starts)
-            self.tensors[tensor_id] = as_view(tensor, value.within(layout), under)
+            value = _Value(tensor_id, layout, dtype, storage, size, start)
+            self.tensors[tensor_id] = as_view(tensor, value.within(layout), storage)
         self.values[name] = self.value_of[value.id] = value
         return value
 
-    def _place(self, name: str, *, is_new: bool = False) -> tuple[StridedLayout, str]:
-        """Return the layout and the dtype of a tensor; ``is_new``: it is a result of control flow, in new memory."""
+    def _layout_and_dtype(self, name: str, *, is_new: bool = False) -> tuple[StridedLayout, str]:
+        """Return the layout and the dtype of a tensor; ``is_new``: a control-flow result, whose offset is 0."""
         meta = self.body.tensor_values.get(name)
         if meta is None:
             raise _broken(f'it does not describe the tensor "{name}"')
@@ -350,7 +352,7 @@ class _Reading:
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """Yield the tensors of an argument in order; an argument of a user's kernel is a mapping by name."""
+        """Yield the names of the tensors in an argument; the arguments of a user's kernel are a mapping by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):

@@ -1,9 +1,9 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU. So
-the traced operators are the operators of this device, and the model's new tensors are on it too. Afterwards the module
-has its own tensors again.
+by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU.
+The traced operators are those of this device, and new tensors of the model are on this device. After the trace, the
+module's tensors are restored.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
@@ -49,12 +49,12 @@ class _NoCheckpoint:
             return function(*args)
 
 
-def _without_check(*given: Any, **named: Any) -> Any:
+def _gaussian_nll_loss_without_check(*given: Any, **named: Any) -> Any:
     with _replaced((("torch", "any", lambda value: False),)):
         return _gaussian_nll_loss(*given, **named)
 
 
-class _NoneIsEqual(TorchDispatchMode):
+class _EqualIsFalse(TorchDispatchMode):
     """In this mode ``torch.equal`` returns false without reading values."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -63,7 +63,7 @@ class _NoneIsEqual(TorchDispatchMode):
 
 def _without_equal(function: Any) -> Any:
     def run(*given: Any, **named: Any) -> Any:
-        with _NoneIsEqual():
+        with _EqualIsFalse():
             return function(*given, **named)
 
     return run
@@ -85,7 +85,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    ("torch.nn.functional", "gaussian_nll_loss", _without_check),
+    ("torch.nn.functional", "gaussian_nll_loss", _gaussian_nll_loss_without_check),
     *(("torch", name, _without_equal(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
 """(module, function, replacement while a model is traced)."""
@@ -100,10 +100,10 @@ _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
 )
 """Replacements while a model of fake tensors is built."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
-"""Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
-mean, so a kernel that returns the mean is traced."""
+"""Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
+mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that also keep it in a training step on an accelerator, where it is one kernel with a mask of bytes."""
+"""Operators that keep it only in a training step on an accelerator: dropout is one kernel with a mask of bytes."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None
@@ -133,7 +133,7 @@ def _usable(device: torch.device) -> torch.device:
 
 
 class StandIns:
-    """Fake tensors in place of given ones (``real``: also of those with data). Shared storages stay shared."""
+    """Replaces tensors by fake tensors; with ``real``, also tensors with data. Shared storages stay shared."""
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
@@ -147,18 +147,18 @@ class StandIns:
         if value.layout is not torch.strided or not (foreign or is_real or _usable(value.device) != value.device):
             return value
         if id(value) not in self.tensors:
-            self.tensors[id(value)] = value, self._made(value)
-        made: torch.Tensor = self.tensors[id(value)][1]
-        return made
+            self.tensors[id(value)] = value, self._make(value)
+        stand_in: torch.Tensor = self.tensors[id(value)][1]
+        return stand_in
 
-    def _made(self, value: torch.Tensor) -> torch.Tensor:
-        held, device = value.untyped_storage(), _usable(value.device)
+    def _make(self, value: torch.Tensor) -> torch.Tensor:
+        storage, device = value.untyped_storage(), _usable(value.device)
         with self.mode, torch.no_grad():
-            if held._cdata not in self.storages:
-                bytes_of = torch.empty(int(held.nbytes()), dtype=torch.uint8, device=device)
-                self.storages[held._cdata] = bytes_of.untyped_storage()
+            if storage._cdata not in self.storages:
+                whole = torch.empty(int(storage.nbytes()), dtype=torch.uint8, device=device)
+                self.storages[storage._cdata] = whole.untyped_storage()
             made = torch.empty(0, dtype=value.dtype, device=device)
-            made.set_(self.storages[held._cdata], value.storage_offset(), value.shape, value.stride())
+            made.set_(self.storages[storage._cdata], value.storage_offset(), value.shape, value.stride())
             if isinstance(value, torch.nn.Parameter):
                 return torch.nn.Parameter(made, value.requires_grad)
         return made.requires_grad_(value.requires_grad and value.is_leaf)
@@ -166,26 +166,26 @@ class StandIns:
     @contextlib.contextmanager
     def in_module(self, module: torch.nn.Module) -> Iterator[None]:
         """Replace the tensors of ``module`` by stand-ins."""
-        held_by = [held for part in module.modules() for held in (part._parameters, part._buffers)]
-        tensors = [(held, name, value) for held in held_by for name, value in held.items() if value is not None]
-        before = [each for each in tensors if self.of(each[2]) is not each[2]]
-        for held, name, value in before:
-            held[name] = self.of(value)
+        dicts = [by_name for part in module.modules() for by_name in (part._parameters, part._buffers)]
+        tensors = [(by_name, *item) for by_name in dicts for item in by_name.items() if item[1] is not None]
+        replaced = [each for each in tensors if self.of(each[2]) is not each[2]]
+        for by_name, name, value in replaced:
+            by_name[name] = self.of(value)
         try:
             yield
         finally:
-            for held, name, value in before:
-                held[name] = value
+            for by_name, name, value in replaced:
+                by_name[name] = value
 
     def in_arguments(self, arguments: Any) -> Any:
         """Return the nested ``arguments`` with stand-ins for their tensors."""
         return tree_map_only(torch.Tensor, self.of, arguments)
 
 
-def opened(output: Any) -> Any:
-    """Return a module's output with unknown objects (a key-value cache) replaced by lists of tensors.
+def objects_as_containers(output: Any) -> Any:
+    """Return a module's output with unknown objects (a key-value cache) replaced by lists of their tensors.
 
-    The classes of its dataclasses are registered as containers of PyTorch.
+    Dataclasses in the output are registered as containers of PyTorch.
     """
     while classes := {type(leaf) for leaf in tree_leaves(output) if hasattr(type(leaf), "__dataclass_fields__")}:
         for each in classes:
@@ -211,8 +211,8 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
     """Context manager: on exit, the module and its parts have the attributes that they had on entry.
 
-    Lists and dicts in attributes get their items back. It yields a dict; on exit, the dict has path → (value on entry,
-    value on exit) of the plain attributes that the module has changed; ``None`` for an attribute that did not exist.
+    Lists and dicts in attributes get their items back. The yielded dict is filled on exit: path of a changed plain
+    attribute → (value on entry, value on exit); ``None`` for an attribute that did not exist.
     """
     before = [
         (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
@@ -239,7 +239,7 @@ def state_restored(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any
 
 @contextlib.contextmanager
 def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
-    """Context manager: attributes have the second value of each pair in ``changed``."""
+    """Context manager: set each attribute to the second value of its pair in ``changed``; restore on exit."""
     with state_restored(module):
         for path, (_, new) in changed.items():
             parent, _, name = path.rpartition(".")
@@ -249,7 +249,7 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
 
 @contextlib.contextmanager
 def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
-    """Context manager: yield a dict of path of a part → its attributes with numbers and texts that are read."""
+    """Context manager: yield path of a part → names of its attributes with numbers and texts that are read."""
     paths = {id(part): path for path, part in module.named_modules()}
     read: dict[str, set[str]] = {}
 
@@ -287,7 +287,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _restored(value: Any, items: Any) -> Any:
-    """Return ``value`` with its former ``items`` if these are a copy of a list or a dict, else ``items``."""
+    """Put ``items`` back into ``value``, a list or dict; for another value return ``items``."""
     if isinstance(value, list):
         value[:] = items
     elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
@@ -332,8 +332,8 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
-    stay = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_disabled(), _replaced(_IN_JOINT_GRAPH), _kernels(stay):
+    decomposed = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
+    with value_checks_disabled(), _replaced(_IN_JOINT_GRAPH), _kernels(decomposed):
         yield
 
 
@@ -358,7 +358,7 @@ def while_built() -> Iterator[None]:
     """Context manager: a model of fake tensors can be built.
 
     Weights of a truncated normal distribution are not drawn. ``module.to(dtype)`` and similar methods work on
-    fake parameters: each parameter is replaced, a tied parameter by one tensor.
+    fake parameters: each parameter is replaced by a new one; tied parameters stay tied.
     """
     depth = 0
     made: dict[int, Any] = {}
@@ -394,20 +394,20 @@ def while_built() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kernels(stay: frozenset[str]) -> Iterator[None]:
-    """Context manager: no decompositions before autograd, except for the operators in ``stay``."""
+def _kernels(decomposed: frozenset[str]) -> Iterator[None]:
+    """Context manager: no decompositions before autograd, except for the operators in ``decomposed``."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    taken = []
-    for name in sorted(set(torch.ops.aten) - stay):
+    removed = []
+    for name in sorted(set(torch.ops.aten) - decomposed):
         packet = getattr(torch.ops.aten, name)
         for operator in (getattr(packet, overload) for overload in packet.overloads()):
             if keys[0] in operator.py_kernels:
-                taken += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
+                removed += [(operator, key, operator.py_kernels.pop(key)) for key in keys if key in operator.py_kernels]
                 operator._dispatch_cache.clear()
     try:
         yield
     finally:
-        for operator, key, kernel in taken:
+        for operator, key, kernel in removed:
             operator.py_kernels[key] = kernel
             operator._dispatch_cache.clear()
 
@@ -424,5 +424,5 @@ def _replaced(functions: tuple[tuple[str, str, Any], ...]) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, function, was in before:
-            setattr(module, function, was)
+        for module, function, original in before:
+            setattr(module, function, original)

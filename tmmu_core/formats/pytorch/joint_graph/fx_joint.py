@@ -1,12 +1,12 @@
 """Convert a joint graph of AOTAutograd to the native graph: storages, saved tensors, and the start of backward.
 
-The graph runs again under fake tensors, node by node. Results with the same storage object share memory: schemas, such
-as those of ``_unsafe_view`` and ``reshape``, do not declare every view.
+The reader runs the graph on fake tensors, node by node. Results with the same storage object share memory. Schemas do
+not declare every view; ``_unsafe_view`` and ``reshape`` are examples.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
 * A buffer that the program writes (the running mean of ``batch_norm``) is written in place if the operator that
-  computes the new value reads the old one; else the new value is copied into it.
+  computes the new value reads the old value; else a node copies the new value into the buffer.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
   are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -43,7 +43,7 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
 
     ``mode`` is the fake tensor mode of its values; ``input_names`` are the names of the arguments, in order.
     """
-    reading = Reading(joint, input_names, ends_of(joint))
+    reading = JointReader(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
         reading.run_on_placeholders()
     return reading.native(name)
@@ -51,10 +51,10 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
 
 @dataclass
 class _Storage:
-    """One untyped storage: its first tensor, and a reference to a value, so that the address is not reused."""
+    """One untyped storage: its first tensor, and that tensor's value, which keeps the storage's address in use."""
 
     base: str
-    kept: Any
+    value: Any
     layout: StridedLayout | None
     """Layout of the first tensor; ``None`` if it repeats elements or does not cover the storage."""
 
@@ -79,7 +79,7 @@ class Draft:
         return Node(**{**vars(self), **{name: tuple(getattr(self, name)) for name in lists}})
 
 
-class Reading(torch.fx.Interpreter):
+class JointReader(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
     folds = True  # whether operators that eager mode runs as one operator become one node
@@ -124,7 +124,7 @@ class Reading(torch.fx.Interpreter):
         if n.op == "placeholder" and isinstance(value, torch.Tensor):
             self._placeholder(n, value)
         elif n.op == "get_attr" and isinstance(value, torch.Tensor):
-            self._add(self._free(self.prefix + n.name), value, "constant")
+            self._add(self._unused(self.prefix + n.name), value, "constant")
         elif n.op == "call_function" and n.target is not operator.getitem:
             self._call(n, value)
         return value
@@ -132,24 +132,24 @@ class Reading(torch.fx.Interpreter):
     # -- tensors ---------------------------------------------------------------------------------------------------
 
     def _placeholder(self, n: Any, value: Any) -> None:
-        what = n.meta.get("desc")
-        if isinstance(what, descriptors.TangentAOTInput):
-            self.tangents[n.name] = (what, value)
-        elif isinstance(what, descriptors.ParamAOTInput):
+        descriptor = n.meta.get("desc")
+        if isinstance(descriptor, descriptors.TangentAOTInput):
+            self.tangents[n.name] = (descriptor, value)
+        elif isinstance(descriptor, descriptors.ParamAOTInput):
             known = self.storages.get(value.untyped_storage()._cdata)
             if known is not None and known.layout == _layout_of(value):  # a tied parameter: a second name
                 self._remember(value, known.base)
             else:
-                self._add(self._free(what.target.removeprefix(fx_origins.WRAPPER)), value, "parameter")
-        elif isinstance(what, descriptors.BufferAOTInput):
-            self._add(self._free(what.target.removeprefix(fx_origins.WRAPPER)), value, "buffer")
+                self._add(self._unused(descriptor.target.removeprefix(fx_origins.WRAPPER)), value, "parameter")
+        elif isinstance(descriptor, descriptors.BufferAOTInput):
+            self._add(self._unused(descriptor.target.removeprefix(fx_origins.WRAPPER)), value, "buffer")
         else:
-            at = getattr(what, "idx", len(self.input_names))
-            name = self.input_names[at] if at < len(self.input_names) else f"input_{len(self.inputs)}"
-            self.inputs += self._add(self._free(name), value, "input")
+            k = getattr(descriptor, "idx", len(self.input_names))
+            name = self.input_names[k] if k < len(self.input_names) else f"input_{len(self.inputs)}"
+            self.inputs += self._add(self._unused(name), value, "input")
 
-    def _free(self, name: str) -> str:
-        """Return ``name``, made unique by underscores, because a parameter may have the name of an operator."""
+    def _unused(self, name: str) -> str:
+        """Return ``name``, with underscores until no tensor has this id: a parameter may have an operator's name."""
         while name in self.tensors:
             name += "_"
         return name
@@ -159,7 +159,7 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, after that of a new storage tensor if it does not cover its storage."""
+        """Declare a tensor; return its id, after the id of its storage if this is new and larger."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -171,7 +171,7 @@ class Reading(torch.fx.Interpreter):
             return [tensor_id]
         ids = [tensor_id]
         if known is None:
-            ids.insert(0, self._free(f"{tensor_id}.storage"))
+            ids.insert(0, self._unused(f"{tensor_id}.storage"))
             self.tensors[ids[0]] = Tensor(ids[0], (nbytes,), "uint8", role)
             known = self.storages[storage._cdata] = _Storage(ids[0], value, None)
             role = "activation" if role == "input" else role
@@ -183,7 +183,7 @@ class Reading(torch.fx.Interpreter):
     def _call(self, n: Any, value: Any) -> None:
         part = fx_patterns.written_part(n) if self.folds else None
         if part is not None and part.is_itself:
-            self._take_out(part.value)
+            self._remove_node(part.value)
             self._rename(value, self.env[part.whole])
             return
         operands, results = _tensors((self._values_of(n.args), self._values_of(n.kwargs))), _tensors(value)
@@ -198,22 +198,22 @@ class Reading(torch.fx.Interpreter):
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
         inputs = [self.id_of[id(leaf)] for leaf in operands]
-        node_id = self._free(self.prefix + n.name)
+        node_id = self._unused(self.prefix + n.name)
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
         if bodies and self._flatten_bodies(n, node_id, results):
             return
         draft = Draft(node_id, operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
         draft.scope, draft.unplanned = self.scope, bodies
         for i, leaf in enumerate(results):
-            draft.outputs += self.write(node_id if len(results) == 1 else self._free(f"{node_id}:{i}"), leaf, inputs)
+            draft.outputs += self.write(node_id if len(results) == 1 else self._unused(f"{node_id}:{i}"), leaf, inputs)
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
-        draft.inplace = self._permission(n, operands, results, draft)
+        draft.inplace = self._inplace_pairs(n, operands, results, draft)
         origin_node = n
         if part is not None:
             # Eager mode runs one operator, which writes to the part in place.
             origin_node = part.value
-            replaced, part_id = self._take_out(origin_node), self.id_of[id(self.env[origin_node.args[0]])]
+            replaced, part_id = self._remove_node(origin_node), self.id_of[id(self.env[origin_node.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
@@ -226,7 +226,7 @@ class Reading(torch.fx.Interpreter):
         self._remember(value, self.id_of[id(whole)])
         self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
 
-    def _take_out(self, node: Any) -> Draft:
+    def _remove_node(self, node: Any) -> Draft:
         """Remove the node recorded for the fx node ``node``, and its tensors; return the removed node."""
         tensor_id = self.id_of[id(self.env[node])]
         draft = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
@@ -240,19 +240,19 @@ class Reading(torch.fx.Interpreter):
         return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
-        """Add a node for each tangent: it writes the gradient of an output, which the caller passes."""
+        """Add a node for each tangent; the node produces the gradient of an output that the caller passes."""
         self.backward = True
-        for placeholder, (what, value) in self.tangents.items():
-            result = getattr(what.output, "base_of", what.output)  # the tangent of a storage names one of its results
+        for placeholder, (descriptor, value) in self.tangents.items():
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # or a result in the tangent's storage
             output = self.ends.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
-            name = self._free(f"{reads[0]}.grad" if reads else placeholder)
+            name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
             ids = self._add(name, value, "gradient")
             self.dependent.update(ids)
             self.nodes.append(Draft(name, TANGENT, reads, ids, "backward"))
 
-    def _permission(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
-        """Return the inputs that an operator may overwrite: those with the layout of its result."""
+    def _inplace_pairs(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
+        """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
         over_first = operator_of(str(n.target)).name in OVER_FIRST
         if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
@@ -269,8 +269,8 @@ class Reading(torch.fx.Interpreter):
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
         """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
-        several = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
-        for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(several):
+        results = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
+        for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(results):
             buffer = self.ends.mutations.get((n.name, item))
             if buffer is None:
                 continue
@@ -285,11 +285,11 @@ class Reading(torch.fx.Interpreter):
 
     # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
 
-    def _flatten_bodies(self, n: Any, own: str, written: Sequence[Any]) -> bool:
-        """Append the bodies of node ``n`` as nested scopes; ``own`` is its id, ``written`` are its results.
+    def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
+        """Append the bodies of node ``n`` as nested scopes; ``node_id`` is its id, ``values`` are its results.
 
-        Return False, and change nothing, if the operator is not in ``FLOWS``, or if operands or results do not fit its
-        bodies.
+        Return False, and change nothing, if the operator is not in ``FLOWS``, or if the numbers of operands or results
+        differ from those of the bodies.
         """
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
@@ -302,27 +302,27 @@ class Reading(torch.fx.Interpreter):
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
             return False  # a body may return a constant
-        if not flow.takes(groups, inputs, list(map(len, results)), len(written)):
+        if not flow.takes(groups, inputs, list(map(len, results)), len(values)):
             return False
         reads = [each for group in groups for each in group]
         if flow.kind == "call":
-            found = self._flattener(bodies[0], operands, inline=True)(reads, own)
-            for value, each in zip(written, found, strict=True):
+            found = self._flattener(bodies[0], operands, inline=True)(reads, node_id)
+            for value, each in zip(values, found, strict=True):
                 self._rename(value, self.value_of[each])
             return True
         declared = [
-            self.write(own if len(written) == 1 else self._free(f"{own}:{k}"), value, reads)
-            for k, value in enumerate(written)
+            self.write(node_id if len(values) == 1 else self._unused(f"{node_id}:{k}"), value, reads)
+            for k, value in enumerate(values)
         ]
         views = tuple([each for ids in declared for each in ids[1:]])
-        site = scopes.Site(own, tuple([ids[0] for ids in declared]), views)
+        site = scopes.Site(node_id, tuple([ids[0] for ids in declared]), views)
         flow.flatten(self, site, groups, [self._flattener(body, operands) for body in bodies])
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
         """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope.
 
-        ``operands`` are the operands of the operator; numbers are passed to the body unchanged.
+        ``operands`` are the operands of the operator; those that are numbers are passed to the body unchanged.
         """
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
@@ -344,7 +344,7 @@ class Reading(torch.fx.Interpreter):
         """Declare a dense tensor of the same shape and dtype, or of one row of it."""
         value = self.value_of[tensor]
         dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
-        return self.write(self._free(name), dense, [tensor])[-1]
+        return self.write(self._unused(name), dense, [tensor])[-1]
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
@@ -361,7 +361,7 @@ class Reading(torch.fx.Interpreter):
         return tensor if view is None else view.base_tensor_uid
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors have one size and no view."""
+        """Return whether two tensors have the same number of bytes, and neither is a view."""
         pair = self.tensors[first], self.tensors[second]
         sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
         return not any(each.view for each in pair) and len(sizes) == 1
@@ -376,31 +376,31 @@ class Reading(torch.fx.Interpreter):
                 continue
             value = self.env[self.ends.node_of[name]]
             new = self.id_of[id(value if item is None else value[item])]
-            after = self._free(f"{old}.updated")
+            after = self._unused(f"{old}.updated")
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
-            at = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
-            phase: Phase = self.nodes[at - 1].phase if at else "forward"
-            self.nodes.insert(at, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
+            index = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
+            phase: Phase = self.nodes[index - 1].phase if index else "forward"
+            self.nodes.insert(index, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
             self.mutated[old] = after
-        shares: dict[str, list[tuple[str, Any]]] = {}
+        gradients_of: dict[str, list[tuple[str, Any]]] = {}
         for node, of in self.ends.outputs:
             tensor_id = self.id_of.get(id(self.env[node]))
             if isinstance(of, descriptors.ParamAOTInput) and tensor_id is not None:
                 parameter = self.id_of[id(self.env[self.ends.placeholder_of[of]])]
-                shares.setdefault(parameter, []).append((tensor_id, self.env[node]))
+                gradients_of.setdefault(parameter, []).append((tensor_id, self.env[node]))
             elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
-        for parameter, gradients in shares.items():
+        for parameter, gradients in gradients_of.items():
             self.gradients[parameter] = self._gradient_of(parameter, gradients)
             self.outputs.append(self.gradients[parameter])
-        of_user = [new for new in self.mutated.values() if not self.tensors[new].persistent]
-        self.outputs = list(dict.fromkeys([*self.outputs, *of_user]))  # a program may return an input that it writes
+        inputs = [new for new in self.mutated.values() if not self.tensors[new].persistent]
+        self.outputs = list(dict.fromkeys([*self.outputs, *inputs]))  # a program may return an input that it writes
 
     def _gradient_of(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
-        """Return the gradient of a parameter, after appending the nodes with which eager mode computes it.
+        """Append the nodes by which eager mode computes a parameter's gradient from ``gradients``; return its id.
 
-        A tied parameter has a gradient per name, and eager mode sums them in order. It copies a gradient that is also
-        used elsewhere, and one with other strides than the parameter.
+        A tied parameter has a gradient per name, and eager mode sums these in order. Eager mode copies a gradient that
+        has another reader, or other strides than the parameter.
         """
         (total, first), *others = gradients
         written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
@@ -419,7 +419,7 @@ class Reading(torch.fx.Interpreter):
 
     def _add_gradient(self, name: str, instr: str, parameter: str, reads: list[str], inplace: Any) -> str:
         """Insert a node that computes a gradient of ``parameter`` from ``reads``; return the id of the gradient."""
-        added = self._free(name)
+        added = self._unused(name)
         self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
         backward = [k for k, draft in enumerate(self.nodes) if draft.phase == "backward"]
         writers = [k for k in backward if not set(reads).isdisjoint(self.nodes[k].outputs)]
@@ -436,8 +436,8 @@ class Reading(torch.fx.Interpreter):
         self._name_gradients()
         backward = [draft for draft in self.nodes if draft.phase == "backward"]
         read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
-        before = read.difference(*(draft.outputs for draft in backward))
-        saved = {each for each in before if not self.tensors[self.root(each)].persistent}
+        from_forward = read.difference(*(draft.outputs for draft in backward))
+        saved = {each for each in from_forward if not self.tensors[self.root(each)].persistent}
         nodes = tuple(draft.node() for draft in self.nodes)
         return Graph(
             ir_schema=GRAPH_SCHEMA,
@@ -459,7 +459,7 @@ class Reading(torch.fx.Interpreter):
         written = {name for draft in self.nodes for name in draft.outputs}
         for parameter, gradient in self.gradients.items():
             if gradient in written:
-                names.setdefault(gradient, self._free(f"{parameter}.grad"))
+                names.setdefault(gradient, self._unused(f"{parameter}.grad"))
 
         def named(ids: Sequence[str]) -> list[str]:
             return [names.get(name, name) for name in ids]
@@ -477,7 +477,7 @@ class Reading(torch.fx.Interpreter):
         self.tensors = {tensor.id: tensor for tensor in tensors}
 
 
-class _Body(Reading):
+class _Body(JointReader):
     """Runs the graph of a body: its arguments are tensors that are already declared."""
 
     def run_node(self, n: Any) -> Any:
@@ -495,9 +495,9 @@ def _layout_of(value: Any) -> StridedLayout:
 
 
 def has_strides_of(gradient: Any, leaf: Any) -> bool:
-    """Return whether ``gradient`` has the strides with which the autograd engine uses it as ``leaf.grad``, uncopied.
+    """Return whether the autograd engine can use ``gradient`` as ``leaf.grad`` without a copy, by its strides.
 
-    They are those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
+    The strides must be those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
     """
     if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
         return bool(gradient.is_contiguous())

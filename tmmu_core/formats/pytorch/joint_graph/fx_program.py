@@ -34,11 +34,11 @@ MEMORY_FORMATS = {
 
 
 class Rebuilt:
-    """The program with fake tensors. ``module`` runs it: its arguments are the input tensors in the graph's order."""
+    """A program on fake tensors. ``module(*tensors)`` runs it on its input tensors, in the graph's order."""
 
     def __init__(self, program: Program) -> None:
         self.module = torch.nn.Module()
-        """Has the program's parameters and buffers, under their names, and no attribute with a name of its own."""
+        """Module with the program's parameters and buffers; it has no attributes whose names could equal theirs."""
         self.module.forward = self.forward
         self.program = program
         self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
@@ -48,36 +48,36 @@ class Rebuilt:
         """Graph value → path of its parameter or buffer; read at each call, because tracing replaces tensors."""
         self.constants: dict[str, torch.Tensor] = {}
         self.graph_name_of = {each.target: each.name for each in program.inputs}
-        made: dict[Any, torch.Tensor] = {}
+        tensors: dict[Any, torch.Tensor] = {}
         for each in program.inputs:
             meta = program.graph.tensor_values[each.name]
             key = (each.member, meta) if each.member else each.name
-            if key not in made:
-                made[key] = self._empty(each.name)
+            if key not in tensors:
+                tensors[key] = self._empty(each.name)
                 if each.role == "parameter":
-                    made[key] = torch.nn.Parameter(made[key], meta.requires_grad)
+                    tensors[key] = torch.nn.Parameter(tensors[key], meta.requires_grad)
             if each.role == "input":
-                self.example.append(made[key])
+                self.example.append(tensors[key])
                 self.input_names.append(each.label)
                 self.graph_names.append(each.name)
             elif each.role == "constant":
-                self.constants[each.name] = made[key]
+                self.constants[each.name] = tensors[key]
             else:
                 self.paths[each.name] = each.target
-                self._register(each.role, each.target, made[key])
+                self._register(each.role, each.target, tensors[key])
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
-        """Register ``value`` under its dotted name, in empty modules."""
+        """Register ``value`` under its dotted name, and add the modules that the name needs."""
         module = self.module
-        *way, name = path.split(".")
-        for step in way:
-            if step not in module._modules:
-                module.add_module(step, torch.nn.Module())
-            module = module.get_submodule(step)
+        *parents, name = path.split(".")
+        for parent in parents:
+            if parent not in module._modules:
+                module.add_module(parent, torch.nn.Module())
+            module = module.get_submodule(parent)
         (module.register_parameter if role == "parameter" else module.register_buffer)(name, value)
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """Run the program; return its results that are tensors. Buffers and inputs are overwritten as it declares."""
+        """Run the program and return its tensor results; write the buffers and inputs that its signature declares."""
         values = dict(self.constants)
         values.update({name: attrgetter(path)(self.module) for name, path in self.paths.items()})
         values.update(zip(self.graph_names, tensors, strict=True))
@@ -118,9 +118,9 @@ class Rebuilt:
                 outputs = tuple([{"as_tensor": each} for each in outputs[0]["as_tensors"]])
             results = result if isinstance(result, (list, tuple)) else [result]
             for output, each in zip(outputs, results, strict=False):
-                named = output.get("as_tensor") or (output.get("as_optional_tensor") or {}).get("as_tensor")
-                if named is not None:
-                    values[named["name"]] = each
+                tensor = output.get("as_tensor") or (output.get("as_optional_tensor") or {}).get("as_tensor")
+                if tensor is not None:
+                    values[tensor["name"]] = each
 
     def _argument(self, value: Value, values: dict[str, Any]) -> Any:
         ((kind, inner),) = value.items()

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import opened, state_restored
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import objects_as_containers, state_restored
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import GeneratorsAreNotSet, random_state_kept
 from tmmu_core.graph.model import Graph
 
@@ -28,7 +28,7 @@ TRACING = threading.RLock()
 
 @dataclass
 class Observed:
-    """Effects and sizes of a forward pass that its joint graph does not have."""
+    """Effects of a forward pass, and gradient sizes, that the joint graph does not contain."""
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a plain attribute → its values before and after the pass (``state_restored``)."""
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Return ``arguments`` with new leaf tensors of the same storages, which share no ``grad``; parameters stay."""
+    """Replace each tensor in ``arguments``, except parameters, by a new leaf of its storage with its own ``grad``."""
     leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:
@@ -70,7 +70,7 @@ def new_leaves(arguments: Any) -> Any:
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     """Return a module that runs ``module`` and returns the tensors to differentiate.
 
-    They are the result of ``loss``; without it, the output's attribute ``loss``, else the output.
+    These are the result of ``loss``; without one, the output's attribute ``loss`` if it exists, else the output.
     """
 
     class WithLoss(torch.nn.Module):
@@ -83,13 +83,13 @@ def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
             if loss is not None:
                 return _loss_of(loss, output)
             own_loss = getattr(output, "loss", None)
-            return _each_once(opened(output)) if own_loss is None else own_loss
+            return _each_once(objects_as_containers(output)) if own_loss is None else own_loss
 
     return WithLoss()
 
 
 def _each_once(results: Any) -> Any:
-    """Return ``results`` with views of tensors that occur again: AOTAutograd allocates zeros for a repeated tensor."""
+    """Replace repeated tensors in ``results`` by views: AOTAutograd allocates zeros for a repeated tensor."""
     seen: set[int] = set()
 
     def once(value: torch.Tensor) -> torch.Tensor:
@@ -101,7 +101,7 @@ def _each_once(results: Any) -> Any:
 
 
 def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
-    """Return the loss of a module's output. Raises ``UnreadableInput`` if it loses the output's gradient."""
+    """Return the loss of a module's output. Raises ``UnreadableInput`` if only the loss has no gradient."""
     try:
         result = loss(output)
     except TypeError as error:
@@ -112,7 +112,7 @@ def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
             hint="Give a function of one argument, the module's output. If the loss needs labels, pass them to the "
             "module as inputs and return the loss from it.",
         ) from error
-    if torch.is_grad_enabled() and _has_gradient(opened(output)) and not _has_gradient(result):
+    if torch.is_grad_enabled() and _has_gradient(objects_as_containers(output)) and not _has_gradient(result):
         hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
         raise UnreadableInput("loss: the result has no gradient.", hint=hint)
     return result
@@ -123,7 +123,7 @@ def _has_gradient(values: Any) -> bool:
 
 
 def _names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Return the names of the flattened arguments: ``x``, or ``x.0`` with the position or key in a nested one."""
+    """Return the names of the flattened arguments: ``x``, or ``x.0`` with a position or key in a container."""
     try:
         parameters = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
@@ -139,9 +139,9 @@ def _names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the native graph of a module of :func:`with_loss`, whose training mode is restored.
+    """Return the native graph of a module of :func:`with_loss`: a training step with ``train``, else the forward pass.
 
-    With ``train`` it is a training step, else the forward pass in evaluation mode.
+    The forward pass is traced in evaluation mode. The module's own mode is restored.
     """
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
@@ -180,10 +180,10 @@ def exported(
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         stack.enter_context(random_state_kept(module))
-        mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
-        wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # PyTorch cuts them to the parts
+        mode.fake_tensor_converter = FakeTensorConverter()  # the old converter has cached flags of the tensors
+        wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # else fake storages are too small
         stack.callback(wholes.clear)
-        stack.enter_context(state_restored(module))  # PyTorch does not restore them if a module has several names
+        stack.enter_context(state_restored(module))  # PyTorch restores no attributes of a module with several names
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
@@ -191,8 +191,8 @@ def exported(
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
         values = [each for each in tensors if isinstance(each, torch.Tensor)]
-        is_as_eager = eager and all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in values)
-        stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not is_as_eager))
+        runs_as_eager = eager and all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in values)
+        stack.enter_context(fx_fake_tensors.while_traced(torch.is_grad_enabled() and not runs_as_eager))
         stack.enter_context(fx_fake_tensors.cudnn_disabled(module))
         stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
@@ -210,7 +210,7 @@ def exported(
 
 
 def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the whole storage of each tensor with data that is only a part of its storage, as a tensor of bytes."""
+    """Return storages as tensors of bytes: those of tensors with data that are smaller than their storage."""
     real = [each for each in tensors if isinstance(each, torch.Tensor) and not hasattr(each, "fake_mode")]
     storages = [each.untyped_storage() for each in real if each.untyped_storage().nbytes() > each.nbytes]
     return [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in storages]
@@ -219,7 +219,7 @@ def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
     """Raise ``UnreadableInput`` if all input tensors are empty, or for an input that is an array or an unknown object.
 
-    Also for tensors of the module or the call that are lazy (without a size), sparse or nested (several storages).
+    Also raise it if a tensor of the module or the call is lazy (without a size), sparse or nested (several storages).
     """
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
@@ -329,21 +329,21 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
         return error
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
-    words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
+    message = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
     files = {path.name for path, _ in frames}
-    for mark, hint in _WAYS_OUT.items():
-        if mark in words or mark in files:
-            what = f"the module cannot be traced without data: {words}."
+    for mark, hint in _HINTS.items():
+        if mark in message or mark in files:
+            what = f"the module cannot be traced without data: {message}."
             return UnreadableInput(what, source=name, place=layer, hint=hint)
-    hint = _GIVE_INPUTS if "required positional argument" in words else _RUN_IT
-    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, place=layer, hint=hint)
+    hint = _GIVE_INPUTS if "required positional argument" in message else _CHECK_INPUTS
+    return UnreadableInput(f"the module cannot be traced: {message}.", source=name, place=layer, hint=hint)
 
 
 def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
     """Return ``, model.py:12``, the innermost line of the model's code, else of PyTorch's layers, else ``""``."""
-    ours, torchs = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
-    model = [each for each in files if not {ours, torchs} & {*each[0].parents}]
-    layers = [each for each in files if torchs / "nn" in each[0].parents and each[0].stem != "module"]
+    own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
+    model = [each for each in files if not {own_folder, torch_folder} & {*each[0].parents}]
+    layers = [each for each in files if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
     return "".join(f", {path.name}:{line}" for path, line in (model or layers)[-1:])
 
 
@@ -359,7 +359,7 @@ _KERNELS = (
     "Call functions without torch.compile; the fitted step can be compiled. Make code outside of PyTorch an operator: "
     "torch.library.custom_op."
 )
-_WAYS_OUT = {
+_HINTS = {
     "ignore_fresh_unbacked_symbols": (
         "PyTorch traces no while_loop here: unroll the loop, or save the program with torch.export.save and open it."
     ),
@@ -392,7 +392,7 @@ _WAYS_OUT = {
     "unbacked": "How often a loop runs must not depend on the values in its tensors: give it a fixed count.",
 }
 """Part of PyTorch's message, or a file in its trace → hint; the first match applies."""
-_RUN_IT = (
+_CHECK_INPUTS = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."
 )
