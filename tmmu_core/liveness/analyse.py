@@ -5,7 +5,7 @@
     ranges      birth, last read and death of each tensor
     groups      tensors that share a storage, and their offsets in it
     handoffs    granted and refused in-place reuses
-    storages    hulls, sizes, alignments and arenas, in normative order
+    storages    live ranges, sizes, alignments and arenas, in normative order
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     index, members = timeline.index, np.flatnonzero(groups.shared)
     by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))
     heads = np.arange(len(groups.group), dtype=np.int64)  # per group, the member written first, bases before views
-    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last assignment of a group counts
+    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last assignment per group remains
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
     handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
@@ -67,7 +67,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the declared arena, else the arena of the role; in one memory, ``memory`` or ``offload``."""
+    """Return the declared arena, else the arena of the role; if all share one memory, ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     if role == "optimizer_state" and role in arenas:
@@ -115,11 +115,11 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
         in_one_storage += [(tensor.id, index.tensor_ids[other], i) for other in others[a == b].tolist()]
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
     if in_one_storage:
-        one, other_id, i = min(in_one_storage)
-        message = f"tensors {one!r} and {other_id!r} must not alias, but they share one storage."
+        tensor_id, other_id, i = min(in_one_storage)
+        message = f"tensors {tensor_id!r} and {other_id!r} must not alias, but they share one storage."
         hint = "Remove the pair from must_not_alias, or undo the view, alias group or in-place write."
         reason, path = "must_not_alias_same_storage", f"$.tensors[{i}].must_not_alias"
-        raise InvalidIrShapes(message, reason=reason, node_id="", tensor=one, path=path, hint=hint)
+        raise InvalidIrShapes(message, reason=reason, node_id="", tensor=tensor_id, path=path, hint=hint)
     return np.stack(np.divmod(np.unique(np.concatenate(found)), count), axis=1)
 
 
@@ -144,22 +144,22 @@ def _storages(
     index, tensors = timeline.index, timeline.graph.tensors
     heads, arena_of = placed
     planned = np.flatnonzero(ranges.planned)
-    numbers = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
-    head = heads[numbers]
+    group_ids = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
+    head = heads[group_ids]
     order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
     row_of_group = np.zeros(len(heads), np.int64)
-    row_of_group[numbers[order]] = np.arange(len(head))
+    row_of_group[group_ids[order]] = np.arange(len(head))
     head = head[order]
     storage_of = np.full(len(tensors), -1, np.int64)
     storage_of[planned] = row = row_of_group[groups.group[planned]]
 
     birth = ranges.birth[head].copy()
-    hull_end = np.zeros(len(head), np.int64)
-    np.maximum.at(hull_end, row, death[planned])
+    storage_death = np.zeros(len(head), np.int64)
+    np.maximum.at(storage_death, row, death[planned])
     persistent = np.zeros(len(head), np.bool_)
     np.logical_or.at(persistent, row, index.is_persistent[planned])
     birth[persistent] = 0
-    hull_end[persistent] = max(timeline.steps, 1)
+    storage_death[persistent] = max(timeline.steps, 1)
 
     _reject_misaligned(timeline, groups, planned)
     size = np.zeros(len(head), np.uint64)
@@ -175,7 +175,7 @@ def _storages(
     storages = Storages(
         head=head,
         birth=birth,
-        death=hull_end,
+        death=storage_death,
         size=size,
         alignment=alignment,
         arena=arena_of[head].astype(np.int32),
@@ -197,20 +197,20 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for an offset that is not a multiple of the declared alignment, else of the item size; the lowest id first.
+    """Raise if an offset is not a multiple of the declared alignment or, checked second, of the item size.
 
-    A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
+    Names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
-        grids = {
+        required = {
             i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted
         }
-        misaligned = [i for i in shifted if int(groups.offset[i]) % grids[i]]
+        misaligned = [i for i in shifted if int(groups.offset[i]) % required[i]]
         if misaligned:
             i = min(misaligned, key=ids.__getitem__)
             place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
-            message = f"{place}, not at a multiple of its {what}, {grids[i]} B."
-            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grids[i]}."
+            message = f"{place}, not at a multiple of its {what}, {required[i]} B."
+            hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {required[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")

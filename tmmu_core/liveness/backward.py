@@ -6,8 +6,8 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
                                                     (and saved tensors of x, y)
 
 The first backward step that contributes to a gradient writes it, later ones accumulate into it, so the order of
-additions is the order of steps. The backward step of its producer writes the gradient of a graph output, because the
-loss is not part of the graph.
+additions is the order of steps. The loss is not part of the graph, so the gradient of a graph output is written by the
+backward step of the node that produces the output.
 
 Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
 the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead, so that every
@@ -50,8 +50,8 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         reads = [_grad(name) for name in (*incoming, *targets) if name in gradients]
         written = [name for name in (*incoming, *targets) if name not in gradients]
         for name in written:
-            of = tensors[name]  # the gradient of a view owns its bytes
-            gradients[name] = Tensor(_grad(name), of.shape, of.dtype, role="gradient", shard=of.shard)
+            tensor = tensors[name]  # the gradient of a view owns its bytes
+            gradients[name] = Tensor(_grad(name), tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
         backward.append(
             Node(
                 node_id=_grad(node.node_id),
@@ -63,12 +63,12 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
                 inplace=_backward_inplace(node, reads, written),
             )
         )
-    kept = tuple(_grad(tensor.id) for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients)
+    parameters = [tensor.id for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients]
     joint = msgspec.structs.replace(
         graph,
         tensors=(*graph.tensors, *gradients.values()),
         nodes=(*graph.nodes, *backward),
-        outputs=(*graph.outputs, *kept),
+        outputs=(*graph.outputs, *map(_grad, parameters)),
         execution_order=None,
     )
     return joint, [*(node.node_id for node in forward), *(node.node_id for node in backward), *later]
@@ -90,26 +90,26 @@ def _edges(node: Node) -> Sequence[tuple[int, int]]:
 def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[Node]) -> set[str]:
     """Return the floating-point tensors with a gradient: parameters, graph inputs, and tensors computed from them."""
     produced = {name for node in graph.nodes for name in node.outputs}
-    onwards: dict[str, list[str]] = {}
+    computed_from: dict[str, list[str]] = {}
     for tensor in graph.tensors:
         if tensor.view is not None and tensor.id not in produced:  # such a view is differentiable if its base is
-            onwards.setdefault(tensor.view.base_tensor_uid, []).append(tensor.id)
+            computed_from.setdefault(tensor.view.base_tensor_uid, []).append(tensor.id)
     for node in forward:
         for i, o in _edges(node):
-            onwards.setdefault(node.inputs[i], []).append(node.outputs[o])
+            computed_from.setdefault(node.inputs[i], []).append(node.outputs[o])
     found: set[str] = set()
-    ahead = [*(tensor.id for tensor in graph.tensors if tensor.role == "parameter"), *graph.inputs]
-    while ahead:
-        name = ahead.pop()
+    pending = [*(tensor.id for tensor in graph.tensors if tensor.role == "parameter"), *graph.inputs]
+    while pending:
+        name = pending.pop()
         tensor = tensors[name]
         if name not in found and tensor.role not in NOT_DIFFERENTIABLE and is_floating(tensor.dtype):
             found.add(name)
-            ahead += onwards.get(name, ())
+            pending += computed_from.get(name, ())
     return found
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``; if it is empty, all that it needs."""
+    """Return the operands that the backward step reads: those in ``marked``, or all needed ones if none is marked."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -122,8 +122,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
     """Return the in-place permissions of the backward step: those of the forward node, reversed."""
     if node.inplace is None or isinstance(node.inplace, str):
         return node.inplace
-    named = ((_grad(node.outputs[o]), node.inputs[i]) for i, o in node.inplace)
-    pairs = ((reads.index(x), written.index(y)) for x, y in named if x in reads and y in written)
+    tensor_pairs = ((_grad(node.outputs[o]), node.inputs[i]) for i, o in node.inplace)
+    pairs = ((reads.index(x), written.index(y)) for x, y in tensor_pairs if x in reads and y in written)
     return tuple(dict.fromkeys(pairs)) or "none"
 
 
@@ -169,13 +169,13 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 new_order.append(_remat(source.node_id))
             rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
-    unsaved = tuple(
+    unmarked = tuple(
         msgspec.structs.replace(tensor, saved_for_backward=False) if tensor.id in dropped else tensor
         for tensor in graph.tensors
     )
     expanded = msgspec.structs.replace(
         graph,
-        tensors=(*unsaved, *copies.values()),
+        tensors=(*unmarked, *copies.values()),
         nodes=(*(rewritten.get(node.node_id, node) for node in graph.nodes), *recomputed.values()),
         execution_order=None,
     )

@@ -16,20 +16,20 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
     Both arrays have the shape (tensors,). Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
     tensors, base, views = index.graph.tensors, index.base.tolist(), np.flatnonzero(index.base >= 0).tolist()
-    place: dict[int, tuple[int, int]] = {}  # view → its root, and its byte offset there
+    root_and_offset: dict[int, tuple[int, int]] = {}  # per view
     for number in views:
         chain = [number]
-        while base[chain[-1]] >= 0 and chain[-1] not in place:  # views are acyclic in an index
+        while base[chain[-1]] >= 0 and chain[-1] not in root_and_offset:  # views are acyclic in an index
             chain.append(base[chain[-1]])
-        root, offset = place.get(chain[-1], (chain[-1], 0))
+        root, offset = root_and_offset.get(chain[-1], (chain[-1], 0))
         for member in reversed(chain[:-1]):
             view = tensors[member].view
             assert view is not None
             offset += view.byte_offset
-            place[member] = root, offset
+            root_and_offset[member] = root, offset
     roots, offsets = np.arange(len(tensors), dtype=np.int64), np.zeros(len(tensors), np.uint64)
     for number in views:
-        root, offset = place[number]
+        root, offset = root_and_offset[number]
         if offset > U64_MAX:
             raise overflow_error(tensors[number].id, offset, f"$.tensors[{number}].view.byte_offset")
         roots[number], offsets[number] = root, offset
@@ -57,7 +57,7 @@ class Ranges:
     death: I64
     last_read: I64  # step of the last read; −1: never read
     saved: Mask
-    """Whether it is marked as saved, or is the root of a marked view; false where the timeline ignores the marks."""
+    """Whether the tensor or a view of it is marked as saved; all false if the timeline ignores the marks."""
     roots: I64  # root base of each tensor
     view_offset: U64  # bytes from the root's start
 
@@ -65,7 +65,7 @@ class Ranges:
 def tensor_ranges(timeline: Timeline) -> Ranges:
     """Return half-open ranges of all planned tensors.
 
-    Raises ``InvalidIrShapes`` for a read of a tensor, or a graph output, that nothing writes, and the error of
+    Raises ``InvalidIrShapes`` for a tensor that is read, or a graph output, that nothing writes, and the error of
     :func:`view_roots`.
     """
     index, end = timeline.index, max(timeline.steps, 1)
@@ -80,14 +80,14 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
     birth[index.is_input] = 0
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
-    # A view without a producer is live with its root, unless a written view between both is outside the timeline.
+    # A view without a producer is live with its root, unless a view between them is written outside the timeline.
     birth[unproduced_view] = np.where(birth[index.root] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
     reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
-    is_run = reader_step >= 0
+    is_executed = reader_step >= 0
     last_read = np.full(count, -1, np.int64)
-    np.maximum.at(last_read, index.in_idx[is_run], reader_step[is_run])
+    np.maximum.at(last_read, index.in_idx[is_executed], reader_step[is_executed])
     _reject_dangling(timeline, planned, last_read)
 
     death = np.maximum(last_read, birth) + 1
@@ -101,7 +101,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
 
 
 def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
-    """Return whether each tensor is marked as saved, or is the root of a marked view, where the marks count."""
+    """Return whether each tensor, or a view of it, is marked as saved; all false if marks are ignored."""
     saved = np.zeros(len(roots), np.bool_)
     if timeline.retain:
         marked = timeline.index.marked

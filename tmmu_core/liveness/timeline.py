@@ -37,7 +37,6 @@ def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I6
     before, after = before[keep], after[keep]
     outside = np.flatnonzero(~in_mode[before]).tolist()
     if outside:
-        # The reader of lowest id, and its first such input.
         at = min(outside, key=lambda edge: (index.node_ids[after[edge]], edge))
         reader, writer = index.node_ids[after[at]], index.node_ids[before[at]]
         message = f"node {reader!r} reads an output of node {writer!r}, which is not part of this mode's timeline."
@@ -83,33 +82,34 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
 
 
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
-    """Return the node numbers of ``order`` without nodes outside the timeline, so that one order is valid in all modes.
+    """Return the node numbers of ``order``. Nodes of other modes are skipped, so one order is valid in every mode.
 
-    Raises ``InvalidIrShapes`` unless it is a permutation, and ``LivenessCycle`` for a violated dependency.
+    Raises ``InvalidIrShapes`` unless the rest is a permutation, and ``LivenessCycle`` for a violated dependency.
     """
     node_of = index.node_of
     nodes: list[int] = []
-    at = np.full(len(index.node_ids), -1, np.int64)
+    position_in_mode = np.full(len(index.node_ids), -1, np.int64)
     for position, node_id in enumerate(order):
         node = node_of.get(node_id)
         if node is None:
-            near = strict.closest_hint(node_id, index.node_ids)
-            raise _bad_order("order_unknown_node", node_id, position, "is not a node of the graph", near)
+            hint = strict.closest_hint(node_id, index.node_ids)
+            raise _bad_order("order_unknown_node", node_id, position, "is not a node of the graph", hint)
         if not in_mode[node]:
             continue
-        if at[node] >= 0:
+        if position_in_mode[node] >= 0:
             raise _bad_order("order_duplicate_node", node_id, position, "appears twice")
-        at[node] = len(nodes)
+        position_in_mode[node] = len(nodes)
         nodes.append(node)
-    missing = np.flatnonzero(in_mode & (at < 0))
+    missing = np.flatnonzero(in_mode & (position_in_mode < 0))
     if len(missing):
         node_id = min(index.node_ids[i] for i in missing.tolist())
         raise _bad_order("order_missing_node", node_id, len(order), "is missing")
     before, after = edges
-    wrong = np.flatnonzero(at[before] >= at[after])
-    if len(wrong):
-        first = int(at[after[wrong]].min())
-        node_id, writer = index.node_ids[nodes[first]], index.node_ids[before[wrong[at[after[wrong]] == first][0]]]
+    violated = np.flatnonzero(position_in_mode[before] >= position_in_mode[after])
+    if len(violated):
+        first = int(position_in_mode[after[violated]].min())
+        edge = violated[position_in_mode[after[violated]] == first][0]
+        node_id, writer = index.node_ids[nodes[first]], index.node_ids[before[edge]]
         message = f"the execution order runs node {node_id!r} before node {writer!r}, whose output it reads."
         hint = "Move it after its producers, or omit the order to use the default."
         raise LivenessCycle(message, t=first + bool(index.graph.inputs), node_id=node_id, hint=hint)
@@ -200,10 +200,10 @@ def phases_of(timeline: Timeline) -> tuple[PhaseSteps, ...]:
 
 
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[PhaseSteps, ...]:
-    """Return the phases as ranges of ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
+    """Return the phases as ranges of ``steps`` steps; ``known`` has ``(step, phase)`` of some steps.
 
-    Other steps have the phase of the step before them; those before the first known phase have that phase. Without any
-    known phase the result is empty.
+    Other steps have the phase of the last known step before them, else the first known phase. Without a known phase the
+    result is empty.
     """
     phases = sorted((step, phase) for step, phase in known if phase is not None)
     starts = [(step, phase) for k, (step, phase) in enumerate(phases) if k == 0 or phase != phases[k - 1][1]]

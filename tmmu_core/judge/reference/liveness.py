@@ -1,4 +1,4 @@
-"""Compute live ranges, storages and in-place reuse of a graph as contract §1 and §3 word them.
+"""Compute live ranges, storages and in-place reuse of a graph by the text of contract §1 and §3.
 
 :func:`lives_of` follows the clauses of the contract in order and shares no code with the planners, so that the verifier
 can compare their plans with its result. The name of a storage is the id of its first-born member.
@@ -69,7 +69,7 @@ class Lives:
         return frozenset(name for member, name in self.storage_of.items() if self.run.tensors[member].persistent)
 
     @cached_property
-    def _last(self) -> dict[str, list[tuple[int, str]]]:
+    def _latest_deaths(self) -> dict[str, list[tuple[int, str]]]:
         """Storage → ``(death, member)`` of the two members with the latest deaths."""
         death = self.death_without_reuse
         return {name: nlargest(2, ((death[m], m) for m in members)) for name, members in self.members.items()}
@@ -121,7 +121,7 @@ class Lives:
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
             # Another member of x's storage is live after this step, or y's storage has an older member.
-            "alias_live": any(death > step for death, member in self._last[x_storage] if member != x)
+            "alias_live": any(death > step for death, member in self._latest_deaths[x_storage] if member != x)
             or y_storage != y
             or self.birth[y] != step,
             "must_not_alias": (x_storage, y_storage) in self.must_not_alias,
@@ -156,9 +156,9 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in members}
     if declared is not None:
         allowed = {*declared, OFFLOAD_ARENA} if declared else {*DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY}
-        missing = min(((needed, name) for name, needed in arena.items() if needed not in allowed), default=None)
-        if missing is not None:
-            needed, name = missing
+        undeclared = min(((needed, name) for name, needed in arena.items() if needed not in allowed), default=None)
+        if undeclared is not None:
+            needed, name = undeclared
             raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)
     pairs: set[tuple[str, str]] = set()
     for name, tensor in sorted(run.tensors.items()):
@@ -200,11 +200,11 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    # A tensor that no step writes and a step after 0 uses was loaded before step 0.
+    # A tensor is loaded before step 0 if no step writes it, and a later step reads it or it is a graph output.
     loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
     loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
     birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}
-    # Steps ascend: a member that died before a step is removed for good, so the cost stays linear in the writes.
+    # Steps ascend, so a dead member is removed once: the cost is linear in members and writes.
     not_dead = {name: list(groups.members(name)) for name in groups.leaders()}
     views_of: dict[str, list[str]] = {}
     for name in offset:
@@ -213,12 +213,12 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         a, b = run.tensors[x], run.tensors[y]
         x_set, y_set = groups.leader(x), groups.leader(y)
         not_dead[x_set] = [m for m in not_dead[x_set] if ranges.death[m] > step]
-        is_shared = any(birth[m] < step for m in not_dead[x_set] if m not in (x, y))
-        is_member = x_set != y_set and (b.view is not None or any(birth[m] < step for m in groups.members(y) if m != y))
+        x_shared = any(birth[m] < step for m in not_dead[x_set] if m not in (x, y))
+        y_shared = x_set != y_set and (b.view is not None or any(birth[m] < step for m in groups.members(y) if m != y))
         violated = {
             # alias_group_refcount == 1: no other member of x's storage is live, y is no view of another storage, and no
-            # member of y's storage is older. At one step, an output overwrites one input, and the reverse.
-            "refcount": is_shared or is_member or not overwritten.isdisjoint({(step, x), (step, y)}),
+            # member of y's storage is older. At one step, an output overwrites one input, and no input twice.
+            "refcount": x_shared or y_shared or not overwritten.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in ranges.saved,
             "read_later": ranges.last_read[x] > step,
             "graph_output": x in run.outputs,
@@ -229,8 +229,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         condition = _first_violated(violated)
         if condition:
             message, node_id = f"{node.node_id} may not write {y} in place of {x}: {condition}.", node.node_id
-            about = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": x}
-            raise InvalidIrShapes(message, t=step, **about)
+            fields = {"reason": "in_place_denied", "condition": condition, "node_id": node_id, "tensor": x}
+            raise InvalidIrShapes(message, t=step, **fields)
         overwritten |= {(step, x), (step, y)}
         groups.join(x, y)
         if x_set != y_set:

@@ -66,7 +66,7 @@ class Run:
         return max(self.steps, 1)
 
     def timeline(self) -> Iterator[tuple[int, Node]]:
-        """Return the step and the node of every step but ``@inputs``."""
+        """Return an iterator of (step, node) over all steps except ``@inputs``."""
         return enumerate(self.nodes, int(self.has_inputs_step))
 
     def node_at(self, step: int) -> Node | None:
@@ -153,21 +153,21 @@ def refuse_past_64_bits(tensor: str, byte: int) -> None:
 
 
 def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> list[str]:
-    """Return the node ids of the mode in ``order``, or without one in topological order, ties by id bytes."""
-    timeline = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
+    """Return the node ids of the mode: in ``order``, or for ``None`` in topological order with ties by id bytes."""
+    nodes_in_mode = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
     root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
-    for node in sorted(timeline.values(), key=lambda node: node.node_id.encode()):
+    for node in sorted(nodes_in_mode.values(), key=lambda node: node.node_id.encode()):
         # A view that no node writes depends on the writer of its root.
         sources = [writer.get(name) or writer.get(root[name]) for name in node.inputs]
         waits_for[node.node_id] = {source for source in sources if source is not None}
-        if not waits_for[node.node_id] <= timeline.keys():
+        if not waits_for[node.node_id] <= nodes_in_mode.keys():
             refuse("producer_outside_mode", node_id=node.node_id)
-    return _topological(waits_for) if order is None else _checked(graph, order, waits_for)
+    return _topological_order(waits_for) if order is None else _checked_order(graph, order, waits_for)
 
 
-def _topological(waits_for: Mapping[str, set[str]]) -> list[str]:
+def _topological_order(waits_for: Mapping[str, set[str]]) -> list[str]:
     """Return the topological order in which the ready node with the lowest id runs next. Raises ``LivenessCycle``."""
     sorter = TopologicalSorter(waits_for)
     try:
@@ -187,7 +187,7 @@ def _topological(waits_for: Mapping[str, set[str]]) -> list[str]:
     return order
 
 
-def _checked(graph: Graph, order: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
+def _checked_order(graph: Graph, order: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
     """Return ``order`` without the nodes of other modes.
 
     Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.

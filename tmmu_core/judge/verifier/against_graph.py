@@ -21,7 +21,7 @@ RULES: dict[str, str] = {
     "arena": "every tensor is in the arena that it declares, or else in the arena of its role",
     "dead_access": "every read is within the tensor's live range, every write is at its birth",
     "live_range": "births and deaths follow contract §1 and the in-place reuse that the plan lists",
-    "sharing": "tensors share a storage exactly where a view, an alias group or an in-place write requires it",
+    "sharing": "tensors share a storage if and only if a view, an alias group or an in-place write requires it",
     "address": "views and in-place outputs are at their offset in the storage",
     "must_not_alias": "must_not_alias pairs share neither a slot nor a byte",
     "illegal_handoff": "every in-place reuse is permitted by its node and satisfies the conditions of contract §1",
@@ -31,7 +31,7 @@ RULES: dict[str, str] = {
 
 INVALID_GRAPH = "the graph is invalid under the plan's mode, preset and order"
 OWN_ARENAS = "the plan defines its own arenas"
-"""The reason why rules about arenas are not checked for a planner with arenas of its own."""
+"""Reason for not checking the rules about arenas: the planner chose the arenas itself."""
 
 
 def examine(
@@ -42,13 +42,13 @@ def examine(
     Return the findings, and the live ranges and storages of the graph; ``None`` if the graph is invalid.
     """
     plan = facts.plan
-    is_other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
+    is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as refusal:
-        prefix = "the plan is of another graph (ir_hash differs); " if is_other else ""
+        prefix = "the plan is of another graph (ir_hash differs); " if is_of_other_graph else ""
         return [error("graph", f"{prefix}{INVALID_GRAPH}: {refusal}")], None
-    findings = [error("graph", "the plan is of another graph: the ir_hash differs.")] if is_other else []
+    findings = [error("graph", "the plan is of another graph: the ir_hash differs.")] if is_of_other_graph else []
     checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
     for check in (*checks, check_reuse, check_retention):
         findings += check(plan, lives)
@@ -61,23 +61,23 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
     # The execution order contains inserted nodes, which the reference inserts itself.
     order = [node_id for node_id in plan.execution_order if node_id in known]
     preset = plan.preset if plan.preset in PRESETS else "inference"
-    run = run_of(graph, plan.mode, preset, order, _point(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
+    run = run_of(graph, plan.mode, preset, order, _dims_of_plan(plan, graph) if dims is None else dims)  # type: ignore[arg-type]
     if plan.own_arenas:
         return lives_of(run, None)
     return lives_of(run, () if plan.arena_config_hash == hash_of({}) else [arena.name for arena in plan.arenas])
 
 
-def _point(plan: Plan, graph: Graph) -> dict[str, int]:
+def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:
     """Return named dimension → size, from the shapes of the plan, limited to the range of the dimension."""
-    point: dict[str, int] = {}
+    size_of: dict[str, int] = {}
     for tensor in graph.tensors:
         row = plan.row_of.get(tensor.id)
         if row is not None and len(plan.shapes[row]) == len(tensor.shape):
             for dim, value in zip(tensor.shape, plan.shapes[row], strict=True):
                 if isinstance(dim, str) and dim in graph.dims:
                     low, high = graph.dims[dim].min, graph.dims[dim].max
-                    point.setdefault(dim, min(max(value, low), high))
-    return point
+                    size_of.setdefault(dim, min(max(value, low), high))
+    return size_of
 
 
 def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``dead_access`` at every step. Reads precede writes: an input may be read at its death if reused."""
+    """Check rule ``dead_access``. A step reads before it writes, so an input reused in place is read at its death."""
     run, row_of = lives.run, plan.row_of
     reused = {(step, x) for step, x, _ in plan.handoffs}
     for step in range(run.steps):
@@ -174,10 +174,10 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``address``: all rows of a storage imply the same start, and have the alignment that they declare."""
     start_of: dict[str, tuple[int, str]] = {}
     for name, row, storage in _common_rows(plan, lives):
-        offset, in_storage = int(plan.offset[row]), lives.offset[name]
-        start, first = start_of.setdefault(storage, (offset - in_storage, name))
-        if offset - in_storage != start:
-            message = f'"{name}" has the offset {offset}; "{first}" implies {start + in_storage}.'
+        offset, offset_in_storage = int(plan.offset[row]), lives.offset[name]
+        start, first = start_of.setdefault(storage, (offset - offset_in_storage, name))
+        if offset - offset_in_storage != start:
+            message = f'"{name}" has the offset {offset}; "{first}" implies {start + offset_in_storage}.'
             yield error("address", message, tensor=name, other=first)
         declared = lives.run.tensors[name].alignment
         if declared is not None and offset % declared:
@@ -226,9 +226,9 @@ def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
             last_use[root] = max([last_use[root], *forward])
     output_roots = {run.root[name] for name in run.graph.outputs}
     death: dict[str, int] = {}
-    for name, number in plan.row_of.items():
+    for name, row_number in plan.row_of.items():
         root = run.root.get(name, name)
-        death[root] = max(death.get(root, 0), int(plan.death[number]))
+        death[root] = max(death.get(root, 0), int(plan.death[row_number]))
     retained = activations = 0
     for name, step in last_use.items():
         tensor, row = run.tensors[name], plan.row_of.get(name)

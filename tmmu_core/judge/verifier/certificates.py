@@ -32,7 +32,7 @@ class Blocks:
         self.arena, self.names = facts.arena, [facts.name(k) for k in range(facts.storages)]
         self.birth, self.death = facts.birth.copy(), facts.death.copy()
         self.size, self.alignment = facts.size.copy(), facts.alignment.copy()
-        # The live ranges of the graph assume other arenas than those of a planner that defines them.
+        # A planner that defines the arenas changes the live ranges, so those of the graph do not apply.
         for storage in lives.storages.values() if lives is not None and not plan.own_arenas else ():
             row = plan.row_of.get(storage.name, -1)
             if row >= 0:
@@ -49,9 +49,9 @@ class Blocks:
         self.sharing_arenas = {int(facts.arena[number]) for number in excluded}
         """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
 
-    def alive(self, here: I64, step: int) -> list[int]:
-        """Return the storages among ``here`` that are live at ``step``."""
-        found: list[int] = here[(self.birth[here] <= step) & (step < self.death[here])].tolist()
+    def live_at(self, storages: I64, step: int) -> list[int]:
+        """Return the elements of ``storages`` that are live at ``step``."""
+        found: list[int] = storages[(self.birth[storages] <= step) & (step < self.death[storages])].tolist()
         return found
 
     def conflict(self, a: int, b: int) -> bool:
@@ -69,18 +69,18 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
     found = []
     for number, arena in enumerate(plan.arenas):
         here = np.flatnonzero(blocks.arena == number)
-        # In a problem with gaps, the largest storage may have no live step, and so not count in the peak.
+        # If live ranges have gaps, the largest storage may have no live step, and the peak omits it.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
         bounds = [_bound_of_storages(blocks, largest, -1)]
         if number not in blocks.sharing_arenas:
             peak, _ = live_peak(blocks.birth[here], blocks.death[here], blocks.size[here])
             bounds = [
                 _witness_bound(blocks, here, arena),
-                _bound_of_storages(blocks, blocks.alive(here, peak), peak),
+                _bound_of_storages(blocks, blocks.live_at(here, peak), peak),
                 *bounds,
             ]
         bounds += _pin_bounds(plan, number)
-        found.append(_certificate(arena, *bounds, cost_bound=costs.of(number)))
+        found.append(_certificate(arena, *bounds, cost_bound=costs.bound_of(number)))
     return tuple(found)
 
 
@@ -111,37 +111,37 @@ def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan
 def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
     """Return the arena with the part of its certificate that the recomputed bounds support.
 
-    ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed one. A status ``optimal`` or
-    ``claimed`` is recomputed. It is ``claimed`` if a stated bound is not confirmed, unless it was ``incomplete``.
+    ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed bound. The status becomes
+    ``claimed`` if a stated bound is not confirmed; else ``optimal`` or ``claimed`` is recomputed. ``incomplete`` stays.
     """
-    claim, status = arena.stated_bound_bytes, arena.status
-    stated = arena.reuse_cost_lower_bound
-    cost = None if stated is None else min(stated, cost_bound)
+    stated_bound, status = arena.stated_bound_bytes, arena.status
+    stated_cost = arena.reuse_cost_lower_bound
+    known_cost = None if stated_cost is None else min(stated_cost, cost_bound)
     best = max(bounds)[0]
-    bound = min(best, claim if status == CLAIMED else arena.bound_bytes)
+    bound = min(best, stated_bound if status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
-    if claim > bound and arena.witness:  # keep the witness of the file: with the graph it may prove the claim
+    if stated_bound > bound and arena.witness:  # with the graph, the witness of the file may prove the stated bound
         witness, step = arena.witness, arena.witness_step
-    if (claim > bound or cost != stated) and status != INCOMPLETE:
+    if (stated_bound > bound or known_cost != stated_cost) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
-        is_least = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (cost or 0)
-        status = OPTIMAL if is_least else FEASIBLE
+        is_at_bounds = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (known_cost or 0)
+        status = OPTIMAL if is_at_bounds else FEASIBLE
     return replace(
         arena,
         status=status,
         lower_bound_bytes=bound,
-        proven_bytes=claim if claim > bound else None,
+        proven_bytes=stated_bound if stated_bound > bound else None,
         witness=witness,
         witness_step=step,
-        reuse_cost_lower_bound=cost,
+        reuse_cost_lower_bound=known_cost,
     )
 
 
 def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the file's witness: of its storages that are live at its step or conflict with all these."""
+    """Return the bound of the witness: its storages live at its step, and those in conflict with all chosen ones."""
     in_arena, step = set(here.tolist()), arena.witness_step
-    alive = set(blocks.alive(here, step))
+    alive = set(blocks.live_at(here, step))
     chosen: dict[str, int] = {}
     not_live: list[str] = []
     for name in dict.fromkeys(arena.witness):

@@ -22,27 +22,27 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
     plan, stop = facts.plan, facts.plan.offset + facts.plan.size
     if plan.preset not in PRESETS:
         yield error("row", f'the plan has the unknown preset "{plan.preset}".')
-    known = {dtype for dtype in set(plan.dtypes) if canonical(dtype) is not None}
-    with_root = set(plan.storage[~facts.is_view].tolist())
+    known_dtypes = {dtype for dtype in set(plan.dtypes) if canonical(dtype) is not None}
+    storages_with_root = set(plan.storage[~facts.is_view].tolist())
     for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
         base = plan.base_tensor_uids[i]
         if role not in ROLES:
             yield error("row", f'"{name}" has the unknown role "{role}".', tensor=name)
         elif role in PERSISTENT_ROLES and (plan.birth[i], plan.death[i]) != (0, facts.end):
             yield error("row", f'"{name}" is a {role} but is not live in every step.', tensor=name)
-        if dtype not in known:
+        if dtype not in known_dtypes:
             yield error("row", f'"{name}" has the unknown dtype "{dtype}".', tensor=name)
         else:
-            own, size = _bytes(plan.shapes[i], dtype), int(plan.size[i])
+            expected_bytes, size = _bytes(plan.shapes[i], dtype), int(plan.size[i])
             # A view with stride 0 spans fewer bytes than its shape.
-            if own is None or size > own or (size != own and base is None):
-                expected = "no size" if own is None else f"{own:,} bytes"
+            if expected_bytes is None or size > expected_bytes or (size != expected_bytes and base is None):
+                expected = "no size" if expected_bytes is None else f"{expected_bytes:,} bytes"
                 yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {expected}.', tensor=name)
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
             if j < 0:  # another mode may write the base; the root still has a row
-                problem = "" if int(plan.storage[i]) in with_root else "which has no row"
+                problem = "" if int(plan.storage[i]) in storages_with_root else "which has no row"
             elif j == i or plan.storage[i] != plan.storage[j]:
                 problem = "which is itself" if j == i else "which is another storage"
             elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
@@ -60,7 +60,7 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
 
 
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``alignment``: rows by the row's alignment, slots by the arena's alignment."""
+    """Check rule ``alignment``: a row has its own alignment, a slot has the alignment of its arena."""
     plan, slots = facts.plan, facts.slots
     is_power_of_two = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
     misaligned = plan.offset % np.where(is_power_of_two, plan.alignment, np.uint64(1)) != 0
@@ -84,10 +84,10 @@ def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_storages(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``storage``: an alias group has one storage; rows of one storage have one place and are linked.
+    """Check rule ``storage``: an alias group has one storage; the rows of a storage are linked and in one slot.
 
-    Links are a base tensor, an alias group, or in-place reuse at the same offset: the first row is persistent, or ends
-    at the step where the second row begins.
+    Two rows are linked by a base tensor, an alias group, or an in-place write: both have the same offset, and the first
+    is persistent or dies at the birth of the second.
     """
     plan, storage = facts.plan, facts.plan.storage
     group_storage: dict[str, int] = {}
@@ -113,7 +113,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
     groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
     anchor = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
     first_of_group: dict[str, str] = {}
-    by_end: dict[tuple[int, int], str] = {}
+    tensor_by_end: dict[tuple[int, int], str] = {}
     for i in rows:
         name, base, group = ids[i], bases[i], plan.alias_group_ids[i]
         if base is not None:
@@ -122,7 +122,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
                 groups.join(name, anchor)
         if group is not None:
             groups.join(name, first_of_group.setdefault(group, name))
-        by_end.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
+        tensor_by_end.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
     persistent_groups = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
     resident: dict[int, str] = {}  # persistent tensors and their views, from step 0
     for i in rows:
@@ -130,7 +130,7 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
             resident.setdefault(int(plan.offset[i]), ids[i])
     for i in rows:
         offset = int(plan.offset[i])
-        for previous in (by_end.get((int(plan.birth[i]), offset)), resident.get(offset)):
+        for previous in (tensor_by_end.get((int(plan.birth[i]), offset)), resident.get(offset)):
             if previous is not None:
                 groups.join(ids[i], previous)
     return [name for name in names if groups.leader(name) != groups.leader(names[0])]
@@ -141,9 +141,9 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
 
 def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``overlap``: storages that are live at the same step share no byte."""
-    for space, a, b, one, two in overlaps(facts):
-        first, second, step = facts.name(a), facts.name(b), max(one[0], two[0])
-        where = f"bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at step {step}"
+    for space, a, b, box_a, box_b in overlaps(facts):
+        first, second, step = facts.name(a), facts.name(b), max(box_a[0], box_b[0])
+        where = f"bytes [{max(box_a[2], box_b[2])}, {min(box_a[3], box_b[3])}) of {space} at step {step}"
         fields = {"tensor": first, "other": second, "arena": facts.arena_name(a), "step": step}
         yield error("overlap", f'"{first}" and "{second}" both use {where}.', **fields)
 
@@ -151,25 +151,25 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    If storages overlap, at least one pair is yielded, but not always every pair. Excluded pairs may overlap.
+    If storages overlap, at least one pair is yielded, but not always every pair. Excluded pairs are left out.
     """
-    plan, allowed = facts.plan, excluded_storages(facts.plan)
+    plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
     if plan.places == "sparse":
         spaces = [("the sparse space", np.arange(facts.storages))]
     for space, storages in spaces:
         boxes, owner = _boxes(facts, storages.tolist())
-        for a, b in overlapping(boxes) if not allowed else _all_pairs(boxes):
-            if frozenset((owner[a], owner[b])) not in allowed:
+        for a, b in overlapping(boxes) if not excluded else _all_pairs(boxes):
+            if frozenset((owner[a], owner[b])) not in excluded:
                 yield space, owner[a], owner[b], boxes[a], boxes[b]
 
 
 def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
     """Yield all pairs (earlier, later) of boxes that overlap."""
-    for b, two in enumerate(boxes):
-        for a, one in enumerate(boxes[:b]):
-            if one[0] < two[1] and two[0] < one[1] and one[2] < two[3] and two[2] < one[3]:
-                yield (a, b) if one[0] <= two[0] else (b, a)
+    for b, box_b in enumerate(boxes):
+        for a, box_a in enumerate(boxes[:b]):
+            if box_a[0] < box_b[1] and box_b[0] < box_a[1] and box_a[2] < box_b[3] and box_b[2] < box_a[3]:
+                yield (a, b) if box_a[0] <= box_b[0] else (b, a)
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:

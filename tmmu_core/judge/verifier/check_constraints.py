@@ -54,7 +54,7 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
     for name in sorted(terms.reserved.keys() - plan.arena_of.keys()):
         yield error("constraint", f'bytes are reserved in "{name}", which is not an arena of the plan.', arena=name)
     for first, second in terms.separations:
-        if _share(plan, rows, first, second):
+        if _share_bytes(plan, rows, first, second):
             message = f'"{first}" and "{second}" are separated but share bytes.'
             yield error("constraint", message, tensor=first, other=second)
     for first, second in terms.colocations:
@@ -76,23 +76,23 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
 def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
     """Check rule ``reuse_cost``."""
     terms, rows = plan.constraints, rows_by_name(plan)
-    counted = dict.fromkeys(plan.arena_of, 0 if terms is not None else None)
+    cost_of_arena = dict.fromkeys(plan.arena_of, 0 if terms is not None else None)
     for first, second, cost in terms.reuse_penalties if terms is not None else ():
         if cost < 0:
             yield error("reuse_cost", f'the penalty of "{first}" and "{second}" is negative.', tensor=first)
-        if _share(plan, rows, first, second):
+        if _share_bytes(plan, rows, first, second):
             name = plan.arenas[plan.arena[rows[first][0]]].name
-            counted[name] = (counted[name] or 0) + cost
+            cost_of_arena[name] = (cost_of_arena[name] or 0) + cost
     for arena in plan.arenas:
-        if arena.reuse_cost != counted[arena.name]:
-            message = f"{arena.name} has the reuse cost {arena.reuse_cost}; the rows give {counted[arena.name]}."
+        if arena.reuse_cost != cost_of_arena[arena.name]:
+            message = f"{arena.name} has the reuse cost {arena.reuse_cost}; the rows give {cost_of_arena[arena.name]}."
             yield error("reuse_cost", message, arena=arena.name)
         if (arena.reuse_cost_lower_bound or 0) > (arena.reuse_cost or 0):
             message = f"{arena.name}: the bound of the reuse cost, {arena.reuse_cost_lower_bound}, is above the cost."
             yield error("reuse_cost", message, arena=arena.name)
 
 
-def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:
+def _share_bytes(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:
     """Return whether the byte ranges of the two tensors overlap, live or not."""
     return any(
         plan.arena[i] == plan.arena[j]
@@ -104,7 +104,7 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
 
 MOST_OFFSETS = 300  # maximum number of offsets, over all tensors of a group, for a search
 MOST_NODES = 40_000  # maximum number of nodes of a search
-MOST_CELLS = 10**6  # maximum number of cells in which reserved bytes are counted
+MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
 HARD = inf  # cost of a pair that must not share a byte
 
 Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
@@ -143,7 +143,7 @@ class CostBounds:
         for first, second in self.terms.colocations:
             self.colocated.join(first, second)
 
-    def of(self, number: int) -> int:
+    def bound_of(self, number: int) -> int:
         """Return the bound of arena ``number``, from its witness and from colocated pairs with a penalty."""
         arena, bound = self.plan.arenas[number], 0
         reserved = self.terms.reserved.get(arena.name, ())
@@ -157,8 +157,8 @@ class CostBounds:
             bound += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
-            here = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
-            if here and self.colocated.leader(first) == self.colocated.leader(second):
+            is_in_arena = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
+            if is_in_arena and self.colocated.leader(first) == self.colocated.leader(second):
                 bound += self.penalties[frozenset((first, second))]
         return bound
 
@@ -196,9 +196,9 @@ class CostBounds:
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
 
-    A cell has as many bytes as the greatest common divisor of rounded sizes, pins and reserved ends. If the units need
-    more cells than the memory has, pairs share cells. Each shared cell costs a pair at least its penalty, divided by
-    the cells of its smaller unit.
+    The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
+    need more cells than the arena has, pairs of units share cells. For each shared cell, a pair pays at least its
+    penalty divided by the number of cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():
@@ -211,73 +211,73 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
     grid = min(unit.alignment for unit in units)
     size = [-(-unit.size // grid) * grid for unit in units]
     cell = gcd(*size, *(unit.pin for unit in units if unit.pin >= 0), *(end for _, end in reserved))
-    room = -(-capacity // grid) * grid // cell
+    cell_count = -(-capacity // grid) * grid // cell
     blocked: set[int] = set()
-    if reserved and room > MOST_CELLS:
+    if reserved and cell_count > MOST_CELLS:
         return 0
     for begin, end in reserved:
-        blocked |= set(range(-(-begin // grid) * grid // cell, min(end // cell, room)))
-    free, total = room - len(blocked), sum(size) // cell
+        blocked |= set(range(-(-begin // grid) * grid // cell, min(end // cell, cell_count)))
+    free, total = cell_count - len(blocked), sum(size) // cell
     if free <= 0:
         return 0
-    full = total // free
-    need = free * full * (full - 1) // 2 + (total - free * full) * full
+    units_per_cell = total // free
+    shared = free * units_per_cell * (units_per_cell - 1) // 2 + (total - free * units_per_cell) * units_per_cell
     cost = Fraction(0)
-    parts = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
-    for price, most in sorted(parts, key=lambda part: part[0] / part[1]):
-        cost += price * min(need, most) / most
-        need -= min(need, most)
+    penalties = [(Fraction(int(c)), min(size[i], size[j]) // cell) for (i, j), c in costs.items() if c != HARD]
+    for penalty, most in sorted(penalties, key=lambda pair: pair[0] / pair[1]):
+        cost += penalty * min(shared, most) / most
+        shared -= min(shared, most)
     return ceil(cost)
 
 
 def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost of all placements, at most the cost of the plan; 0 if the search does not end."""
+    """Return the least cost of all placements, at most the cost of the plan; 0 if the search reaches a limit."""
     offsets = _offsets(units, edges, capacity, reserved)
-    least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
+    least = sum(_cost_at(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:
         return 0
     best, nodes, total = least, 0, len(units)
-    after = [0.0] * (total + 1)
+    bound_from = [0.0] * (total + 1)
 
-    def place(k: int, paid: float, ahead: list[dict[int, float]]) -> None:
+    def place(k: int, paid: float, cost_at: list[dict[int, float]]) -> None:
         nonlocal best, nodes
         if k == total:
             best = min(best, paid)
             return
         nodes += 1
-        for at, cost in sorted(ahead[k].items(), key=lambda one: one[1]):
-            if paid + cost + after[k + 1] >= best or nodes > MOST_NODES:
+        for at, cost in sorted(cost_at[k].items(), key=lambda option: option[1]):
+            if paid + cost + bound_from[k + 1] >= best or nodes > MOST_NODES:
                 return
-            later = list(ahead)
+            later = list(cost_at)
             for j in range(k + 1, total):
                 if (k, j) in edges:
-                    later[j] = {x: old + _paid(edges, k, j, at, x) for x, old in ahead[j].items()}
-            further = sum(min(later[j].values(), default=HARD) for j in range(k + 1, total))
-            if paid + cost + after[k + 1] + further < best:
+                    later[j] = {x: old + _cost_at(edges, k, j, at, x) for x, old in cost_at[j].items()}
+            later_cost = sum(min(later[j].values(), default=HARD) for j in range(k + 1, total))
+            if paid + cost + bound_from[k + 1] + later_cost < best:
                 place(k + 1, paid + cost, later)
 
     for first in reversed(range(total)):
         best = least
         place(first, 0, [dict.fromkeys(each, 0.0) for each in offsets])
-        after[first] = best
-    return int(after[0]) if nodes <= MOST_NODES else 0
+        bound_from[first] = best
+    return int(bound_from[0]) if nodes <= MOST_NODES else 0
 
 
-def _paid(edges: Edges, i: int, j: int, a: int, b: int) -> float:
+def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
     """Return the cost of two units at the offsets ``a`` and ``b``."""
     return sum(cost for size_a, size_b, cost in edges[i, j] if a < b + size_b and b < a + size_a)
 
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
-    """Return each unit's offsets to try: its pin, or 0 and rounded-up ends; ``[]`` if too many."""
+    """Return the offsets to try per unit: its pin, or 0 and rounded-up ends of others; ``[]`` if too many."""
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:
         i, end = pending.pop()
         unit = units[i]
         at = unit.pin if unit.pin >= 0 else -(-end // unit.alignment) * unit.alignment
-        inside = at + unit.size <= capacity and not any(at < high and low < at + unit.size for low, high in reserved)
-        if inside and at not in found[i]:
+        is_free = at + unit.size <= capacity and not any(at < high and low < at + unit.size for low, high in reserved)
+        if is_free and at not in found[i]:
             found[i].add(at)
             pending += [(j, at + size_a) for (k, j), between in edges.items() if k == i for size_a, _, _ in between]
         if sum(map(len, found)) > MOST_OFFSETS:

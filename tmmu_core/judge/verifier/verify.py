@@ -44,9 +44,9 @@ OWN_RULES: dict[str, str] = {
     "overlap": "no two storages use the same byte at the same step, except for in-place reuse at the same offset",
     "slot": "a slot has one storage at a time, at its offset; slots do not overlap and are numbered from 0",
     "slot_offset": "offsets are aligned prefix sums over the slots (plans of slots)",
-    "numbering": "storages are numbered by offset, birth and id, one each (plans that place bytes)",
-    "sparse_address": "every slot is at the hash of token, arena and number (plans of the superseded draft)",
-    "slots_max_live": "there are as many slots as storages live together; planners other than slots may use more",
+    "numbering": "each storage has its own number, in the order of offset, birth and id (plans that place bytes)",
+    "sparse_address": "every slot is at the hash of replay token, arena and slot number (superseded draft)",
+    "slots_max_live": "an arena has as many slots as storages live at one step; planners other than slots may use more",
     "figures": "slots, max live, storages, peak live bytes, totals and ratios follow from the rows",
     "certificate": "a stated bound equals the bound of its witness, and an optimal extent equals its bound",
     "handoff": "in-place reuse is at the input's death and the output's birth, and is marked if and only if taken",
@@ -61,7 +61,7 @@ OWN_RULES: dict[str, str] = {
 
 RULES: dict[str, str] = OWN_RULES | against_graph.RULES
 
-_OF_PLACES: dict[str, dict[str, str]] = {
+_RULES_NOT_APPLIED: dict[str, dict[str, str]] = {
     "slots": {"numbering": "it places slots", "sparse_address": "it places slots"},
     "bytes": {"slot_offset": "it places bytes", "sparse_address": "it places bytes"},
     "sparse": {
@@ -96,24 +96,24 @@ def verify_plan(
     broken = list(check_columns(plan))
     if broken:
         # The other rules need valid columns.
-        first_rules = ("columns", "range")
-        left_out_rules = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
-        return Verdict(limited(broken), first_rules, left_out_rules)
+        checked_rules = ("columns", "range")
+        left_out_rules = tuple((rule, "its columns are invalid") for rule in RULES if rule not in checked_rules)
+        return Verdict(limited(broken), checked_rules, left_out_rules)
     facts = PlanFacts(plan)
-    of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
-    findings = [finding for check in of_facts for finding in check(facts)]
+    row_checks = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
+    findings = [finding for check in row_checks for finding in check(facts)]
     findings += [*check_hashes(facts, arenas), *check_metrics(plan), *check_constraints(plan), *check_reuse_cost(plan)]
     findings += [*check_certificates(facts, graph)]
     config, unchecked = _configuration(plan, arenas)
-    left_out = {**_OF_PLACES[plan.places], **unchecked}
+    left_out = {**_RULES_NOT_APPLIED[plan.places], **unchecked}
     if config is not None:
         findings += check_configuration(plan, config)
     lives = None
     if graph is None:
         left_out |= dict.fromkeys(against_graph.RULES, "no graph was given")
     else:
-        of_graph, lives = against_graph.examine(facts, graph, dims, cut_from)
-        findings += of_graph
+        graph_findings, lives = against_graph.examine(facts, graph, dims, cut_from)
+        findings += graph_findings
         if lives is None:
             left_out |= {rule: INVALID_GRAPH for rule in against_graph.RULES if rule != "graph"}
         elif plan.own_arenas:
@@ -125,16 +125,16 @@ def verify_plan(
     else:
         findings += check_sparse_addresses(facts)
     findings += [*check_slot_counts(facts, lives), *check_remarks(plan)]
-    found = certificates(facts, lives, configured=config is not None)
-    claimed = [arena.name for arena in found if arena.proven_bytes is not None]
-    if claimed:
-        left_out["certificate"] = f"the bound of {', '.join(claimed)} was not recomputed"
+    certified = certificates(facts, lives, configured=config is not None)
+    claiming_arenas = [arena.name for arena in certified if arena.proven_bytes is not None]
+    if claiming_arenas:
+        left_out["certificate"] = f"the bound of {', '.join(claiming_arenas)} was not recomputed"
     checked = tuple(rule for rule in RULES if rule not in left_out)
     return Verdict(
         limited(findings),
         checked,
         tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
-        found,
+        certified,
         "graph" if lives else "rows",
     )
 
@@ -152,7 +152,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return warnings: for a digest, and for rules left out for lack of an arena configuration."""
+    """Return a warning if only totals were checked, or if rules about the arena configuration were not."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
@@ -184,9 +184,9 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
         yield error("range", message, tensor=ids[i], step=int(plan.birth[i]))
     for i in np.flatnonzero(plan.offset > np.uint64(U64_MAX) - plan.size).tolist():
         yield error("range", f'"{ids[i]}" ends past 2^64 − 1.', tensor=ids[i])
-    run = len(plan.execution_order) + plan.has_inputs_step
-    if plan.execution_order and run != plan.steps:
-        yield error("columns", f"the plan has {plan.steps} steps; its execution order has {run}.")
+    ordered_steps = len(plan.execution_order) + plan.has_inputs_step
+    if plan.execution_order and ordered_steps != plan.steps:
+        yield error("columns", f"the plan has {plan.steps} steps; its execution order has {ordered_steps}.")
 
 
 # --- in-place reuse, remarks of the reader, hashes, configuration ------------------------------------------------
@@ -196,17 +196,17 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
     plan = facts.plan
     disjoint = not facts.overlaps_slot_below.any()
-    reused: set[str] = set()
-    outputs: set[str] = set()
+    used_inputs: set[str] = set()
+    used_outputs: set[str] = set()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
-        what, problems = f'the reuse of "{x}" by "{y}" at step {step}', []
+        reuse, problems = f'the reuse of "{x}" by "{y}" at step {step}', []
         if x not in plan.row_of or y not in plan.row_of:
-            yield error("handoff", f"{what} names a tensor without a row.", tensor=x, other=y, step=step)
+            yield error("handoff", f"{reuse} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
-        if x in reused or y in outputs:
+        if x in used_inputs or y in used_outputs:
             problems.append("repeats the input or the output of an earlier reuse")
-        reused.add(x)
-        outputs.add(y)
+        used_inputs.add(x)
+        used_outputs.add(y)
         i, j = plan.row_of[x], plan.row_of[y]
         a, b = int(plan.storage[i]), int(plan.storage[j])
         if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
@@ -222,7 +222,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         if taken != is_at_one_offset:
             problems.append(f"is marked as {'taken' if taken else 'not taken'}, which is wrong")
         for problem in problems:
-            yield error("handoff", f"{what} {problem}.", tensor=x, other=y, step=step)
+            yield error("handoff", f"{reuse} {problem}.", tensor=x, other=y, step=step)
 
 
 def check_remarks(plan: Plan) -> Iterator[Finding]:
@@ -240,8 +240,8 @@ def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
     """Check rule ``hash``: recompute derived hashes with the judge's encoder."""
     plan, slots = facts.plan, facts.slots
     for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
-        drafts = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
-        if len(getattr(plan, name)) != 32 and not drafts:
+        is_draft_token = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
+        if len(getattr(plan, name)) != 32 and not is_draft_token:
             yield error("hash", f"{name} has {len(getattr(plan, name))} bytes, not 32.")
     names = [arena.name for arena in plan.arenas]
     rows = zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
@@ -268,7 +268,7 @@ _ARENA_DEFAULTS = msgspec.structs.asdict(Arena())
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
     """Return a configuration with the values and the ``arena_config_hash`` of the plan; ``None`` if there is none.
 
-    A configuration file may contain a field for all arenas, for no arena, or for values that are not the default.
+    Tries every way to write a field: for all arenas, for no arena, or where its value is not the default.
     """
     for forms in product(("changed", "all", "none"), repeat=len(_ARENA_DEFAULTS)):
         config = {
@@ -287,7 +287,7 @@ def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
 def check_configuration(plan: Plan, arenas: Arenas) -> Iterator[Finding]:
     """Check rule ``configuration``."""
     for arena in plan.arenas:
-        for name, want in {**_ARENA_DEFAULTS, **arenas.get(arena.name, {})}.items():
-            if name in _ARENA_DEFAULTS and getattr(arena, name) != want:
-                message = f"{name} {getattr(arena, name)}; its configuration has {want}"
+        for name, expected in {**_ARENA_DEFAULTS, **arenas.get(arena.name, {})}.items():
+            if name in _ARENA_DEFAULTS and getattr(arena, name) != expected:
+                message = f"{name} {getattr(arena, name)}; its configuration has {expected}"
                 yield error("configuration", f"{arena.name} has {message}.", arena=arena.name)
