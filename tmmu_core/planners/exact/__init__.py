@@ -3,22 +3,22 @@
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
 learn from conflicts (:mod:`.branching`). A packing found lowers the extent; an exhausted search raises the bound above
-its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between this search and
-the one of :mod:`.lns`.
+its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between branch and bound
+and large neighbourhood search (:mod:`.lns`).
 
-*Peak first*: plain problems with at least :data:`MIN_STORAGES` storages, of which at most half are live near the peak.
-The storages near the peak are searched first, for an extent equal to the bound (or within the capacity). This search is
-short, and greedy runs place the other storages around them. If it fails, nothing is proven.
+*Peak first* applies to plain problems with at least :data:`MIN_STORAGES` storages, if at most half of the storages are
+live near the peak. A short search packs only the storages near the peak, to the bound (or the capacity). Greedy runs
+then place the other storages around this packing. A failure proves nothing.
 
 *Components*: sets of storages without conflicts between them are packed separately. They share the budget; the search
-of a component ends when its extent is at most that of a component searched before.
+of a component ends when its extent is at most the extent of an earlier component.
 
 The budget is a number of nodes, and random numbers are raw Philox words: the same input gives the same packing on every
 machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
 
 In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
 takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
-searched; with more, only the first one, and a relaxation in which these pairs may overlap raises the bound.
+searched. With more, only the first is searched, and the bound is that of a relaxation in which these pairs may overlap.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,12 +43,12 @@ from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progres
 DEFAULT_BUDGET = 600_000
 """Default number of nodes. Large components get fewer (:data:`.driver.FULL_BUDGET_ENTRIES`)."""
 PROGRESS_NOTE = "course"
-"""Note with the rows of :class:`.driver.ProgressLog`."""
+"""Key of the note that contains the rows of :class:`.driver.ProgressLog`."""
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MAX_PEAK_FRACTION = 0.5  # maximum fraction of the storages that are in the peak
 LEVELS = (12, 14, 13, 15, 11)
-"""Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
+"""Minimum live bytes of a step of the peak, in sixteenths of the target; the levels are tried in this order."""
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
 NODES = (64, 4)  # nodes of an attempt: a constant, plus this many per storage of the peak
@@ -77,7 +77,7 @@ def exact_from(
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     One more option: ``use_lns`` (:class:`.driver.SearchRequest`). ``reported`` maps an extent or a bound of ``cols`` to
-    the one of the whole arena, for the progress.
+    the value of the whole arena, which ``progress`` reports.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -87,7 +87,7 @@ def exact_from(
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
-        return _beside_always_live(cols, bound, start, always, options, progress, reported)
+        return _pack_around_always_live(cols, bound, start, always, options, progress, reported)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     meter = metered(progress, options)
@@ -132,7 +132,7 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
     return always & ~always.all()
 
 
-def _beside_always_live(
+def _pack_around_always_live(
     cols: Columns,
     bound: Bound,
     start: Best,
@@ -141,7 +141,7 @@ def _beside_always_live(
     progress: Progress | None,
     reported: Callable[[int], int],
 ) -> Packing:
-    """Pack the always live storages below the other storages; one goes to the top if that lowers the extent.
+    """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
     An always live storage takes the same bytes at every step, so every other storage is in one of the bands of memory
     between the always live storages. These bands can be moved together without a larger extent, so the result is
@@ -215,8 +215,8 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         return None
     live = np.asarray(cols.live_bytes(), np.int64)
     for level in LEVELS:
-        moments = np.flatnonzero(live >= target // 16 * level)
-        peak = np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
+        peak_steps = np.flatnonzero(live >= target // 16 * level)
+        peak = np.flatnonzero(np.searchsorted(peak_steps, cols.part_hi) > np.searchsorted(peak_steps, cols.part_lo))
         if not 0 < len(peak) <= len(cols) * MAX_PEAK_FRACTION:
             continue
         model = search_model(columns(subproblem(cols.problem, peak)))
@@ -228,18 +228,18 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
             request.notes["nodes"] += nodes
             if meter.ended():
                 return None
-            best = None if found is None else _around(cols, bound, peak, found, target)
+            best = None if found is None else _place_around_peak(cols, bound, peak, found, target)
             if best is not None:
                 return best
     return None
 
 
-def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
+def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
     """Return all offsets if one of three greedy runs around the peak has an extent of at most the target."""
     fixed = np.full(len(cols), -1, np.int64)
     fixed[peak] = found
-    rest = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})
-    best = best_greedy(rest, replace(bound, bytes=target), runs=RUNS[:3])
+    with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})
+    best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
     return best.offset if best.extent <= target else None
 
 
@@ -256,12 +256,12 @@ def components(cols: Columns) -> list[I64]:
     crossing = np.zeros(k + 1, dtype=np.int64)
     np.add.at(crossing, cols.part_lo + 1, 1)
     np.subtract.at(crossing, cols.part_hi, 1)
-    run = np.cumsum(np.cumsum(crossing)[:k] == 0)
-    if k and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
+    period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # number of the births so far that no live range crosses
+    if k and period[0] == period[-1] and bool(np.diff(cols.part_of).all()):
         return [np.arange(n, dtype=np.int64)]
     sets = DisjointSets(n + k + 1)
-    for i, at in zip(cols.storage_of_part.tolist(), run[cols.part_lo].tolist(), strict=True):
-        sets.join(i, n + at)
+    for i, number in zip(cols.storage_of_part.tolist(), period[cols.part_lo].tolist(), strict=True):
+        sets.join(i, n + number)
     for i, row in enumerate(cols.extra_conflicts or ()):
         for j, _ in row:
             sets.join(i, j)
@@ -285,7 +285,7 @@ class _Component:
     def improve(self, request: SearchRequest, floor: int, proven: int) -> int:
         """Search for an extent below the current one; return the bound proven for the whole problem.
 
-        An incomplete search continues; else a new one begins with this ``floor``.
+        Continue an incomplete search; otherwise, begin a new search with this ``floor``.
         """
         if self.search is None or not self.search.is_open:
             self.search = component_search(self.cols, self.bound.bytes, floor, (self.extent, self.offset))
@@ -298,9 +298,9 @@ class _Component:
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
     """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
-    First, in order of falling bounds, each component gets an equal part of the nodes left if its extent is above the
-    bound, the goal and the extents of the components before it. Then, while the component with the largest extent can
-    improve, it gets the nodes left.
+    First, each component, by descending bound, gets an equal part of the remaining nodes; it gets none if its extent is
+    at most the bound, the goal or the extent of an earlier component. Then the component with the largest extent gets
+    the remaining nodes, as long as it can improve.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)

@@ -1,15 +1,15 @@
 """Branch and bound: decide whether all units can be packed below a capacity.
 
 Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: the unit lies at its
-lowest offset. Second branch: its place there is a *hole*, which another unit must fill, and the unit lies above. These
-two branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of the other offsets.
+lowest offset. Second branch: the unit lies higher; its place at the lowest offset is a *hole* that another unit must
+fill. Both branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of other offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
-over all other levels. The lowest offsets choose the next unit, so a branching order only decides among equals.
+over all other levels. The lowest offsets determine the next unit; a branching order only breaks ties.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
-Deterministic, without recursion. :class:`Searcher` runs it on one model with several capacities and orders: in the
+The search is deterministic and not recursive. :class:`Searcher` runs it on one model, for several capacities, in the
 native library (``native/branch_and_bound.c``) or in plain Python (:class:`PlainSearch`), with the same nodes.
 """
 
@@ -51,7 +51,7 @@ class PlainSearch(Propagation):
     """The search in plain Python."""
 
     def __init__(self, tables: Tables, state: State, *, capacity: int, rank: I64, budget: int) -> None:
-        """Search a packing below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
+        """Search for a packing below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
         super().__init__(tables, state, capacity)
         self.rank, self.budget = rank.tolist(), budget
         self.levels: list[_Level] = []
@@ -103,8 +103,8 @@ class PlainSearch(Propagation):
     def _branching_unit(self) -> int:
         """Return an unplaced unit under which no unplaced unit fits; −1 if there is none.
 
-        The search for it begins at the unit without a hole that has the lowest offset, by rank among equals, and goes
-        down to a neighbour that fits below, again and again. Below a unit with a hole are the units that can fill it.
+        Begin at the unit of lowest offset without a hole; the rank breaks ties. Go down to a neighbour that fits below,
+        until there is none. The neighbours that can fill the hole of a unit count as below it.
         """
         is_placed, low, rank = self.placed_since, self.low, self.rank
         open_units = (u for u in range(self.count) if is_placed[u] is None and u not in self.hole)
@@ -130,7 +130,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return a smaller unit of the same sections directly below ``u``, or −1. The swapped pair is searched."""
+        """Return a smaller unit of the same sections directly below ``u``, or −1. The search tries the swapped pair."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:
@@ -138,7 +138,7 @@ class PlainSearch(Propagation):
         return -1
 
     def _backjump(self) -> bool:
-        """Undo levels up to the latest first branch that the conflict depends on, and take its second branch.
+        """Undo all levels back to the latest first branch that the conflict depends on, and take its second branch.
 
         Return whether there is such a branch.
         """
@@ -186,7 +186,7 @@ class Searcher:
     def solve(
         self, capacity: int, rank: I64, budget: int, watch: Watch | None = None
     ) -> tuple[int, int, list[int] | None]:
-        """Search a packing of all units below ``capacity`` within ``budget`` nodes.
+        """Search for a packing of all units below ``capacity`` within ``budget`` nodes.
 
         Among units with equal lowest offset, the one with the lowest ``rank`` (n,) goes first. ``watch(nodes)`` is
         called every :data:`POLL_SECONDS`; the search stops if it returns ``False`` or raises. Return FOUND, INFEASIBLE
@@ -194,7 +194,7 @@ class Searcher:
         """
         query = {"capacity": capacity, "rank": rank, "budget": budget}
         outcome = TABLES_FULL
-        while outcome == TABLES_FULL:  # the necessary number of rows is not known beforehand
+        while outcome == TABLES_FULL:  # repeat with larger tables: the number of rows is not known beforehand
             state = initial_state(self.model, self.tables, capacity)
             nodes = np.zeros(1, dtype=np.int64)
             outcome = self._search(state, query, nodes, watch)
@@ -206,7 +206,7 @@ class Searcher:
         return outcome, int(nodes[0]), state.unit[:, LOW].tolist() if outcome == FOUND else None
 
     def _search(self, state: State, query: dict[str, Any], nodes: I64, watch: Watch | None) -> int:
-        """Run the native search; run the plain one without the library, or if the capacity is beyond its integers."""
+        """Run the native search, or the plain one if there is no library or the capacity exceeds its integers."""
         loops = library()
         if loops is None or abs(query["capacity"]) >= LARGEST:
             loop: Callable[[], int] = partial(self._plain_search, state, query, nodes)

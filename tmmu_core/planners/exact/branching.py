@@ -9,10 +9,10 @@ conflicts per section; the next attempt of the same order puts the units of the 
 (weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. If these ranks already failed within the same
 number of nodes, random ranks replace them. A packing that is found adds an order: by offset, lowest first.
 
-The nodes of these attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
-without the counts. The nodes of those attempts double each round (geometric restarts), so no order is dropped.
+The node budgets of these learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is a static
+one: it ignores the counts. The node budgets of static attempts double each round (geometric restarts).
 
-Integers and raw Philox words only: the same on every machine.
+All numbers are integers or raw Philox words, so the orders are the same on every machine.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ OPENING_NODES = 2_000  # nodes of an opening attempt
 ORDERS = ("TWA", "A", "TAW", "WAT")
 """Static orders: keys, greatest first. T: bytes of the fullest section; W: lifetime; A: lifetime × height."""
 DIRECTIONS = (1, -1)  # ties are broken by unit number: ascending, or descending as if time were reversed
-RESTART_NODES = 1_000  # nodes of the shortest learned attempt; the others are multiples by the Luby sequence
+RESTART_NODES = 1_000  # base node budget of learned attempts, multiplied by terms of the Luby sequence
 STATIC_EVERY = 8
 STATIC_NODES = 4_000  # nodes of a static attempt in the first round
 WEIGHT_DECAY = 5  # counts are divided by this at each attempt of their order
@@ -58,7 +58,7 @@ class BranchingOrder:
         self.model, self.openings = model, openings
         self.target, self.turn, self.learned_attempts, self.static_attempts = -1, 0, 0, 0
         self.tried: dict[bytes, int] = {}
-        """Ranks tried since the target changed → their nodes."""
+        """Ranks tried since the target changed → their node budget."""
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         """Decayed conflicts per section, for each order."""
         self._packing: list[int] = []
@@ -73,10 +73,10 @@ class BranchingOrder:
     def _traits(self) -> dict[str, I64]:
         """Keys of :data:`ORDERS` as columns over units."""
         model = self.model
-        # Python integers: steps × bytes may exceed 64 bits, their ranks do not.
+        # Python integers, because steps × bytes may exceed 64 bits. Ranks of areas do not.
         areas = [steps * high for steps, high in zip(model.length.tolist(), model.max_height.tolist(), strict=True)]
-        place = {area: k for k, area in enumerate(sorted(set(areas)))}
-        return {"T": model.fullest, "W": model.length, "A": np.array([place[area] for area in areas], np.int64)}
+        rank_of = {area: k for k, area in enumerate(sorted(set(areas)))}
+        return {"T": model.fullest, "W": model.length, "A": np.array([rank_of[area] for area in areas], np.int64)}
 
     @cached_property
     def _draws(self) -> np.random.Philox:
@@ -92,9 +92,9 @@ class BranchingOrder:
             self._static[direction, order] = _ranks(np.lexsort((number, *keys)))
         return self._static[direction, order]
 
-    def _turn_of(self, attempts: int) -> tuple[int, int, int]:
-        """Return round, direction and order after some attempts. A round has all orders in both directions."""
-        rest, order = divmod(attempts, len(self._failures))
+    def _turn_of(self, number: int) -> tuple[int, int, int]:
+        """Return the round, direction and order of attempt ``number``. A round has all orders in both directions."""
+        rest, order = divmod(number, len(self._failures))
         return *divmod(rest, len(DIRECTIONS)), order
 
     def next_attempt(self, target: int) -> Attempt:
@@ -115,9 +115,9 @@ class BranchingOrder:
         round_, direction, order = self._turn_of(self.learned_attempts)
         self.learned_attempts += 1
         nodes = RESTART_NODES * luby(round_ + 1)
-        worst = self.model.greatest(self._failures[order][self.model.section])
+        most_failures = self.model.greatest(self._failures[order][self.model.section])
         # Weights in steps of √2: a finer scale would rank by random differences.
-        level = 2 * log2_fixed(1 + worst) >> 12
+        level = 2 * log2_fixed(1 + most_failures) >> 12
         rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
         if self.tried.get(rank.tobytes(), 0) >= nodes:
             weights = random_weights(self._draws)
@@ -144,7 +144,7 @@ class BranchingOrder:
         return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
-        """Add the order of a packing, given by the offset of each unit; it replaces that of the last packing."""
+        """Replace the order of the last packing by that of a new packing, given by the offset of each unit."""
         self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)

@@ -24,12 +24,12 @@ from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possib
 from tmmu_core.planners.meter import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
-"""Number of entries up to which a component has its whole budget; with twice as many, a quarter of the budget."""
+"""Number of entries up to which a component gets its whole budget; above, the budget falls as 1 / entries²."""
 MAX_TABLE_ENTRIES = 20_000_000  # ``Model.work`` beyond which a component is not searched
 AT_BOUND, AT_CAPACITY, BETWEEN = KINDS = ("bound", "capacity", "between")
 """Kinds of target: the lower bound, the capacity, a capacity between bound and extent."""
 TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
-"""Targets between bound and extent, in eighths: two steps down after success, one up after failure."""
+"""Targets between bound and extent, in eighths of the gap. After success, the index falls by 2; else it grows by 1."""
 MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them is searched
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
@@ -68,7 +68,7 @@ class SearchRequest:
     notes: dict[str, Any]
     log: ProgressLog = field(repr=False)
     use_lns: bool = True
-    """Whether large neighbourhood search takes turns with branch and bound and follows it; it may take minutes."""
+    """Whether large neighbourhood search runs between and after the attempts of branch and bound; may take minutes."""
 
 
 class _Variant:
@@ -95,8 +95,8 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model for each choice of in-place reuses, the greedy one first; with too many, one model and the
-    relaxation.
+    """Return a model for each choice of in-place reuses, the greedy one first. With too many reuses, return only the
+    greedy model, and the relaxation.
     """
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
@@ -110,11 +110,11 @@ def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
 
 @dataclass
 class ComponentSearch:
-    """State of the search of one component; can be continued."""
+    """State of the search of one component, from which the search can continue."""
 
     cols: Columns
     bound: int
-    floor: int  # extent of another component: a lower extent or bound of this one changes nothing
+    floor: int  # extent of another component; the result does not depend on values of this one below it
     extent: int
     offset: list[int]
     variants: list[_Variant]  # empty if the model is too large to search
@@ -127,7 +127,7 @@ class ComponentSearch:
         """Least known extent of the relaxation; its bound cannot be higher."""
 
     def accept(self, variant: _Variant, offset: list[int]) -> None:
-        """Store a lower packing, given by the offset of each unit."""
+        """Store a packing of smaller extent, given by the offset of each unit."""
         self.extent = variant.extent_of(offset)
         for unit, at in zip(variant.model.members, offset, strict=True):
             for i in unit:
@@ -151,7 +151,7 @@ class ComponentSearch:
                 self.accept(variant, offset)
 
     def update_bound(self) -> None:
-        """Set the bound to the least bound of all variants, or to the relaxation's bound if that replaces them."""
+        """Set the bound to that of the relaxation if there is one, else to the least bound of all variants."""
         self.bound = min(each.bound for each in ((self.relaxed,) if self.relaxed is not None else self.variants))
 
     def open_variants(self, goal: int) -> list[_Variant]:
@@ -171,7 +171,7 @@ class ComponentSearch:
 def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> ComponentSearch:
     """Return a new search for an extent below ``best`` (extent, offsets), which is above the floor."""
     models, relaxation = search_models(cols)
-    # Extents are multiples of the grain: the largest one up to the floor is low enough.
+    # Extents are multiples of the grain. An extent of the largest multiple up to the floor is low enough.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)
@@ -200,7 +200,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         if not open_variants:
             break
         if attempts and not meter("exact", before + spent, before + allowed):
-            meter.halt(1)  # the attempts so far count; the next one ends after a node
+            meter.halt(1)  # keep the results so far; the next attempt ends after one node
         if meter.ended():
             notes["interrupted"] = True
             break
@@ -221,7 +221,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         meter.spend(nodes)
         if variant.searcher.stop[0]:
             meter.halt()
-        if meter.ended():  # the result depends on the moment of the stop
+        if meter.ended():  # discard the result: it depends on the time of the stop
             notes["interrupted"] = True
             break
         attempts += 1
@@ -239,7 +239,7 @@ class _LnsRuns:
     component: ComponentSearch
     request: SearchRequest
     normal: int  # iterations of a normal run
-    turns: int  # runs between parts of branch and bound
+    turns: int  # number of runs made between the parts of branch and bound
 
     def __post_init__(self) -> None:
         component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain
@@ -263,30 +263,31 @@ class _LnsRuns:
         if spent >= allowed:
             if self.schedule is None:
                 self.schedule = run_schedule(self.low, self.grain, self.normal, self.extent)
-                self.following = next(self.schedule)
-            return self.following if self.following[1] else None
+                self.next_scheduled = next(self.schedule)
+            return self.next_scheduled if self.next_scheduled[1] else None
         is_due = self.turns < LNS_TURNS and spent * LNS_TURNS >= allowed * (self.turns + 1)
         if self.request.goal or allowed < MIN_TURN_NODES * LNS_TURNS or not is_due:
             return None
         self.turns += 1
         return self.low, luby(self.turns) * self.normal, self.turns
 
-    def make(self, planned_run: Run, at: int, of: int) -> None:
-        """Do a run, and report its progress from ``at`` to ``of`` nodes."""
+    def make(self, planned_run: Run, first: int, last: int) -> None:
+        """Do a run, and report its progress as ``first`` to ``last`` nodes."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
         left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
 
         def watch(done: int) -> bool:
-            """Return whether to go on. The planned length stays, because the cooling depends on it."""
-            return done < left and meter("exact", min(at + (self.done + done) * (of - at) // planned, of), of)
+            """Return whether to continue. A limit does not change ``iterations``, because the cooling depends on it."""
+            nodes = first + (self.done + done) * (last - first) // planned
+            return done < left and meter("exact", min(nodes, last), last)
 
         run = lns_run(variant.model, variant.searcher.tables, number)
         offset = run.run(capacity, iterations, watch if meter.watched or meter.limit is not None else None)
         meter.spend(max(run.iterations, 1))
         if run.stop[0] and not meter.ended():
             meter.halt()
-        if meter.ended():  # the result depends on the moment of the stop
+        if meter.ended():  # discard the result: it depends on the time of the stop
             notes["interrupted"] = True
             return
         self.done += run.iterations
@@ -294,7 +295,7 @@ class _LnsRuns:
         if offset is not None:
             self.component.accept(variant, offset)
         if self.schedule is not None:
-            self.following = self.schedule.send((self.extent, run.fewest_omitted))
+            self.next_scheduled = self.schedule.send((self.extent, run.fewest_omitted))
         elif run.fewest_omitted > ALMOST_OMITTED:
             self.turns = LNS_TURNS
 

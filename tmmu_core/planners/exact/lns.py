@@ -28,16 +28,16 @@ CLOSE_OMITTED = 1  # a normal run that omits at most this many units is repeated
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Bisection begins after this many long runs at the low end, or after one that omits more units than the second."""
+"""Bisection begins after the first number of long runs at the low end, or after a run that omits more units than the
+second number."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
-"""Iterations of the last run at the low end, as a ratio to those of a long run. It runs if a long run there omitted at
-most :data:`CLOSE_OMITTED` units."""
+"""Iterations of the last run, as a multiple (a fraction) of a long run. It is made if a long run at the low end omitted
+at most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
-"""Numbers of units. The search needs at least the first; beyond the second, it makes fewer iterations; beyond the last,
-its conflict matrix is too large."""
-NEAR_FRACTION = 8  # an extent is near the bound if it exceeds the bound by at most one part in this many
+"""Minimum number of units; number above which runs are shorter; maximum number, because of the conflict matrix."""
+NEAR_FRACTION = 8  # an extent is near the bound if it is at most bound / NEAR_FRACTION above the bound
 MEAN_DESTROYED = 4  # half the maximum number of units that an iteration removes
 START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
@@ -65,10 +65,10 @@ class LnsRun:
 
         ``watch(iterations)`` is polled by :func:`.branch_and_bound.watched`; the run stops when it returns ``False``.
         """
-        state, room = self.state, (capacity - self.base) // self.step
-        if not min(len(state.unit), 1) <= room < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
+        state, capacity_steps = self.state, (capacity - self.base) // self.step
+        if not min(len(state.unit), 1) <= capacity_steps < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
-        limits: dict[str, Any] = {"capacity": max(room, 1), "iterations": iterations}
+        limits: dict[str, Any] = {"capacity": max(capacity_steps, 1), "iterations": iterations}
         limits |= {"mean_destroyed": MEAN_DESTROYED, "stop": self.stop}
         loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, **limits)
         if (loops := library()) is not None:
@@ -133,7 +133,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
 
 
 def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
-    """Return the first row of each unit (and one more), and the rows: runs of consecutive sections of its lifetime."""
+    """Return ``(first, runs)``: rows ``first[u]:first[u + 1]`` are the runs of consecutive sections of unit u."""
     begin = [0]
     runs: list[tuple[int, int]] = []
     for u in units.tolist():
@@ -149,7 +149,7 @@ def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple
     """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
 
     Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
-    bottom. No unit is stacked if any offset is fixed, and none whose size would break the alignment of another.
+    bottom. No unit is stacked if any offset is fixed. A stacked unit's size is a multiple of every alignment.
     """
     offsets: dict[int, int] = {}
     base = 0
@@ -179,7 +179,7 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
 
 @cache
 def temperatures() -> I64:
-    """Return an array of shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
+    """Return an array of shape (STAGES + 1,): temperatures of a geometric cooling, times 2^10, in integers."""
     temperature = [START_TEMPERATURE << 20] * moves.STAGES + [END_TEMPERATURE << 20]
     step = moves.STAGES
     while step > 1:
@@ -192,13 +192,13 @@ def temperatures() -> I64:
 @cache
 def log_table_of() -> I64:
     """Return an array of shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
-    eleven = 11 << 12  # log₂ of 2,048, scaled as by ``log2_fixed``
-    return (eleven - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
+    log2_of_2048 = 11 << 12  # scaled as by ``log2_fixed``
+    return (log2_of_2048 - log2_fixed(2 * np.arange(1024) + 1)) * 45_426 >> 18
 
 
 @cache
 def noise_of(count: int) -> NDArray[np.int32]:
-    """Return an array of shape (2, count): random numbers from 11 to 20, and from 0 to 1,023."""
+    """Return an array of shape (2, count): random numbers, in row 0 from 11 to 20, in row 1 from 0 to 1,023."""
     rng, drawn = SEED, []
     for _ in range(count):
         rng, r = moves.draw(rng)
@@ -213,7 +213,7 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a normal run: ``nodes``, or a quarter of it at twice :data:`FULL_BUDGET_UNITS`."""
+    """Return the iterations of a normal run: ``nodes``, above :data:`FULL_BUDGET_UNITS` reduced as 1 / units²."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
@@ -230,7 +230,7 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
 
     Runs of ``normal`` iterations bisect between ``low`` (the bound or the goal) and the extent. Long runs follow: at
     the low end while few units are omitted, then bisecting, then a very long run at the low end. The numbers of long
-    runs, and so their random states, do not depend on the runs before.
+    runs, and so their random states, do not depend on earlier runs.
     """
 
     def middle() -> int:
@@ -245,12 +245,12 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
         number += 1
         if fewest:
             failed, failures = at, failures + 1
-    at, failed, made, fewest_at_low = low, -1, 0, MAX_UNITS
-    while made < MAX_LONG_RUNS and fewest <= HOPELESS_OMITTED and failed < at < extent:
-        made += 1
-        extent, fewest = yield at, LONG_RUN_FACTOR * normal, made
+    at, failed, long_runs, fewest_at_low = low, -1, 0, MAX_UNITS
+    while long_runs < MAX_LONG_RUNS and fewest <= HOPELESS_OMITTED and failed < at < extent:
+        long_runs += 1
+        extent, fewest = yield at, LONG_RUN_FACTOR * normal, long_runs
         fewest_at_low = min(fewest_at_low, fewest) if at == low else fewest_at_low
-        if at > low or fewest > ALMOST_OMITTED or made >= MAX_LONG_RUNS_AT_LOW:
+        if at > low or fewest > ALMOST_OMITTED or long_runs >= MAX_LONG_RUNS_AT_LOW:
             failed = at if fewest else failed
             at = middle()
     if fewest_at_low <= CLOSE_OMITTED:

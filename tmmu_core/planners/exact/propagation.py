@@ -2,12 +2,12 @@
 
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
-* a unit is placed at ``a``: its neighbours that end above ``a`` start at or above its end (``BY_UNIT``);
-* a unit has a *hole*: it lies above the lowest end of the units that can still fill the hole (dominance, ``BY_HOLE``);
+* a unit is placed at ``a``: neighbours whose lowest end is above ``a`` start at or above its end (``BY_UNIT``);
+* a unit has a *hole*: the unit lies at or above the lowest end of the units that can fill it (dominance, ``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
-Each raise continues to the next aligned offset at which the unit overlaps no fixed unit.
+Each raise is rounded up to the next aligned offset at which the unit overlaps no fixed unit.
 
 A conflict is a unit that ends above the capacity or lies above its fixed offset, a section whose lowest offset plus
 open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
@@ -19,8 +19,8 @@ that was true before the event stays.
 
 Every claim holds in all packings of least Σ height · offset among the packings that fit and contain the decisions:
 
-* first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts above the end of u, and u
-  lies no higher than ``a``, else it could be moved down;
+* first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts above the end of u; u lies
+  at most at ``a``, because at a higher offset it could be moved down;
 * second branch (a hole): some unit overlaps that place.
 """
 
@@ -124,7 +124,7 @@ class Propagation:
         return True
 
     def open_hole(self, u: int, hole: tuple[int, int]) -> None:
-        """Require that some unit overlaps the place of ``u`` at ``hole``: offset and level."""
+        """Require that another unit overlaps the place of ``u`` at ``hole`` (offset, level)."""
         self.hole[u] = hole
         self.fillers.pop(u, None)
         self.holes.append(u)
@@ -137,7 +137,7 @@ class Propagation:
         del self.hole[u]
 
     def undo(self, events: int, placed: int, filled: int) -> None:
-        """Undo all events, placements and filled holes but the first ones, by number."""
+        """Undo the latest events, placements and filled holes; the arguments are the numbers of them that remain."""
         while len(self.filled) > filled:
             self.open_hole(*self.filled.pop())
         while len(self.events) > events:
@@ -192,13 +192,13 @@ class Propagation:
                 return True
 
     def _may_propagate(self, s: int, old: int) -> bool:
-        """Whether a raise from ``old`` can change the two lowest units of a section, or one of them was placed."""
+        """Return whether a raise from ``old`` can change the two lowest units of section ``s``, or one is placed."""
         one, two = self.two_lowest[s]
         is_placed = self.placed_since
         return two < 0 or old <= self.low[two] or is_placed[one] is not None or is_placed[two] is not None
 
     def _propagate_section(self, s: int) -> bool:
-        """Check the section bound, and raise the other units if only one can be the lowest."""
+        """Check the section bound. If only one unit can be the lowest, raise the others above its end."""
         begin, rest = self.first[s], self.open_bytes[s]
         entries = self.order[begin : begin + self.open_units[s]]
         by_low = sorted(entries, key=lambda e: self.low[self.owner[e]])
@@ -218,7 +218,7 @@ class Propagation:
         return True
 
     def _propagate_holes(self) -> bool:
-        """Raise every unit with a hole above the lowest end of the units that can still fill the hole."""
+        """Raise every unit with a hole to the lowest end of the units that can still fill the hole."""
         for u in self.holes:
             w, low, end = self.fillers.get(u, (-1, 0, 0))
             is_current = w >= 0 and self.placed_since[w] is None and self.low[w] == low
@@ -293,7 +293,7 @@ class Propagation:
             self._claim(two, self.low[two])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
-        """Add the claims that imply: each unit that can fill a hole (offset, level) ends at ``need`` or above.
+        """Add claims that imply that each unit that can fill the hole (offset, level) ends at ``need`` or above.
 
         ``need`` of FAR: no unit can fill it. ``now``: number of the explained event.
         """
@@ -305,26 +305,26 @@ class Propagation:
         for w, own_height, other_height in self.neighbours[u]:
             if self.fixed[w] >= 0:
                 continue
-            low, over = self.low_then[w], at + own_height
+            low, hole_end = self.low_then[w], at + own_height
             if self._was_placed(w, now):
-                if low >= over:
-                    self._claim(w, over)
+                if low >= hole_end:
+                    self._claim(w, hole_end)
                 else:  # w ends below the hole
                     self._add_level(self.level_of[w])
-            elif need - other_height <= min(low, over):
+            elif need - other_height <= min(low, hole_end):
                 self._claim(w, need - other_height)
             else:
-                self._claim(w, over)
+                self._claim(w, hole_end)
 
     def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
-        """Add the claims that imply: ``lowest`` is the lowest open unit of a section and ends at or above ``need``."""
+        """Add claims that imply that ``lowest`` is the lowest open unit of ``s`` and ends at ``need`` or above."""
         entries = self.order[self.first[s] : self.first[s + 1]]
         entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
         rest = sum(self.height[e] for e in entries)
-        high = next((self.height[e] for e in entries if self.owner[e] == lowest), 0)
+        lowest_height = next((self.height[e] for e in entries if self.owner[e] == lowest), 0)
         for e in entries:
             u = self.owner[e]
-            self._claim(u, need - high if u == lowest else self.ceiling[s] - rest + 1)
+            self._claim(u, need - lowest_height if u == lowest else self.ceiling[s] - rest + 1)
 
     def _was_placed(self, u: int, now: int) -> bool:
         """Return whether ``u`` was placed before event ``now``."""
