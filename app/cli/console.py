@@ -1,4 +1,4 @@
-"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10); tables in a pipe have no frame."""
+"""Output of the commands (tables, JSON, errors) and their exit codes (contract §10)."""
 
 import json
 import re
@@ -22,12 +22,12 @@ INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits
 STREAM = "-"  # standard input or standard output
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
-"""A word to cut, because a name in a file can have megabytes. In JSON, words are cut only in errors."""
+"""A word that is cut: a name in a file can have megabytes. In JSON output, only error records are cut."""
 _LONGEST_LINE = 20_000
 
 
 def _cut(value: Any) -> Any:
-    """Return a text, or a JSON value with texts, in which long words and long texts are cut."""
+    """Return a text, or a JSON value with its texts, with long words and long texts cut."""
     if isinstance(value, dict | list):
         return {k: _cut(v) for k, v in value.items()} if isinstance(value, dict) else [*map(_cut, value)]
     if not isinstance(value, str):
@@ -46,7 +46,7 @@ class UsageError(Misuse):
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table to standard output. A title that begins with ">" aligns its column to the right."""
+    """Print a table, without a frame into a pipe. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
     heads, *texts = [[_line(cell) for cell in row] for row in ([title.removeprefix(">") for title in titles], *rows)]
     if not sys.stdout.isatty():
@@ -81,7 +81,7 @@ def print_note(*lines: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write a value of types that msgspec encodes as indented JSON to standard output."""
+    """Write a value to standard output as indented JSON. msgspec must be able to encode its types."""
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file name that is not valid UTF-8
@@ -90,7 +90,7 @@ def write_json(value: Any) -> None:
 
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
-"""Controls and direction marks that a terminal interprets, and the start of a command to a CI runner."""
+"""Control characters, direction marks, and the ``#`` that starts a command in a CI log. All are escaped."""
 
 
 def _json_for_log(text: str) -> str:
@@ -105,7 +105,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
-    """Write an error to standard error: as text, with ``verbose`` also all format readers, or as a line of JSON."""
+    """Write an error to standard error, as text or one line of JSON. ``verbose`` lists what each reader expected."""
     if as_json:
         record: Mapping[str, Any] = _cut(error.record())
         sys.stderr.write(_json_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
@@ -114,7 +114,7 @@ def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> No
 
 
 def error_text(error: TmmuError, *, verbose: bool = False) -> str:
-    """Return an error as text: the code of the contract if any, message, place and fix. Names are escaped."""
+    """Return an error as text: contract code if any, message, place and hint. Names are escaped."""
     if isinstance(error, UnreadableInput):
         return _unreadable_text(error, verbose)
     if not isinstance(error, ContractError):
@@ -130,7 +130,7 @@ UNRECOGNISED = "Unrecognised file format."
 
 
 def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
-    """Return message and fix for an unreadable file, with the reason of the closest format reader, or of all."""
+    """Return message, reason and hint for an unreadable file. The reason is that of the closest reader, or of all."""
     closest = nearest(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place
@@ -155,7 +155,7 @@ def read_input(name: str) -> bytes:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write a file, gzipped for the ending ``.gz``, with a note about ``what`` it is; ``-`` is standard output."""
+    """Write a file, gzipped for the ending ``.gz``, and print a note with ``what``; ``-`` is standard output."""
     if name == STREAM:
         write_bytes(data)
         return
@@ -165,7 +165,7 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format of a file extension, without a final ``.gz``. Raises :class:`UsageError` for an unknown one."""
+    """Return the format for a file extension; a final ``.gz`` is ignored. Raises :class:`UsageError`."""
     if name == STREAM:
         return fallback
     for ending, format_ in endings.items():

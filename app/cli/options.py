@@ -1,7 +1,7 @@
 """Declare the options of commands, and add the planning options of contract §10.
 
-A command is a function whose parameters are options and arguments of typer. One of them may be the planning request, of
-type :class:`~tmmu_core.plans.making.request.PlanRequest`: it stands for all planning options.
+A command is a function whose parameters are options and arguments of typer. A parameter of type
+:class:`~tmmu_core.plans.making.request.PlanRequest` is replaced by all planning options.
 """
 
 import functools
@@ -21,7 +21,7 @@ REQUIRED: Any = ...  # default of a required option
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option: help text, names (default: the parameter's), further arguments of ``typer.Option``."""
+    """Declare an option. ``names``: default is the name of the parameter; ``more``: arguments of ``typer.Option``."""
     return typer.Option(default, *names, metavar=metavar, help=text, **more)
 
 
@@ -43,14 +43,14 @@ MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE
 AS_JSON: bool = flag("--json", "Write JSON; errors become one JSON record.")
 OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
-AGAINST: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
+GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
 STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
 BRANCH: str | None = option("Use only runs of this branch.", "NAME")
 PLANNER: str | None = option("Use only runs of this planner.", "NAME")
 
 
 def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command with a parameter for each planning option in place of the request, if it has one."""
+    """Return the command with a parameter per planning option instead of the request; unchanged without a request."""
     declared = inspect.signature(command, eval_str=True).parameters.values()
     others = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in declared if p.annotation is not PlanRequest]
     if len(others) == len(declared):
@@ -60,13 +60,13 @@ def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
     def wrapper(**values: Any) -> int:
         texts = {name: values.pop(name) for name in OPTION_SPECS}
         texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-        given = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
-        inputs = [value if isinstance(value, list) else [value] for name, value in given if name != "output"]
+        named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
+        inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name != "output"]
         if sum(files.count(STREAM) for files in inputs) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
         request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
-        if (found := contradiction(request)) is not None:
-            raise UsageError(found.message, found.hint)
+        if (conflict := contradiction(request)) is not None:
+            raise UsageError(conflict.message, conflict.hint)
         changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
         try:
             with limits.raised(changed_limits):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module
     from tmmu_core.store.store import Store
 
-FIRST_FINDINGS = 5  # printed by commands other than tmmu verify
+MAX_FINDINGS = 5  # maximum number of findings that commands other than tmmu verify print
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
@@ -52,7 +52,7 @@ class Resolved:
 
     name: str  # of the file, or the reference of a stored plan
     plan: Plan
-    result: PlanningResult | None = None  # of a graph or instance, also of one with offsets; else ``None``
+    result: PlanningResult | None = None  # ``None`` for a finished plan from a file
     trace: Trace | None = None  # of the file, if it contains one
     whole_graph_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
     verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
@@ -60,12 +60,12 @@ class Resolved:
 
     @property
     def solution(self) -> Solution | None:
-        """The plan with its graph and liveness; ``None`` without a graph."""
+        """The plan with its graph and live ranges; ``None`` without a graph."""
         return self.result.solution if self.result else None
 
     @property
     def better(self) -> BetterPlanner | None:
-        """A planner that needs less memory; ``None`` if the search found none, or if no search ran."""
+        """A planner that needs less memory; ``None`` if no such planner is known."""
         return self.result.better if self.result else None
 
     @property
@@ -101,7 +101,7 @@ class Resolved:
 
 
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
-    """Read a file, or standard input for ``-``. The reader assumes sizes for dimensions that ``dims`` omits."""
+    """Read a file, or standard input for ``-``. Dimensions that are not in ``dims`` get assumed sizes."""
     if name != STREAM:
         refuse_unplannable(Path(name))
     data, source = input_of(name)
@@ -114,8 +114,8 @@ def input_of(name: str) -> tuple[bytes, str]:
         from tmmu_core.formats import unplannable
         from tmmu_core.formats.xla import xla_dump
 
-        if (foreign := unplannable.recognised_folder(Path(name))) is not None:
-            raise foreign.refusal(source=name)
+        if (unplannable_format := unplannable.recognised_folder(Path(name))) is not None:
+            raise unplannable_format.refusal(source=name)
         name = str(Path(name) / xla_dump.only(modules_in(Path(name)), name).files[0])
     data = read_input(name)
     if name.endswith(".txt"):
@@ -138,7 +138,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file like :func:`resolve_opened`, and print warnings like :func:`note_input_warnings`."""
+    """Read a file and return its plan (:func:`resolve_opened`); write its warnings to standard error."""
     resolved = resolve_opened(open_any(name, request.dims), name, request)
     note_input_warnings(resolved)
     return resolved
@@ -155,8 +155,8 @@ def resolve_opened(
 ) -> Resolved:
     """Return the plan of an opened file: plan a graph or an instance, or verify a finished plan. Raises ``TmmuError``.
 
-    ``accepts_finished_plans``: if false, a finished plan is an error. ``graph``, ``settings``: further arguments of
-    ``verify_plan`` for a finished plan.
+    ``accepts_finished_plans``: if false, a finished plan is an error. ``graph``, ``settings``: arguments of the
+    verifier for a finished plan.
     """
     if isinstance(opened, Plan | Trace):
         if not accepts_finished_plans:
@@ -224,10 +224,10 @@ def write_graph(graph: Graph, name: str, what: str) -> None:
 
 
 def print_findings(resolved: Resolved) -> None:
-    """Print the first findings of an invalid plan; nothing for a valid one."""
+    """Print the first findings of an invalid plan; print nothing for a valid plan."""
     if resolved.findings:
         print_lines("", f"INVALID: {resolved.name} has {numbers.count(len(resolved.findings), 'finding')}:")
-        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in resolved.findings[:FIRST_FINDINGS]))
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in resolved.findings[:MAX_FINDINGS]))
 
 
 def planning_options(request: PlanRequest) -> tuple[str, ...]:
@@ -236,25 +236,25 @@ def planning_options(request: PlanRequest) -> tuple[str, ...]:
 
 
 class _Bars:
-    """A progress callback that draws a bar per task, with the best arena size so far and its lower bound."""
+    """A progress callback that draws a bar per task, with the smallest arena size so far and its lower bound."""
 
     def __init__(self, bars: Any) -> None:
-        self.bars, self.best, self.tasks = bars, "", dict[str, Any]()
+        self.bars, self.best_text, self.tasks = bars, "", dict[str, Any]()
 
     def __call__(self, what: str, done: int, of: int) -> bool:
         if what not in self.tasks:
             self.tasks[what] = self.bars.add_task(what, total=of or None)
-        self.bars.update(self.tasks[what], completed=done, total=of or None, description=what + self.best)
+        self.bars.update(self.tasks[what], completed=done, total=of or None, description=what + self.best_text)
         return True
 
     def improved(self, arena: str, _nodes: int, extent: int, bound: int) -> None:
         """Set the arena size and the lower bound that the bars show."""
-        self.best = f": {arena} {extent:,} B, lower bound {bound:,} B"
+        self.best_text = f": {arena} {extent:,} B, lower bound {bound:,} B"
 
 
 @contextmanager
 def progress_on_terminal() -> Iterator[Any]:
-    """Yield a progress callback. It draws bars on standard error if that is a terminal."""
+    """Yield a progress callback, which draws bars if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: True
         return
@@ -270,7 +270,7 @@ def progress_on_terminal() -> Iterator[Any]:
 
 
 def open_store(url: str | None, *, create: bool = False) -> Store:
-    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, also without a URL."""
+    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, for example without a URL."""
     url = url or os.environ.get(STORE_ENV)
     if not url:
         raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {STORE_ENV}.")
@@ -281,7 +281,7 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
-    """Return the plan of a file, or the stored plan of ``store:MODEL@COMMIT``, to which ``request`` does not apply.
+    """Return the plan of a file under ``request``, or the stored plan of ``store:MODEL@COMMIT``.
 
     A reference without a model refers to the model of ``other_plan``.
     """
@@ -292,6 +292,6 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: P
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
 
 
-def runs_of(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
+def matching_runs(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
     """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
     return tuple(run for run in runs if branch in (None, run.branch) and planner in (None, run.planner))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import AGAINST, AS_JSON, SOURCE
+from app.cli.options import AS_JSON, GRAPH, SOURCE
 from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.formats.planfile.trace import Trace
@@ -17,7 +17,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 
-def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = AGAINST, json: bool = AS_JSON) -> int:
+def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = GRAPH, json: bool = AS_JSON) -> int:
     """Check that a plan is valid.
 
     Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
@@ -57,7 +57,7 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
     return report_findings(verdict.findings, headlines, json, **record)
 
 
-def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = AGAINST, json: bool = AS_JSON) -> int:
+def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = GRAPH, json: bool = AS_JSON) -> int:
     """Check a plan for errors and questionable choices.
 
     Rules cover slots, live ranges, addresses and undeclared in-place reuse. A graph is planned first. Use --graph to

@@ -8,7 +8,7 @@ import msgspec
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
 from app.cli.options import AS_JSON, STORE, argument, option
 from app.cli.plan_text import print_line_changes
-from app.cli.resolve import FIRST_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
+from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
 from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, tensor_row
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
@@ -40,7 +40,7 @@ def compare_command(
     warnings = warnings_of(left, right)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:
-        invalid_sides = {"left": left.findings[:FIRST_FINDINGS], "right": right.findings[:FIRST_FINDINGS]}
+        invalid_sides = {"left": left.findings[:MAX_FINDINGS], "right": right.findings[:MAX_FINDINGS]}
         write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})
     else:
         print_comparison(verdict, limit)

@@ -9,10 +9,10 @@ from urllib.parse import urlencode, urlsplit
 
 from app.cli.commands.checks import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AGAINST, AS_JSON, SOURCE, STORE, flag, option
+from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import (
-    FIRST_FINDINGS,
+    MAX_FINDINGS,
     Resolved,
     open_store,
     print_findings,
@@ -71,7 +71,7 @@ def gate_command(
     out: str | None = option("Write summary, annotations, report and plans to this folder, for CI.", "FOLDER"),
     explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL"),
     plan: str = SOURCE,
-    graph: str | None = AGAINST,
+    graph: str | None = GRAPH,
     store: str | None = STORE,
     json: bool = AS_JSON,
 ) -> int:
@@ -170,7 +170,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "tensors_in_common": before and len(plan.row_of.keys() & before.plan.row_of.keys()),
         "not_checked": dict(after.verdict.left_out) if after.verdict else {},
         "warnings": _warnings(after, before),
-        "findings": [finding for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
+        "findings": [finding for side in invalid for finding in side.findings[:MAX_FINDINGS]],
         "checks": checks,
     }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AS_JSON, BRANCH, PLANNER, REQUIRED, SOURCE, STORE, argument, option
-from app.cli.resolve import open_store, resolve_ignoring_options, runs_of, show_warnings
+from app.cli.resolve import matching_runs, open_store, resolve_ignoring_options, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
@@ -97,7 +97,7 @@ def history_command(
         else:
             _print_models(lines)
         return SUCCESS
-    runs = runs_of(opened_store.known(model), branch, planner)
+    runs = matching_runs(opened_store.known(model), branch, planner)
     first = 0 if last is None else max(0, len(runs) - last)
     changes = _changes(opened_store, runs, first)
     runs = runs[first:]
@@ -171,9 +171,9 @@ def bisect_command(
     opened_store = open_store(store)
     if figure not in find_growth.FIGURES:
         raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, find_growth.FIGURES))
-    runs = runs_of(opened_store.known(model), branch, planner)
+    runs = matching_runs(opened_store.known(model), branch, planner)
     if branch is None and runs:
-        runs = runs_of(runs, "main", None) or runs_of(runs, runs[-1].branch, None)
+        runs = matching_runs(runs, "main", None) or matching_runs(runs, runs[-1].branch, None)
     if not runs:
         raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
     runs = find_growth.between(find_growth.comparable_runs(runs), good, bad)

@@ -7,8 +7,8 @@ from app.cli.commands.checks import resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import writer_of
 from app.cli.console import STREAM, SUCCESS, UsageError
 from app.cli.options import (
-    AGAINST,
     AS_JSON,
+    GRAPH,
     OUT,
     OUT_OR_STREAM,
     OUTPUT,
@@ -53,7 +53,7 @@ def checkpoint_command(
     request: PlanRequest,
     graph: str = SOURCE,
     output: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED),
-    graph_of_plan: str | None = AGAINST,
+    graph_of_plan: str | None = GRAPH,
     json: bool = AS_JSON,
 ) -> int:
     """Write the checkpoint of a plan."""
@@ -95,7 +95,7 @@ def restore_command(
 def apply_command(
     request: PlanRequest,
     plan: str = SOURCE,
-    graph: str | None = AGAINST,
+    graph: str | None = GRAPH,
     security: str = option(
         "Security level: standard, confidential or regulated. Only standard allows --debug-fill.",
         "LEVEL",

@@ -25,7 +25,7 @@ from tmmu_core.planners.problem import Progress
 T = TypeVar("T")
 GRACE = 5.0  # seconds that a job continues without visitors, so that a reloaded tab finds the job
 FAIR_SHARE = 60.0  # seconds after which a job is stopped with its best result if another job waits
-FORGOTTEN = 60.0  # seconds after which a tab without a connection counts as closed
+TAB_TIMEOUT = 60.0  # seconds after which a tab without a connection counts as closed
 CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
 
@@ -44,7 +44,7 @@ class Job(Generic[T]):
         self.doing, self.done, self.of = what, 0, 0
         self.began = time.monotonic()
         self.found: list[Any] = []  # intermediate results, the best one last
-        self.waiters: dict[str | Job[Any], int] = {}  # visitor → number of its page; requesting job → 0
+        self.waiters: dict[str | Job[Any], int] = {}  # visitor → number of its page run; requesting job → 0
         self.stopped_for: set[str] = set()  # visitors who stopped the job; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()
@@ -67,9 +67,9 @@ class Job(Generic[T]):
             raise Abandoned
         return not self.stopped_for
 
-    def stop(self, visitors_: Iterable[str] | None = None) -> None:
-        """Stop the job. ``visitors_`` (default: the visitor of the running callback) see its best result so far."""
-        self.stopped_for |= {visitors.visitor()} if visitors_ is None else set(visitors_)
+    def stop(self, visitor_ids: Iterable[str] | None = None) -> None:
+        """Stop the job for ``visitor_ids`` (default: the current visitor); they see its best result so far."""
+        self.stopped_for |= {visitors.visitor()} if visitor_ids is None else set(visitor_ids)
 
     def abandon(self) -> None:
         """End the job, and the jobs that requested it, without a result; kill their processes."""
@@ -105,7 +105,7 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
-        """Return visitor → number of the page that last requested the job, directly or through another job."""
+        """Return visitor → number of the last page run that requested the job, directly or through another job."""
         pages: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if not isinstance(waiter, Job):
@@ -127,17 +127,17 @@ class JobTable:
         self._jobs: dict[Hashable, Job[Any]] = {}
         self._lock = threading.RLock()
         self._is_connected, self._grace = is_connected, grace
-        self._pages: dict[str, int] = {}
+        self._page_runs: dict[str, int] = {}
         self._seen: dict[str, float] = {}  # visitor → time when the visitor was last connected
         self._working: dict[Job[Any], tuple[str, float]] = {}  # job with a worker → (visitor, start), the oldest first
         self.cache = MemoryCache(ceiling(KEPT_BYTES))  # finished jobs, and values derived from their results
         threading.Thread(target=self._watch, name="job table", daemon=True).start()
 
     def new_page(self) -> None:
-        """Count a new run of the visitor's page. A job that the new run does not request is not on the page."""
+        """Count a run of the visitor's page. Jobs that only earlier runs requested are no longer on the page."""
         visitor = visitors.visitor()
         with self._lock:
-            self._pages[visitor] = self._pages.get(visitor, 0) + 1
+            self._page_runs[visitor] = self._page_runs.get(visitor, 0) + 1
             self._seen[visitor] = time.monotonic()
 
     def job(self, key: Hashable, what: str, work: Callable[[Progress], T]) -> Job[T]:
@@ -148,7 +148,7 @@ class JobTable:
             known_job = self.known(key)
             job = known_job or Job(what, key)
             if not job.finished:
-                job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
+                job.waiters[running_job() or visitor] = self._page_runs.get(visitor, 0)
             if known_job is None:
                 # If no thread can start, the job is not in the table, so that no page waits for it.
                 threading.Thread(target=self._run, args=(job, work), name=f"job: {what}", daemon=True).start()
@@ -158,8 +158,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        A job that was stopped is cached only for the visitors who stopped it, and a job that was cancelled only for its
-        visitors. It is not started again for them until they call :meth:`forget`.
+        A stopped job is cached only for the visitors who stopped it, and a cancelled job only for its visitors. These
+        visitors get the cached job until they call :meth:`forget`.
         """
         job.run(work)
         with self._lock:
@@ -174,7 +174,7 @@ class JobTable:
             job.ended.set()
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job with this key, or ``None``. A job that ended early for this visitor comes first."""
+        """Return the job with this key, first the one that ended early for this visitor; ``None`` without a job."""
         with self._lock:
             ended_early = self.cache.get(("ended early", visitors.visitor(), key))
             return ended_early or self._jobs.get(key) or self.cache.get(("job", key))
@@ -197,7 +197,7 @@ class JobTable:
                 self._abandon(job)
 
     def _abandon(self, job: Job[Any]) -> None:
-        """Abandon a job and remove the abandoned jobs, so that the next request starts them again."""
+        """Abandon a job, and remove all abandoned jobs, so that the next request starts them again."""
         job.abandon()
         self._jobs = {key: other for key, other in self._jobs.items() if not other.abandoned}
 
@@ -207,7 +207,7 @@ class JobTable:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = running_job() or Job("task")
         visitor = min(job.visitors(), default=visitors.SERVER)
-        while not self._has_free_worker(visitor, job):
+        while not self._reserve_worker(visitor, job):
             if not progress("waiting for a free worker", 0, 0):
                 raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
             time.sleep(0.05)
@@ -217,32 +217,32 @@ class JobTable:
             with self._lock:
                 del self._working[job]
 
-    def _has_free_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Reserve a free worker. Without one, end a job to free its worker, unless another job is ending."""
+    def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
+        """Reserve a free worker; return whether there was one. If not, end a job, unless a job is already ending."""
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
-            is_own_limit = len(own) >= ceiling(SESSION_WORKERS)
-            if not is_own_limit and len(self._working) < ceiling(SERVER_WORKERS):
+            is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)
+            if not is_visitor_limit and len(self._working) < ceiling(SERVER_WORKERS):
                 self._working[job] = visitor, time.monotonic()
                 return True
-            working, page = own if is_own_limit else [*self._working], self._pages.get(visitor, 0)
+            working, page = own if is_visitor_limit else [*self._working], self._page_runs.get(visitor, 0)
             if any(other.stopping or other.abandoned for other in working):
                 return False
-            if not is_own_limit:
+            if not is_visitor_limit:
                 for other in working[:1]:
                     if time.monotonic() - self._working[other][1] > FAIR_SHARE:
                         other.stop(other.visitors())
-            # Before a new run of the page requests this job, it may still request the running ones.
+            # Until the current page run has requested this job, it may still request the running jobs.
             elif job.visitors().get(visitor) == page:
-                alone = (other for other in working if [*other.visitors()] == [visitor])
-                if (hidden := next((other for other in alone if other.visitors()[visitor] < page), None)) is not None:
-                    self._abandon(hidden)
+                unshared = (other for other in working if [*other.visitors()] == [visitor])
+                if (stale := next((other for other in unshared if other.visitors()[visitor] < page), None)) is not None:
+                    self._abandon(stale)
             return False
 
     # --- visitors --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Repeatedly abandon jobs without visitors and close forgotten tabs; clear the cache after the last one."""
+        """Repeatedly abandon jobs without visitors and remove closed tabs; clear the cache when no tab is left."""
         while True:
             time.sleep(min(CHECK_EVERY, self._grace / 2))
             now = time.monotonic()
@@ -251,10 +251,10 @@ class JobTable:
                 for job in list(self._jobs.values()):
                     if now - max((self._seen.get(visitor, 0) for visitor in job.visitors()), default=0) > self._grace:
                         self._abandon(job)
-                closed = [visitor for visitor, seen in self._seen.items() if now - seen > FORGOTTEN]
+                closed = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT]
                 for tab in closed:
                     del self._seen[tab]
-                    self._pages.pop(tab, None)
+                    self._page_runs.pop(tab, None)
                 is_idle = bool(closed) and not self._seen.keys() - {visitors.SERVER}
             for tab in closed:
                 visitors.close_session(tab)
@@ -269,7 +269,7 @@ def job_table() -> JobTable:
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
-    """Cache the results of a function by its arguments; one with an attribute ``key`` (a shown plan) by its key."""
+    """Cache the results of a function by its arguments. An argument with an attribute ``key`` is identified by it."""
 
     @functools.wraps(function)
     def cached(*arguments: Any) -> T:

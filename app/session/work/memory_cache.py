@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 T = TypeVar("T")
-_SAMPLED = 64  # members of a collection that are measured; their mean is used for the others
+_SAMPLE_SIZE = 64  # measured members of a collection; the others count as the mean of these
 _MISSING = object()
 
 
 def weight_of(value: Any, seen: set[int]) -> float:
-    """Return the bytes of a value with all that it refers to, except ids in ``seen``; large collections are sampled."""
+    """Return the bytes of a value and of all that it references, without ids in ``seen``; sample collections."""
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
     seen.add(id(value))
@@ -31,26 +31,26 @@ def weight_of(value: Any, seen: set[int]) -> float:
         return float(value.memory_usage(deep=len(value) < 1_000).sum())
     own = float(sys.getsizeof(value, 64))
     if isinstance(value, dict):
-        return own + _sampled(value.keys(), len(value), seen) + _sampled(value.values(), len(value), seen)
+        return own + _members_weight(value.keys(), len(value), seen) + _members_weight(value.values(), len(value), seen)
     if isinstance(value, list | tuple | set | frozenset):
-        return own + _sampled(value, len(value), seen)
+        return own + _members_weight(value, len(value), seen)
     attributes = list(getattr(value, "__dict__", {}).values())
     attributes += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
     return own + sum(weight_of(attribute, seen) for attribute in attributes)
 
 
-def _sampled(members: Iterable[Any], count: int, seen: set[int]) -> float:
-    stride = max(1, count // _SAMPLED)
-    weights = [weight_of(member, seen) for member in islice(members, 0, stride * _SAMPLED, stride)]
+def _members_weight(members: Iterable[Any], count: int, seen: set[int]) -> float:
+    stride = max(1, count // _SAMPLE_SIZE)
+    weights = [weight_of(member, seen) for member in islice(members, 0, stride * _SAMPLE_SIZE, stride)]
     return sum(weights) * count / max(1, len(weights))
 
 
 class MemoryCache:
-    """Values by key, up to ``most`` bytes."""
+    """Values by key, up to ``max_bytes`` in total."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()  # key → (value, bytes)
-        self._lock, self._most = threading.RLock(), most
+        self._lock, self._max_bytes = threading.RLock(), max_bytes
         self._locks: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, default: Any = None) -> Any:
@@ -63,15 +63,15 @@ class MemoryCache:
 
     def put(self, key: Hashable, value: Any) -> None:
         """Store a value, and evict the least recently used values while the cache exceeds its limit."""
-        weight = min(int(weight_of(value, set())), self._most // 2)
+        weight = min(int(weight_of(value, set())), self._max_bytes // 2)
         with self._lock:
             self._entries.pop(key, None)
             self._entries[key] = value, weight
-            while len(self._entries) > 1 and sum(weight for _, weight in self._entries.values()) > self._most:
+            while len(self._entries) > 1 and sum(weight for _, weight in self._entries.values()) > self._max_bytes:
                 self._entries.popitem(last=False)
 
     def get_or_make(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key; compute a missing one once, also for concurrent callers."""
+        """Return the value of a key. A missing value is computed once, also if several threads request it."""
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:

@@ -64,7 +64,7 @@ def _graph_of(context: TaskContext, subject: Subject) -> Graph:
     return graph
 
 
-def _start(context: TaskContext, subject: Subject, request: PlanRequest) -> Candidate:
+def _current_plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Candidate:
     """Return the current plan as the first candidate of a fit."""
     return initial_candidate(_graph_of(context, subject), request, context.progress)
 
@@ -75,7 +75,7 @@ def read(_: TaskContext, data: bytes, name: str) -> Any:
 
 
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
-    """Return a plan, even if it exceeds its limits. ``found`` gets ``(arena, best so far)`` of each improvement."""
+    """Return a plan, even if it exceeds its limits. Pass each improvement of an arena to ``context.found``."""
     last: dict[str, tuple[int, int]] = {}
 
     def improved(arena: str, nodes: int, extent: int, bound: int) -> None:
@@ -91,7 +91,7 @@ def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Planni
 def measured(
     context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", planned: bytes = b""
 ) -> Measured:
-    """Run a model and return its memory; with ``runtime``, also run the file ``planned``, which has a plan."""
+    """Run a model and return its memory; with ``runtime``, also run ``planned``, the model file with its plan."""
     context.progress("running the model", 0, 0)
     return measure(data, name, dims, runtime, planned_model=planned)
 
@@ -110,7 +110,7 @@ def judge(
     dims: Mapping[str, int] | None,
     cut_from: bytes | None = None,
 ) -> Judgement:
-    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``subject`` is the share of one rank."""
+    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``subject`` is the graph of one rank."""
     graph = None if subject is None else _graph_of(context, subject)
     verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
     return Judgement(verified, lint_verdict(plan_, graph, dims=dims, cut_from=cut_from, verified=verified))
@@ -119,8 +119,8 @@ def judge(
 def search(
     context: TaskContext, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
 ) -> Fitted:
-    """Search for changes with which the plan fits."""
-    start = _start(context, subject, request)
+    """Search for changes that make the plan fit the capacity."""
+    start = _current_plan(context, subject, request)
     return fit(start, capacity, Allowed(kinds), context.progress, context.found)
 
 
@@ -131,24 +131,24 @@ def largest(
     goal: tuple[str, Capacity, File | None],
     kinds: frozenset[Kind],
 ) -> FittedSize:
-    """Return the largest size that fits; ``goal``: dimension, capacity, and a file that is read for each size."""
-    graph, (dim, capacity, model), reread = _graph_of(context, subject), goal, None
+    """Return the largest size that fits; ``goal``: dimension, capacity, and the file to read again at each size."""
+    graph, (dim, capacity, model), resized = _graph_of(context, subject), goal, None
     start = initial_candidate(graph, request, context.progress)
     if model is not None:
-        reread = resizable_model(graph, request, dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
-    return largest_that_fits(start, dim, capacity, Allowed(kinds), context.progress, reread)
+        resized = resizable_model(graph, request, dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
+    return largest_that_fits(start, dim, capacity, Allowed(kinds), context.progress, resized)
 
 
 def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
     """Return the current plan with one change."""
-    return plan_moves(_start(context, subject, request), (move,))
+    return plan_moves(_current_plan(context, subject, request), (move,))
 
 
 def from_plan(
     context: TaskContext, subject: Subject, request: PlanRequest, search: Callable[..., T], *inputs: Any
 ) -> T:
-    """Return ``search(the current plan, *inputs, progress)``; ``search``: a module-level function of the core."""
-    return search(_start(context, subject, request), *inputs, context.progress)
+    """Call a module-level search of the core with the current plan, ``inputs`` and the progress callback."""
+    return search(_current_plan(context, subject, request), *inputs, context.progress)
 
 
 def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:
@@ -165,5 +165,5 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
 
 
 def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
-    """Return arena size and peak for each size of a dimension."""
+    """Return the arena size and the peak at each size of a dimension."""
     return peak_over_dim(_graph_of(context, subject), dim, request, context.progress)

@@ -1,4 +1,4 @@
-"""Run each task in its own worker process. The caller receives progress and can stop or kill the task.
+"""Run each task in its own worker process, report its progress, and stop or kill it on request.
 
 A worker process ends after its task, or when the server ends. The fork server of ``multiprocessing`` imports the tasks
 once and forks the workers. Without ``os.fork`` (Windows) workers are spawned.
@@ -27,7 +27,7 @@ from tmmu_core.planners.problem import Progress
 
 NICENESS = 10  # lower than the server, so that the server answers page requests first
 ENV_RENICE = "TMMU_STAND_BACK"  # with the value 0, workers run at normal priority
-TICK = 0.05  # minimum seconds between two progress messages, and maximum seconds that the server waits for a message
+TICK = 0.05  # minimum seconds between two progress messages, and maximum seconds between two checks for a stop
 STOP_TIMEOUT = 20.0  # seconds after which a stopped task that still runs is killed
 CAN_FORK = hasattr(os, "fork")
 CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
@@ -35,7 +35,7 @@ CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
 
 
 class TaskNotFinished(TmmuError):
-    """Raised if a task ended without a result although its input may be valid: it can be started again."""
+    """Raised if a task ended without a result although its input may be valid. The task can be started again."""
 
     code_id = "NOT_DONE"
 
@@ -47,7 +47,7 @@ class TaskContext:
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph that the server has too (argument ``graph`` of :func:`run`). Results refer to it, so it is not sent."""
+    """The graph that the server also has (argument ``graph`` of :func:`run`). Results contain a reference to it."""
 
 
 Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
@@ -61,18 +61,18 @@ def prepare() -> None:
 
 # --- messages --------------------------------------------------------------------------------------------------------
 
-_loading = threading.local()
+_unpickling = threading.local()
 
 
-def _known_graph() -> Any:
-    return _loading.graph
+def _server_graph() -> Any:
+    return _unpickling.graph
 
 
-def _dumped(value: Any, known: Graph | None) -> bytes:
-    """Return a value pickled, with a reference in place of the graph ``known``."""
+def _pickled(value: Any, known: Graph | None) -> bytes:
+    """Pickle a value. The graph ``known``, which the server also has, is replaced by a reference."""
 
     def reduce_graph(graph: Graph) -> Any:
-        return (_known_graph, ()) if graph is known else graph.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return (_server_graph, ()) if graph is known else graph.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
 
     out = io.BytesIO()
     pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
@@ -93,7 +93,7 @@ def run(
 ) -> Any:
     """Run a task in a worker and return its result, or raise its error.
 
-    ``graph``: the graph to which results refer as :attr:`TaskContext.graph`.
+    ``graph``: the server's copy of :attr:`TaskContext.graph`, inserted for the references in results.
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
     raises an error, or the task does not stop within :data:`STOP_TIMEOUT`, the task is killed. Raises
     :class:`TaskNotFinished` if there is no result.
@@ -110,7 +110,7 @@ def run(
             f"Raise the limit with {WORKER_BYTES.variable}=BYTES.",
         ) from error
     finally:
-        _loading.graph = None
+        _unpickling.graph = None
         connection.close()
         if process.pid is not None:
             process.terminate()
@@ -132,11 +132,11 @@ def _relay(
     """Pass progress to the callbacks until the task ends; return its last message: result, error or failure."""
     latest: tuple[str, int, int] = ("", 0, 0)
     deadline: float | None = None
-    _loading.graph = graph
+    _unpickling.graph = graph
     while True:
         if not progress(*latest) and deadline is None:
             deadline = time.monotonic() + STOP_TIMEOUT
-            with suppress(OSError):  # the task has just ended, and its result is in the pipe
+            with suppress(OSError):  # the task has already ended; its last message is still in the pipe
                 connection.send("stop")
         if deadline is not None and time.monotonic() > deadline:
             raise TaskNotFinished("the task was stopped before it had a result.", "Start it again.")
@@ -159,10 +159,10 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # pause ten times as long as the last message took, so that messages do not slow the task
+    next_found = 0.0  # the pause is ten times the duration of the last message, so that messages do not slow the task
 
     def send(kind: str, value: Any) -> None:
-        connection.send_bytes(_dumped((kind, value), context.graph))
+        connection.send_bytes(_pickled((kind, value), context.graph))
 
     def watch() -> None:
         try:

@@ -228,7 +228,7 @@ def test_cached_job_does_not_keep_the_jobs_that_requested_it() -> None:
 
 
 def test_results_are_evicted_after_the_last_tab_was_closed(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
-    monkeypatch.setattr(jobs, "FORGOTTEN", 0.1)
+    monkeypatch.setattr(jobs, "TAB_TIMEOUT", 0.1)
     table = JobTable(existing.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)
