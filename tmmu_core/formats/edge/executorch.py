@@ -124,7 +124,7 @@ class _Value:
     size: int
     label: str = ""
     birth: int = -1  # first step; −1 before the first use
-    last: int = -1  # Last step; for a value with views, that of all of them. −1 for a view.
+    last: int = -1  # last step of the value and of its views; −1 for a view
     role: str = "activation"
     viewed: _Value | None = None  # the value whose bytes a view shares; it is no view itself
     more_labels: list[str] = field(default_factory=list)  # labels of the views and of the values that are moved here
@@ -163,7 +163,7 @@ class _Method:
                 self._run(instruction.number(0, "B"), instruction.table(1))
         if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
             raise limits.limit_error(limits.VALUES, "the program, with its values counted once per loop,")
-        for first, last in self.loops:  # a value that is live when a loop begins is live to its last step
+        for first, last in self.loops:  # a value that is live at the start of a loop stays live to the end of the loop
             for value in self.values.values():
                 if value.birth < first <= value.last:
                     value.last = max(value.last, last)
@@ -342,5 +342,5 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     ]
     notes = ["a step is a node of the exported program"]
     if not has_offsets:
-        notes.append("the trace has no offsets: this is a problem to plan. " + TRACE_HINT)
+        notes.append("the trace has no offsets, so the values are not placed. " + TRACE_HINT)
     return instance_of(stem_of(name), lives, notes, placed=has_offsets)

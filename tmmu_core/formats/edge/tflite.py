@@ -5,8 +5,8 @@
 * Element-wise kernels and reshapes of TensorFlow Lite and of its Micro runtime may overwrite operands that are as large
   as the result (``inplace``). Scratch buffers of kernels are not in the file and not planned.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
-  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name are of one
-  variable, in all subgraphs.
+  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name refer to
+  the same variable, in all subgraphs.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: its commands contain
   addresses of this plan, so tensors that the plan places inside of the scratch tensor are views of it.
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
@@ -56,8 +56,8 @@ BODIES = {
 """Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16  # maximum levels of nested bodies that are planned
-MOST_REPEATED = 1 << 17  # maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each
-VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # where the value is
+MOST_REPEATED = 1 << 17  # maximum :attr:`.Subgraph.words` of repeated uses of subgraphs, summed
+VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operands and index of the value
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
 
@@ -108,7 +108,7 @@ class Use:
 
     subgraph: Subgraph
     scope: str = ""
-    running: tuple[int, ...] = ()  # numbers of the subgraphs that enclose this use
+    enclosing: tuple[int, ...] = ()  # numbers of the subgraphs that enclose this use
     ids: dict[int, str] = field(default_factory=dict)  # number → id of each tensor that the graph has so far
     variable_of: dict[int, str] = field(default_factory=dict)  # number of a handle → the name of its variable
 
@@ -125,7 +125,7 @@ class Reading:
         self.main = Use(file.subgraph(0))
         self.open_inputs = [i for i in self.main.subgraph.inputs if i in self.main.subgraph.open_tensors]
         self.uses = [self.main]
-        self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
+        self.used_ids = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
         self.persistent: dict[tuple[int, int], str] = {}  # subgraph and tensor number → id of a constant or variable
         self.planned = {0}  # numbers of the subgraphs that are in the graph
@@ -152,8 +152,8 @@ class Reading:
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         tensors = (*[self.tensors[name] for name in ids], *self.variables.values())
         name = PurePath(self.name).name.removesuffix(".tflite") + note
-        opened = [main.subgraph.tensors[i] for i in self.open_inputs]
-        listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in opened)
+        open_tensors = [main.subgraph.tensors[i] for i in self.open_inputs]
+        listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in open_tensors)
         how = "for other sizes, resize the inputs in the converter"
         return Graph(
             *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
@@ -236,8 +236,8 @@ class Reading:
     def _body(self, use: Use, number: int) -> Subgraph | None:
         """Return a subgraph that an operator of ``use`` runs; ``None`` if it cannot be planned there."""
         self.file.label(number)  # raises for a number that the model does not have
-        running = (*use.running, use.subgraph.number)
-        if number in running or len(running) > DEEPEST or number in self.unsized:
+        enclosing = (*use.enclosing, use.subgraph.number)
+        if number in enclosing or len(enclosing) > DEEPEST or number in self.unsized:
             return None
         try:
             return self.file.subgraph(number)
@@ -249,7 +249,7 @@ class Reading:
         """Return the function that appends a body: a node that copies its arguments, and the body's nodes."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
-            use = Use(body, scope, (*caller.running, caller.subgraph.number))
+            use = Use(body, scope, (*caller.enclosing, caller.subgraph.number))
             self.uses.append(use)
             handles = zip(body.inputs, operands, strict=True)
             use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
@@ -269,7 +269,7 @@ class Reading:
         own = self.persistent.get((subgraph.number, i))
         if own is None:
             in_body = f"{subgraph.label if tensor.persistent else use.scope}/{tensor.id}"
-            own = _unused(in_body, self.taken) if subgraph.number else tensor.id
+            own = _unused(in_body, self.used_ids) if subgraph.number else tensor.id
             self.tensors[own] = structs.replace(tensor, id=own)
             if tensor.persistent:
                 self.persistent[subgraph.number, i] = own
@@ -288,13 +288,13 @@ class Reading:
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[number], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):
-            own = known.id if known else _unused(f"variable {name}", self.taken)
+            own = known.id if known else _unused(f"variable {name}", self.used_ids)
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it."""
-        own = _unused(name, self.taken)
+        own = _unused(name, self.used_ids)
         self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
         return own
 
@@ -319,11 +319,11 @@ def _unused(name: str, taken: set[str]) -> str:
     return name
 
 
-def _agree(around: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether the bodies can be planned: operands and results have their sizes; none is absent or repeated."""
+def _agree(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
+    """Return whether the bodies can be planned: equal sizes of operands and results, none absent or repeated."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
-    wanted = [_sizes(around, operands), _sizes(around, operator.outputs)]
+    wanted = [_sizes(caller, operands), _sizes(caller, operator.outputs)]
     for k, body in enumerate(bodies):
         is_condition = operator.instr in LOOPS and k == 0
         found = [_sizes(body, body.inputs), _sizes(body, body.outputs)]

@@ -34,7 +34,7 @@ SAME_SIZE = UNARY | {
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return pairs (operand, 0): the only result may overwrite this operand, which has the same size."""
+    """Return in-place pairs ``(operand, 0)``: operands of the result's size that the only result may overwrite."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
@@ -51,10 +51,10 @@ def nbytes(tensor: Tensor) -> int:
 ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
-EXTERNAL_BUFFER = 10  # number of the field of a tensor for its data in another file: 0 if it has none
+EXTERNAL_BUFFER = 10  # number of a tensor's field that refers to data in another file (0: none)
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
-ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file: equal vectors may be shared
+ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file; tables may share vectors
 LETTERS_PER_WORD = 64  # letters of names that count as one word (:attr:`Subgraph.words`)
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
@@ -99,7 +99,7 @@ class Subgraph:
 
     @property
     def words(self) -> int:
-        """Size of one use of the subgraph in a graph: operators, operands, and names by their letters."""
+        """Size of one use of the subgraph: operators, operands, and names (:data:`LETTERS_PER_WORD`)."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
         return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_WORD
 
@@ -128,7 +128,7 @@ class ModelFile:
         return self.found[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
-        """Return ``(offset in the file, bytes)`` of a tensor's data, which large models have behind the flatbuffer."""
+        """Return ``(offset in the file, bytes)`` of a tensor's data; large models store it after the flatbuffer."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
             return 0, 0
@@ -207,12 +207,12 @@ class ModelFile:
         inputs, outputs = (tuple(numbers(operator, side)) for side in ("Inputs", "Outputs"))
         return Operator(instr, inputs, outputs, bodies, variable, is_custom)
 
-    def _tensor(self, number: int, i: int, row: Any, name: str, end: Role | None, is_written: bool) -> Tensor:
-        word = self.dtypes.get(row.Type(), f"type {row.Type()}")
-        dtype = HANDLE_DTYPE if word == "RESOURCE" else dtypes.canonical(word)
+    def _tensor(self, number: int, i: int, row: Any, name: str, io_role: Role | None, is_written: bool) -> Tensor:
+        type_name = self.dtypes.get(row.Type(), f"type {row.Type()}")
+        dtype = HANDLE_DTYPE if type_name == "RESOURCE" else dtypes.canonical(type_name)
         shape = tuple(numbers(row, "Shape"))
         if dtype is None or any(dim < 0 for dim in shape):
-            what, reason = f"has the type {word}, which has no fixed size", "unknown_dtype"
+            what, reason = f"has the type {type_name}, which has no fixed size", "unknown_dtype"
             hint = "Only tensors of numbers and booleans can be planned."
             if dtype is not None:
                 what, reason = f"has a dimension that the model leaves open: {list(shape)}", "dynamic_shape"
@@ -225,12 +225,12 @@ class ModelFile:
         role: Role = "activation"
         if row.IsVariable():
             role = "buffer"
-        elif (self.data_bytes(row) or is_elsewhere or is_empty) and end != "input":
+        elif (self.data_bytes(row) or is_elsewhere or is_empty) and io_role != "input":
             role = "constant"
             if row.Sparsity() is not None and not is_elsewhere:
                 shape, dtype = (self.data_bytes(row),), "uint8"
-        elif end is not None and not number:  # inputs and outputs of a body are copies
-            role = end
+        elif io_role is not None and not number:  # inputs and outputs of a body are copies
+            role = io_role
         tensor = Tensor(name, shape, dtype, role)
         checks.size_of(tensor, shape, i)  # its error names the tensor
         return tensor

@@ -6,9 +6,9 @@
    are refused.
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
    size is 512 (1 to 512), or the size for which the model is written (:mod:`.onnx_written_sizes`). A size that is the
-   product of one or two of them and a number (``2 * N``) is written as these dimensions. For any other size, the
+   product of one or two dimensions and a number (``2 * N``) is written as these factors. For any other size, the
    dimensions that it depends on are fixed at their assumed sizes (:mod:`.onnx_shapes`). Shapes that inference does not
-   find come from onnxruntime (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
+   find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
    the shape of a tensor with a fixed shape; not ``DequantizeLinear``, because onnxruntime keeps quantized weights too.
    Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
@@ -49,7 +49,7 @@ from tmmu_core.graph.origin import scopes_path, source_of
 
 LOG = logging.getLogger("tmmu")
 
-OWN_WEIGHTS_FROM = 4  # first IR version in which a weight need not be an input; earlier writers also omit it
+OWN_WEIGHTS_FROM = 4  # first IR version in which weights need not be inputs; some older files omit these inputs too
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -108,8 +108,8 @@ def _build_with_runtime_shapes(
 ) -> Graph:
     """Return the graph with shapes from onnxruntime: from symbolic inference if possible, else from a run.
 
-    If shapes are still unknown, branches that no run took are assumed impossible at these sizes and omitted; the
-    graph's name states it. Raises ``error``, or the error that is left, with the reason in its hint.
+    If shapes are still unknown, branches that the run did not take are assumed impossible and omitted, and the graph's
+    name contains their number. Raises ``error``, or the error after the run with the run's failure in its hint.
     """
     option = onnx_shape_run.missing_option()
     if option:
@@ -129,9 +129,9 @@ def _build_with_runtime_shapes(
     onnx_shape_run.complete(flat, facts, run.known, "measured")
     try:
         return _build(flat, facts, sizes, name, fix=True)
-    except InvalidIrShapes as last:
+    except InvalidIrShapes as after_run:
         if run.failed:
-            last.hint += f" A run of the model does not give the shape either: {run.failed.rstrip('.')}."
+            after_run.hint += f" A run of the model does not give the shape either: {run.failed.rstrip('.')}."
         if not run.taken:
             raise
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
@@ -143,7 +143,7 @@ def _build_with_runtime_shapes(
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Return ``model``, changed: no bytes of large weights, no functions, bodies and dead branches."""
+    """Flatten ``model``: drop bytes of large weights, inline functions and bodies, remove dead branches."""
     for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
@@ -265,7 +265,7 @@ class Builder:
         )
 
     def _shapes_from(self) -> dict[str, ShapeFrom]:
-        """Return the source of each shape; the last source wins."""
+        """Return the source of each shape; onnxruntime takes precedence over a declaration."""
         source_of_shape: dict[str, ShapeFrom] = {}
         for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
             tensor = value.type.tensor_type
@@ -320,7 +320,7 @@ class Builder:
         return i < len(formal) and bool(formal[i].option == defs.OpSchema.FormalParameterOption.Optional)
 
     def _view_of(self, node: onnx.NodeProto) -> str:
-        """Return the tensor of which the first output is a view; ``""`` if it is no view."""
+        """Return the tensor that the first output is a view of; ``""`` if the output is not a view."""
         if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
             return ""
         if any(node.input[2:]):  # the third input of Dropout enables training
@@ -337,7 +337,7 @@ class Builder:
         if len(written) != 1:
             return ()
         if is_scope(node, "If.close"):
-            candidates = list(dict.fromkeys(operands[1:]))  # the results of the branches, of which one exists
+            candidates = list(dict.fromkeys(operands[1:]))  # results of the branches, of which only one runs
         elif operator_of(operator).is_elementwise:
             candidates = list(dict.fromkeys(operands))
         elif operator in onnx_model.ELEMENTWISE_IN_FIRST and not onnx_model.attribute_of(node, "training_mode"):

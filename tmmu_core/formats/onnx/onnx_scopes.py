@@ -35,15 +35,15 @@ _SCAN_FROM = 9  # first operator set in which ``Scan`` has no batch axis and no 
 
 @dataclass(frozen=True)
 class Origin:
-    """The position in the model of the node that a flat node comes from."""
+    """Position of the model's node from which a flat node was made."""
 
-    scope: str  # ``""`` for the model's own graph. A node that opens or closes a scope has that scope.
+    scope: str  # ``""`` for the main graph; nodes that open or close a scope are in this scope
     position: int  # position in its graph
     branches: tuple[str, ...] = ()  # the enclosing branches, outermost first, as named by :func:`branch`
 
 
 def branch(number: int, condition: bool) -> str:
-    """Return the name of the branch of the If with this number that runs if its condition has this value."""
+    """Return the name of the ``then`` or ``else`` branch of the If with this number."""
     return f"{number}:{'then' if condition else 'else'}"
 
 
@@ -137,7 +137,7 @@ class _Flattening:
         trip_count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
-            self._miscounted(node, at.scope)
+            self._refuse_counts(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
         stacked = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
@@ -162,7 +162,7 @@ class _Flattening:
         counts = len(_inputs(body)), len(body.output), len(axes), len(axes_out)
         expected = len(reads), len(node.output), scan_inputs, scan_outputs
         if not scan_inputs or min(states, scan_outputs) < 0 or counts != expected:
-            self._miscounted(node, at.scope)
+            self._refuse_counts(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
         slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
@@ -202,7 +202,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results; a carried value of another place is copied: that place may be written first."""
+        """Return a body's results; copy a carried value if the closing node could overwrite it before reading it."""
         results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = inner.get(value.name, value.name)
@@ -214,7 +214,7 @@ class _Flattening:
         return results
 
     def _captures(self, start: int, carried: list[str]) -> list[str]:
-        """Return the outer values that the nodes from ``start`` read, in order: they stay live to the scope's end."""
+        """Return the outer values that nodes from ``start`` read, in order; the closing node reads them too."""
         inside = {*carried, *(name for node in self.nodes[start:] for name in node.output)}
         read = dict.fromkeys(name for node in self.nodes[start:] for name in node.input if name)
         return [name for name in read if name not in inside]
@@ -254,11 +254,11 @@ class _Flattening:
         if sorted(name for name, _ in bodies) != sorted(_BODIES[operator]):
             what = f"must have the bodies {' and '.join(_BODIES[operator])}"
             _refuse(node, place, what, "Export the model again.")
-        is_wrong = any(_inputs(body) or len(body.output) != len(node.output) for _, body in bodies)
-        if operator == "If" and (is_wrong or not node.input):
-            self._miscounted(node, place)
+        differs = any(_inputs(body) or len(body.output) != len(node.output) for _, body in bodies)
+        if operator == "If" and (differs or not node.input):
+            self._refuse_counts(node, place)
 
-    def _miscounted(self, node: onnx.NodeProto, place: str) -> NoReturn:
+    def _refuse_counts(self, node: onnx.NodeProto, place: str) -> NoReturn:
         what = "and its body differ in their numbers of inputs or outputs"
         _refuse(node, place, what, "Check the model with onnx.checker.check_model(model).")
 
@@ -292,9 +292,9 @@ class Carried(NamedTuple):
 def carried_of(node: onnx.NodeProto) -> Carried:
     """Return the operands of a ``Loop.close`` or ``Scan.close`` node, without trip count and conditions."""
     states, stacked = (int(attribute_of(node, name) or 0) for name in ("states", "stacked"))
-    loop = is_scope(node, "Loop.close")
-    reads = node.input[3 if loop else 0 :]
-    after = reads[states + stacked + loop :]
+    is_loop = is_scope(node, "Loop.close")
+    reads = node.input[3 if is_loop else 0 :]
+    after = reads[states + stacked + is_loop :]
     return Carried(reads[:states], reads[states : states + stacked], after[:states], after[states : states + stacked])
 
 

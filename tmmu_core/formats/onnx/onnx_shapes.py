@@ -69,11 +69,11 @@ class Sizes:
 
 
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
-    """Return the named dimensions with their bounds, after changing ``model``: every open size of an input has a name.
+    """Return the named dimensions with their bounds. Changes ``model``: names every open size of an input.
 
-    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name that
-    is used for axis 0 only, or contains "batch" (if none does: B, N), is a batch and assumed to be 1; other names are
-    assumed at the upper bound. A named size that no input has is a dimension if ``envelopes`` has bounds for it.
+    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name is
+    a batch if it is used for axis 0 only or contains "batch" (B and N too, if no name contains it). A batch is assumed
+    to be 1, other names have the upper bound. A size that no input has is a dimension if ``envelopes`` has its name.
     """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
@@ -90,9 +90,9 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
         if dim.dim_param in UNNAMED or dim.dim_value < 0:
             dim.Clear()
     sizes = Sizes()
-    letters = () if any("batch" in name.lower() for name in axes) else ("B", "N")
+    batch_names = () if any("batch" in name.lower() for name in axes) else ("B", "N")
     for name, where in axes.items():
-        is_batch = where == {0} or "batch" in name.lower() or name in letters
+        is_batch = where == {0} or "batch" in name.lower() or name in batch_names
         sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if is_batch else LENGTH_ENVELOPE)
         if name not in envelopes:
             sizes.assumed[name] = sizes.dims[name].min if is_batch else sizes.dims[name].max
@@ -114,7 +114,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return the shapes; a size without name is derived from its values at several points, or fixed in ``sizes``."""
+    """Return shapes. Derive unnamed sizes from inference at several points; fix dimensions for which this fails."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]
@@ -135,7 +135,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
         element, shape = named.get(value) or at_default[value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
-        if value in at_default and len(at_default[value][1]) != len(shape):  # at fixed sizes, more is inferred
+        if value in at_default and len(at_default[value][1]) != len(shape):  # the rank at fixed sizes is used
             shape = [None] * len(at_default[value][1])
         resolved: list[Any] = []
         for axis, dim in enumerate(shape):
@@ -186,7 +186,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return at most two dimensions and a number with the size as product at all ``points``: ``2 * N`` is N and 2."""
+    """Return the factors of a size that hold at all ``points``: at most two dimensions and a number (N, 2)."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None
@@ -199,7 +199,7 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 
 
 def _changing(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[str, ...]:
-    """Return the dimensions on which the size depends: each point differs from the first in one dimension."""
+    """Return the dimensions on which a size depends. Each point differs from the first in one dimension."""
     changed = [point for size, point in zip(sizes, points, strict=True) if size != sizes[0]]
     return tuple(dict.fromkeys(name for point in changed for name in point if point[name] != points[0][name]))
 
@@ -241,7 +241,7 @@ def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedSh
 
 
 def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
-    """Infer shapes and fold the values that they give, until nothing new is found."""
+    """Infer shapes and fold the values computed from known shapes, until neither finds anything new."""
     known = _infer_once(model)
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)
@@ -249,12 +249,12 @@ def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProt
         written = (value for node in model.graph.node for value in node.output if value)
         if not scopes and all(fixed_shape(known, value) is not None for value in written):
             break
-        smaller = with_values(model, known)
-        within = smaller or model
-        inner = scope_shapes(within, known, written_values(within)) if scopes else {}
-        if smaller is None and not inner:
+        folded = with_values(model, known)
+        current = folded or model
+        inner = scope_shapes(current, known, written_values(current)) if scopes else {}
+        if folded is None and not inner:
             break
-        model = with_shapes(within, inner)
+        model = with_shapes(current, inner)
         lengths = [shape[0] for _, shape in known.values() if len(shape) == 1]
         is_long = any(isinstance(size, int) and size > LONG_VECTOR for size in lengths)
         known |= _infer_once(model, propagate=not (has_range or is_long))
@@ -305,4 +305,4 @@ def _refuse_element(value: str, element: int) -> None:
         known = element in TensorProto.DataType.values()
         kind = TensorProto.DataType.Name(element) if known else f"number {element}"
         what = f"{value} has elements of the type {kind}, which have no fixed size."
-        raise UnreadableInput(what, hint="Cut the text processing off the model.")
+        raise UnreadableInput(what, hint="Remove the text processing from the model.")
