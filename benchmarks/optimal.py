@@ -120,7 +120,7 @@ def problem_of(model: RecomputeModel) -> dict[str, Any]:
     """Return the nodes with their inputs and outputs, and the sizes of storages, without persistent storages."""
     rows = zip(model.in_ptr, model.in_ptr[1:], model.out_ptr, model.out_ptr[1:], strict=False)
     reads_and_makes = [(model.in_idx[a:b].tolist(), model.out_idx[c:d].tolist()) for a, b, c, d in rows]
-    flops, again = model.node_flops.tolist(), model.makeable.tolist()
+    flops, again = model.node_flops.tolist(), model.can_rerun.tolist()
     nodes = [
         {"flops": flops[n], "reads": reads, "makes": makes, "again": again[n] and bool(model.droppable[makes].any())}
         for n, (reads, makes) in enumerate(reads_and_makes)

@@ -545,7 +545,7 @@ def test_written_graph_is_read_back(graph: Graph, seed: int) -> None:
     if case is None:
         return
     plan_input, model, choice = case
-    choice = choice.keeping(choice.drops[choice.drops < 0])
+    choice = choice.without(choice.drops[choice.drops < 0])
     if not run(model, choice).valid:
         return
     after = write_graph(model, choice)

@@ -22,6 +22,6 @@ class Assumptions:
 def assumptions(fitted: Fitted) -> Assumptions:
     """Return the assumptions of ``fitted``. O(tensors + operands)."""
     model = recompute_model(fitted.start.plan_input)
-    not_recomputable = Counter(map(model.instr, np.flatnonzero(~model.makeable).tolist()))
+    not_recomputable = Counter(map(model.instr, np.flatnonzero(~model.can_rerun).tolist()))
     alignments = {arena.name: arena.alignment_bytes for arena in fitted.best.plan.arenas}
     return Assumptions(alignments, dict(sorted(not_recomputable.items())))

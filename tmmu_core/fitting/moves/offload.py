@@ -132,7 +132,7 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, byt
     found = run(model, choice)
     offloaded = np.flatnonzero(choice.away & ~initial.away)
     for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():
-        fewer = choice.keeping([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
+        fewer = choice.without([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
         fewer.away[s] = False
         after = run(model, fewer)
         if after.valid and not _excess(model, after, bytes_over):

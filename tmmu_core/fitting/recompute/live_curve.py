@@ -1,4 +1,4 @@
-"""Simulate a recomputation choice: the live curve and cost of the written graph, without writing it.
+"""Simulate a recomputation choice: the live bytes at each step, and the cost, without writing a graph.
 
 The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
 or copied back before the next node that reads it, which begins another *life* of the storage. The storages that a
@@ -22,7 +22,7 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
 ROOM, SPARE = 6, 256
-"""A simulation is aborted above ``ROOM`` times the steps, lives and operands of the initial graph, plus ``SPARE``."""
+"""Maximum steps, lives and reads of a simulation: ``ROOM`` times those of the initial graph, plus ``SPARE``."""
 
 MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
@@ -51,9 +51,9 @@ class Choice:
 
     def storages(self, model: RecomputeModel) -> I64:
         """Return an array of shape (drops,): the storage of each drop."""
-        found: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.away)), 0)
-        found[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
-        return found
+        dropped: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.away)), 0)
+        dropped[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
+        return dropped
 
     def __or__(self, other: Choice) -> Choice:
         """Return the union of both choices."""
@@ -64,11 +64,11 @@ class Choice:
         return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.away & ~other.away)
 
     def dropping(self, codes: Sequence[int] | I64) -> Choice:
-        """Return the choice with further drops."""
+        """Return the choice with the drops ``codes`` added."""
         return Choice(np.union1d(self.drops, np.asarray(codes, np.int64)), self.away.copy())
 
-    def keeping(self, codes: Sequence[int] | I64) -> Choice:
-        """Return the choice without some drops."""
+    def without(self, codes: Sequence[int] | I64) -> Choice:
+        """Return the choice without the drops ``codes``."""
         return Choice(np.setdiff1d(self.drops, codes, assume_unique=True), self.away.copy())
 
 
@@ -100,12 +100,12 @@ class Run:
     extra_steps: int
     live: I64
     """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
-    for_position: I64  # shape (steps,): the position of the initial order that runs, or for which a node runs again
+    for_position: I64  # shape (steps,): the position that runs, or for which a node is recomputed or a storage copied
     step_of: I64  # shape (positions,): the step of each node of the initial order
     lives: Lives  # live ranges and reads
 
     def without_curves(self) -> Run:
-        """Return the figures without the arrays."""
+        """Return the result without the arrays of steps and lives."""
         return replace(
             self, live=np.zeros((len(self.peaks), 0), np.int64), for_position=NONE, step_of=NONE, lives=NO_LIVES
         )
@@ -117,13 +117,13 @@ class Run:
 
 
 def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
-    """Simulate ``choice``. ``tables``: those of earlier simulations of the model, to allocate no others."""
+    """Simulate ``choice``. ``tables`` of an earlier simulation of the model are reused; else new ones are allocated."""
     arenas = len(model.fixed)
     tables = Tables(model) if tables is None else tables
-    given_steps = len(model.node_at) + int(model.timeline.has_inputs_step)
+    initial_steps = len(model.node_at) + int(model.timeline.has_inputs_step)
     if not tables.run(choice):
         live = np.zeros((arenas, 0), np.int64)
-        return Run(False, 0, 0, model.fixed.copy(), -given_steps, live, NONE, NONE, NO_LIVES)
+        return Run(False, 0, 0, model.fixed.copy(), -initial_steps, live, NONE, NONE, NO_LIVES)
     steps, lives, reads, flops, moved = tables.totals.tolist()
     found = Lives(
         storage=tables.of[:lives].copy(),
@@ -140,7 +140,7 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
         flops=flops,
         moved=moved,
         peaks=live.max(axis=1, initial=0) + model.fixed,
-        extra_steps=steps - given_steps,
+        extra_steps=steps - initial_steps,
         live=live,
         for_position=tables.at[:steps].copy(),
         step_of=tables.first.copy(),
@@ -159,7 +159,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): whether it is dropped at some step: a forward node may then reuse its bytes."""
+        """``ever`` (storages,): whether it is dropped at some step. Then a forward node may reuse its bytes."""
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)
@@ -220,7 +220,7 @@ class DropWalk:
         self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
         self.after_runs: dict[int, list[int]] = {}
-        """Position → storages that are dropped after its recomputing runs for a node of the initial order."""
+        """Position → storages that are dropped after each node for which this position runs again."""
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
 
@@ -242,7 +242,7 @@ class DropWalk:
         return True
 
     def restore(self, root: int, k: int, pending: list[int]) -> bool:
-        """Compute or copy back ``root`` before position ``k``; append to ``pending`` what these runs drop."""
+        """Compute or copy back ``root`` before position ``k``; append the storages to drop after it to ``pending``."""
         stack = [root]
         while stack:
             s = stack[-1]
@@ -271,7 +271,7 @@ class DropWalk:
         raise NotImplementedError
 
     def copy_out(self, s: int, k: int) -> bool:
-        """Copy ``s`` to the other memory after position ``k``, once for all gaps."""
+        """Copy ``s`` to the other memory after position ``k``; this one copy serves all gaps."""
         raise NotImplementedError
 
     def copy_in(self, s: int, k: int) -> bool:
@@ -280,7 +280,7 @@ class DropWalk:
 
 
 class _Execution(DropWalk):
-    """The plain Python form of ``tmmu_recompute_run``, on lists."""
+    """Plain Python implementation of ``tmmu_recompute_run``, with lists instead of arrays."""
 
     def __init__(self, tables: Tables, choice: Choice) -> None:
         model = tables.model
@@ -294,7 +294,7 @@ class _Execution(DropWalk):
         self.flops = self.moved = 0
 
     def fill_tables(self) -> bool:
-        """Execute every position in order; return whether the tables have room and all inputs can be restored."""
+        """Run every position in order; return whether the tables have room and all inputs can be restored."""
         if self.tables.loading:
             for s in np.flatnonzero(self.tables.model.starts_live).tolist():
                 self.begin_life(s, first=True)
@@ -381,24 +381,24 @@ class _Execution(DropWalk):
 
 
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
-    """Return an array of shape (arenas, steps): live bytes at each step, persistent ones left out.
+    """Return an array of shape (arenas, steps): live bytes at each step, without persistent storages.
 
-    A life ends one step after its last read, at that read if an output reuses it, or never if it stays live. The
-    generator state of a repeated random node is live from its first run to its last one.
+    A life ends one step after its last read. If an output reuses its bytes, it ends at that read. A graph output stays
+    live. The generator state of a random node that runs again is live from the first run to the last run.
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.storage)]
     reused = _reused(model, lives, first_life, tables)
-    held = model.stays_live[lives.storage] & first_life
-    end = np.where(held, steps, lives.last + np.where(reused, 0, 1))
+    is_output = model.stays_live[lives.storage] & first_life
+    end = np.where(is_output, steps, lives.last + np.where(reused, 0, 1))
     change = np.zeros((arenas, steps + 1), np.int64)
     row, size, changes = model.arena[lives.storage] * (steps + 1), model.size[lives.storage], change.ravel()
     np.add.at(changes, row + lives.birth, size)  # one index is faster than two
     np.subtract.at(changes, row + end, size)
-    again = np.flatnonzero(lives.is_rerun)
-    again = again[model.state_size[lives.node[again]] > 0]
+    rerun_steps = np.flatnonzero(lives.is_rerun)
+    rerun_steps = rerun_steps[model.state_size[lives.node[rerun_steps]] > 0]
     state_end = np.zeros(len(model.node_at), np.int64)
-    state_end[lives.node[again]] = again + 1  # the last assignment wins: steps are in order
+    state_end[lives.node[rerun_steps]] = rerun_steps + 1  # the last assignment wins: steps are in order
     n = np.flatnonzero(state_end)
     row = model.arena[model.out_idx[model.out_ptr[n]]] * (steps + 1)
     np.add.at(changes, row + tables.first[n], model.state_size[n])
@@ -409,15 +409,15 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
 def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: Tables) -> NDArray[np.bool_]:
     """Return an array of shape (lives,): whether the last node that reads the life reuses its bytes for an output."""
     runs = np.flatnonzero(lives.node >= 0)
-    first_pair, after = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]
-    count = after - first_pair
+    first_pair, end_pair = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]
+    count = end_pair - first_pair
     t = np.repeat(runs, count)
     edge = model.pair_idx[np.arange(len(t)) - np.repeat(np.cumsum(count) - count - first_pair, count)]
     node = lives.node[t]
     life = lives.reads[lives.read_ptr[t] + edge - model.in_ptr[node]]
     s = lives.storage[life]
-    kept = model.kept_place[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
-    permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~kept)
+    excluded = model.saved_or_output[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
+    permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~excluded)
     # Only a step's first permitted input is tried, even if it is too small.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
     # The bytes behind the input may not be free for a larger output.

@@ -41,32 +41,32 @@ class RecomputeModel:
     """Steps and storages of a plan input. Nodes are positions of its order, storages are rows of the liveness."""
 
     liveness: Liveness
-    flops: int  # operations of all nodes with a known cost, before any change
+    flops: int  # FLOPs of all nodes with a known cost, before any move
     node_at: I64  # shape (positions,): node number in the index
     in_ptr: I64
     in_idx: I64
-    """Position → storages that its node reads or adds a member to; each once, without persistent ones. An index into
-    ``in_idx`` is called an *edge*.
+    """Position → storages that its node reads, or writes although they are already live; each storage once, without
+    persistent storages. An index into ``in_idx`` is called an *edge*.
     """
     out_ptr: I64
     out_idx: I64  # position → storages that its node creates
     pair_ptr: I64
     pair_idx: I64  # position → edges whose storage the output may reuse, in order of priority
     producer: I64  # shape (storages,): position of the producer, −1 for inputs and persistent storages
-    makeable: Mask  # shape (positions,): whether the node can run again
+    can_rerun: Mask  # shape (positions,): whether the node can run again
     droppable: Mask  # shape (storages,): whether the storage can be recomputed
     movable: Mask  # shape (storages,): whether the storage can be offloaded
-    node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it is not makeable)
+    node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it cannot run again)
     size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
     arena: I64
-    kept_place: Mask
-    """Shape (storages,): whether it is saved or an output. No output reuses its bytes, unless it is dropped."""
+    saved_or_output: Mask
+    """Shape (storages,): saved for backward or a graph output. If it is never dropped, no output reuses its bytes."""
     late: Mask  # shape (positions,): whether the node is not in the forward pass
     stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
     expires: I64  # shape (positions,): first position that overwrites an input of the node, else ``NEVER``
     fixed: I64  # shape (arenas,): aligned bytes of persistent storages
-    spare: I64  # shape (arenas,): largest padding of a storage, which is not needed at the end of the arena
+    spare: I64  # shape (arenas,): largest padding of a storage; the last storage of the arena needs none
     state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
     """Shape (positions,): aligned bytes of the saved generator state of a random node, in the arena of its first
@@ -80,7 +80,7 @@ class RecomputeModel:
 
     @cached_property
     def reader(self) -> I64:
-        """Shape (edges,): the position of each edge."""
+        """Shape (edges,): the position that reads the storage of each edge."""
         return np.repeat(np.arange(len(self.node_at), dtype=np.int64), np.diff(self.in_ptr))
 
     def name_of(self, storage: int) -> str:
@@ -106,23 +106,23 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     node_at = timeline.node_at[int(timeline.has_inputs_step) :]
     nodes = [index.graph.nodes[k] for k in node_at.tolist()]
     flops = graph_flops(index)
-    of_node = [flops[k] for k in node_at.tolist()]
-    node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
+    known_flops = [flops[k] for k in node_at.tolist()]
+    node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in known_flops], np.int64)
     is_output, starts_live = (storages_with(liveness, each) for each in (index.is_output, index.is_input))
     saved = saved_tensors(timeline, view_roots(index)[0])
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
-    may_repeat = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
-    makeable = np.array(may_repeat, np.bool_) & np.array([each is not None for each in of_node], np.bool_)
+    is_repeatable = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
+    can_rerun = np.array(is_repeatable, np.bool_) & np.array([each is not None for each in known_flops], np.bool_)
     in_scope = np.zeros(count, np.bool_)
     for at in [at for at, node in enumerate(nodes) if node.scope]:
         in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
-    movable = _single_owner(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
+    movable = _has_one_tensor(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
     movable &= (producer >= 0) | starts_live
-    movable[_pinned_by_views(liveness, node_at, makeable & (node_flops == 0), (in_ptr, in_idx))] = False
+    movable[_pinned_by_views(liveness, node_at, can_rerun & (node_flops == 0), (in_ptr, in_idx))] = False
     droppable = movable & (producer >= 0)
-    droppable[droppable] = makeable[producer[droppable]]
+    droppable[droppable] = can_rerun[producer[droppable]]
     size, fixed, spare = _aligned_sizes(liveness, config)
     state_size = np.zeros(len(node_at), np.int64)
     for k in [k for k, node in enumerate(nodes) if operator_of(node.instr).is_random and out_ptr[k] < out_ptr[k + 1]]:
@@ -140,13 +140,13 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         pair_ptr=pair_ptr,
         pair_idx=pair_idx,
         producer=producer,
-        makeable=makeable,
+        can_rerun=can_rerun,
         droppable=droppable,
         movable=movable,
         node_flops=node_flops,
         size=size,
         arena=storages.arena.astype(np.int64),
-        kept_place=storages_with(liveness, saved) | is_output,
+        saved_or_output=storages_with(liveness, saved) | is_output,
         late=np.array([node.phase != "forward" for node in nodes], np.bool_),
         stays_live=is_output,
         starts_live=starts_live,
@@ -158,7 +158,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     )
 
 
-def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
+def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
     """Return an array of shape (storages,): whether a storage is one tensor and its views, without alias group,
     in-place write and ``must_not_alias``.
     """
@@ -171,7 +171,7 @@ def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
     for k in node_at.tolist():
         for i, o in index.graph.nodes[k].in_place_write:
             single[storage_of[[index.inputs_of(k)[i], index.outputs_of(k)[o]]]] = False
-    single[np.unique(liveness.storages.must_not_alias)] = False  # it would not apply to a copy
+    single[np.unique(liveness.storages.must_not_alias)] = False  # the rule would not cover a copy
     return single
 
 
@@ -189,13 +189,13 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
     return size, fixed, spare
 
 
-HUB = 4  # Least degree of a hub. A hub is a part of its own: it does not connect its neighbours.
+HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbours
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
     """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
 
-    Nodes with ``HUB`` or more links, such as a mask that all layers share, connect nothing.
+    A node with ``HUB`` or more links is a part of its own. Example: a mask that all layers read.
     """
     links = np.stack([model.reader, model.producer[model.in_idx]], axis=1)
     links = np.unique(links[nodes[model.reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)
@@ -219,19 +219,19 @@ def _may_run_again(node: Node) -> bool:
     return not node.in_place_write or operator.writes_statistics
 
 
-def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[I64, I64]) -> list[int]:
+def _pinned_by_views(liveness: Liveness, node_at: I64, is_free: Mask, reads: tuple[I64, I64]) -> list[int]:
     """Return storages with a view whose node costs FLOPs, cannot run again, or reads other storages."""
     index, storage_of = liveness.timeline.index, liveness.storage_of.tolist()
     in_ptr, in_idx = reads
     found = []
-    base, makes = (index.base >= 0).tolist(), index.producer.tolist()
+    base, producer = (index.base >= 0).tolist(), index.producer.tolist()
     for at, k in enumerate(node_at.tolist()):
         for i in index.outputs_of(k).tolist():
             s = storage_of[i]
-            if not base[i] or makes[int(liveness.storages.head[s])] == k:
+            if not base[i] or producer[int(liveness.storages.head[s])] == k:
                 continue
             others = [z for z in in_idx[in_ptr[at] : in_ptr[at + 1]].tolist() if z != s]
-            if others or not free[at]:
+            if others or not is_free[at]:
                 found.append(s)
     return found
 
@@ -239,19 +239,19 @@ def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[
 def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
     """Return an array of shape (positions,): the first position that overwrites an input which the node has read.
 
-    A node can also overwrite its own input: then it can only run again if it does so by ``in_place_write``.
+    It can be the position of the node itself. Inputs that the node overwrites by ``in_place_write`` do not count.
     """
     index, roots = liveness.timeline.index, view_roots(liveness.timeline.index)[0]
     position = {k: at for at, k in enumerate(node_at.tolist())}
-    writes = {s: [position[k] for k in row] for s, row in storage_writers(liveness).items()}
+    writes = {s: [position[k] for k in writers] for s, writers in storage_writers(liveness).items()}
     expires = np.full(len(node_at), NEVER, np.int64)
     for k, at in position.items():
-        own = {i for i, _ in index.graph.nodes[k].in_place_write}
+        written_inputs = {i for i, _ in index.graph.nodes[k].in_place_write}
         for i, x in enumerate(index.inputs_of(k).tolist()):
-            row = writes.get(int(liveness.storage_of[x]), [])
-            later = bisect_right(row, position.get(int(index.producer[roots[x]]), -1))
-            if i not in own and later < len(row):
-                expires[at] = min(expires[at], row[later])
+            writers = writes.get(int(liveness.storage_of[x]), [])
+            next_writer = bisect_right(writers, position.get(int(index.producer[roots[x]]), -1))
+            if i not in written_inputs and next_writer < len(writers):
+                expires[at] = min(expires[at], writers[next_writer])
     return expires
 
 
@@ -264,15 +264,15 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
     outputs = csr_rows(index.out_ptr, storage_of[index.out_idx])
     is_persistent, is_live = persistent.tolist(), (persistent | storages_with(liveness, index.is_input)).tolist()
     for k in node_at.tolist():
-        used, born = list(inputs[k]), list[int]()
+        used, created = list(inputs[k]), list[int]()
         for s in outputs[k]:
             if not is_live[s]:
                 is_live[s] = True
-                born.append(s)
-            elif s not in born:
-                used.append(s)  # another member: the storage is already live at this node
+                created.append(s)
+            elif s not in created:
+                used.append(s)  # the storage is already live at this node
         ins.append([s for s in dict.fromkeys(used) if not is_persistent[s]])
-        outs.append(born)
+        outs.append(created)
     return (*csr(ins), *csr(outs))
 
 

@@ -22,21 +22,21 @@ from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
-from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, trimmed
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100
-"""Number of nodes up to which nested search runs even if a plan fits: it is fast and may find a lower cost."""
+"""Nested search always runs on graphs of up to this many nodes, because it is fast and can find a lower cost."""
 NESTED_DIVISOR = 4
 """Nested search also runs if all plans that fit need more than ``1 / NESTED_DIVISOR`` of the graph's FLOPs."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cut whose excess is at most this many tenths of the way from the least
 excess of a cut to the initial excess.
 """
-MOST_STARTS = 6  # maximum number of points of earlier goals from which a tighter goal is reached
+MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
@@ -47,7 +47,7 @@ def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
 
 
 def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point that meets the goal, or ``None``; and the points from which it was improved."""
+    """Return the cheapest point that meets the goal, or ``None``, and all points found before the improvement."""
     if search.is_small:
         points = search.all_points()
         return cheapest_of(search, points), points
@@ -59,29 +59,30 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
 
 
 def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Return the cheapest point between the cheapest cut that fits and a cheaper cut, as a list; empty if no cut fits.
+    """Return the cheapest point between a cheaper cut and the cheapest cut that fits, as a list; empty if no cut fits.
 
-    Equal layers join a cut at the same price. Points between two cuts recompute only the first of these layers.
+    Two successive cuts can differ by many equal layers. A point between them recomputes only the first of these.
     """
     fitting = cheapest_of(search, cuts)
     found = [] if fitting is None else [fitting]
-    for less in cuts:
-        if fitting is None or less.run.flops >= fitting.run.flops:
+    for cheaper_cut in cuts:
+        if fitting is None or cheaper_cut.run.flops >= fitting.run.flops:
             continue
-        added = fitting.choice - less.choice
+        added = fitting.choice - cheaper_cut.choice
         drops = added.drops[np.argsort(search.model.producer[added.storages(search.model)], kind="stable")]
 
-        def first(count: int, choice: Choice = less.choice, drops: I64 = drops) -> Point:
+        def with_first_drops(count: int, choice: Choice = cheaper_cut.choice, drops: I64 = drops) -> Point:
             return search.simulate(choice.dropping(drops[:count]))
 
-        found.append(first(bisect_left(range(len(drops)), True, key=lambda count: not search.excess(first(count).run))))
+        least = bisect_left(range(len(drops)), True, key=lambda count: not search.excess(with_first_drops(count).run))
+        found.append(with_first_drops(least))
     return trimmed(search, [point for point in found if point.run.valid], 1)
 
 
 def lower(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: the cheapest whose live bytes meet the goal, then lists for ``shares`` of it.
+    """Yield the cheapest list of moves whose live bytes meet each goal: ``shares`` of ``goal``, in parts per million.
 
     If no list meets the goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
@@ -92,8 +93,8 @@ def lower(
     lowest: Run | None = None
     cuts = None
     known: dict[tuple[int, int, int], Point] = {}
-    """The points that met a goal."""
-    without_fit: list[Point] = []
+    """Sort key → point, of all points that met a goal."""
+    points_over_goal: list[Point] = []
     for share in shares:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
@@ -108,46 +109,46 @@ def lower(
         if point is None:
             point, others = _cheapest_point(search, cuts)
         if point is None:
-            without_fit = [*cuts, *others]
+            points_over_goal = [*cuts, *others]
             break
         known |= {each.key: each for each in (*others, point) if not search.excess(each.run)}
         if lowest is None or point.run.total < lowest.total:
             lowest = point.run
             yield _moves_of(model, initial, point.choice)
     if lowest is None:
-        for point in _pareto_points(without_fit, run(model, initial).total):
+        for point in _pareto_points(points_over_goal, run(model, initial).total):
             yield _moves_of(model, initial, point.choice)
 
 
 def lowest_within(
     plan_input: PlanInput, goal: Capacity, max_flops: int, report: Progress | None = None
 ) -> tuple[Move, ...] | None:
-    """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if none lowers it.
+    """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if there are none.
 
-    Bisection over the excess over ``goal``, to 0.2 % of the sum of peaks, at least to one byte.
+    The permitted excess over ``goal`` is bisected, until its interval is at most one byte or 0.2 % of the sum of peaks.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return None
     search = Search(model, goal.over, initial, progress_check(report, "recompute"))
-    most = search.initial_point.run.flops + max_flops
+    flops_limit = search.initial_point.run.flops + max_flops
     cuts = search.cuts()
-    best = min((p for p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
-    tight, loose = -1, search.excess(best.run)
-    while loose - tight > max(1, best.run.total // 500) and search.should_continue():
-        middle = (tight + loose) // 2
+    best = min((p for p in cuts if p.run.flops <= flops_limit), key=lambda p: (search.excess(p.run), p.key))
+    too_tight, reachable = -1, search.excess(best.run)
+    while reachable - too_tight > max(1, best.run.total // 500) and search.should_continue():
+        permitted = (too_tight + reachable) // 2
 
-        def over(bytes_of: Mapping[str, int], slack: int = middle) -> int:
+        def over(bytes_of: Mapping[str, int], slack: int = permitted) -> int:
             return max(0, goal.over(bytes_of) - slack)
 
         search.over = over
         points = [best, _cheapest_point(search, cuts)[0]]
-        within = [p for p in points if p is not None and p.run.flops <= most and not search.excess(p.run)]
-        if not within:
-            tight = middle
+        affordable = [p for p in points if p is not None and p.run.flops <= flops_limit and not search.excess(p.run)]
+        if not affordable:
+            too_tight = permitted
             continue
-        loose = middle
-        best = min(within, key=lambda point: (point.run.total, point.key))
+        reachable = permitted
+        best = min(affordable, key=lambda point: (point.run.total, point.key))
     return None if best is search.initial_point else _moves_of(model, initial, best.choice)
 
 
@@ -169,20 +170,20 @@ def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
     excess = [search.excess(point.run) for point in points]
     starts = [points[0], search.initial_point]
     for tenths in START_TENTHS:
-        near = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
-        starts.append(min(points[:near], key=lambda point: point.key))
+        near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
+        starts.append(min(points[:near_count], key=lambda point: point.key))
     return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield a move per node that computed storages idle at the peak, and per operator with several such nodes.
+    """Yield a move per node whose outputs are idle at the peak, and a move per operator with several such nodes.
 
-    Only moves that lower the sum of the arenas' peak live bytes, most bytes first. ``Move.bytes`` is this reduction,
-    not that of the arena size.
+    Each move lowers the sum of the arenas' peak live bytes; ``Move.bytes`` is this reduction, not that of the arena
+    size. The largest reduction is first.
     """
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
-    at = boundary(model, peak_position(base, fullest_arena(model, base)))
+    at = boundary(model, peak_position(base, arena_to_reduce(model, base)))
     producers = model.producer[at.idle(model.droppable & (at.gap_start < at.position))].tolist()
     by_operator: dict[str, set[int]] = {}
     for n in producers:
@@ -197,19 +198,19 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves: one per connected part, parts with equal operators together.
+    """Return the difference of two choices as moves: one per connected part; parts with equal operators share a move.
 
-    Costs and bytes are relative to the moves before.
+    Cost and bytes of a move are relative to the plan after the previous move.
     """
     new = choice - initial
     producers = model.producer[new.storages(model)]
     nodes = np.zeros(len(model.node_at), np.bool_)
     nodes[producers] = True
-    alike: dict[tuple[str, ...], list[int]] = {}
+    nodes_by_operators: dict[tuple[str, ...], list[int]] = {}
     for part in connected_parts(model, nodes):
-        alike.setdefault(tuple(map(model.instr, part.tolist())), []).extend(part.tolist())
+        nodes_by_operators.setdefault(tuple(map(model.instr, part.tolist())), []).extend(part.tolist())
     nothing = Choice.nothing(model)
-    groups = [(group, nothing.dropping(new.drops[np.isin(producers, group)])) for group in alike.values()]
+    groups = [(group, nothing.dropping(new.drops[np.isin(producers, group)])) for group in nodes_by_operators.values()]
     return tuple(map(_move, steps_through(model, initial, groups)))
 
 

@@ -29,10 +29,10 @@ PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
 EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300
-"""Maximum number of simulations of one method on a small graph and on a large graph."""
-RECENT = 100  # number of points that are kept, in case their choice is simulated again
+"""Maximum number of simulations of one method, on a small graph and on a large graph."""
+CACHED_POINTS = 100  # number of points that are cached
 SIMULATED_NODES = 16_000_000
-"""Between these two: maximum number of simulations of one method, times the number of nodes."""
+"""On graphs between small and large: maximum number of simulations of one method, times the number of nodes."""
 
 Over = Callable[[Mapping[str, int]], int]
 """Function from arena → bytes to the excess over the goal in bytes; 0 if the arenas fit."""
@@ -60,10 +60,10 @@ class Search:
         self.simulations = 0
         """Number of simulations so far, repeated ones included."""
         self.recent: dict[bytes, Point] = {}
-        """Drops of a choice → its point, of the last ``RECENT`` choices; half of all simulations repeat one."""
+        """Cache of the last points, by the bytes of their choices. Half of all simulations repeat a recent choice."""
         self.tables = Tables(model)
         self.initial_point = self.simulate(initial)
-        self.arena = fullest_arena(model, self.initial_point.run)
+        self.arena = arena_to_reduce(model, self.initial_point.run)
         self.boundary = boundary(model, peak_position(self.initial_point.run, self.arena))
         self.most_simulations = min(MOST_TRIALS, max(LEAST_TRIALS, SIMULATED_NODES // max(1, len(model.node_at))))
 
@@ -79,14 +79,14 @@ class Search:
         key = choice.drops.tobytes() + choice.away.tobytes()
         point = self.recent.pop(key, None) or Point(choice, run(self.model, choice, self.tables))
         self.recent[key] = point
-        if len(self.recent) > RECENT:
+        if len(self.recent) > CACHED_POINTS:
             del self.recent[next(iter(self.recent))]
         return point
 
     def excess(self, found: Run) -> int:
-        """Return the bytes by which a simulation exceeds the goal at least; planning may need more."""
-        least = (found.peaks - self.model.spare).tolist()
-        return self.over(dict(zip(self.model.liveness.arenas, least, strict=True)))
+        """Return a lower bound of the bytes by which a plan of this simulation exceeds the goal."""
+        lower_bounds = (found.peaks - self.model.spare).tolist()
+        return self.over(dict(zip(self.model.liveness.arenas, lower_bounds, strict=True)))
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Search:
         """Return the initial choice, minimum cuts at rising prices, and cuts between segments, without arrays."""
         found = {b"": self.initial_point}
         cost = self._cost_of_keeping()
-        for each in chain((cost * price for price in PRICES), self._costs_in_segments(cost)):
-            nodes = nodes_to_recompute(self.model, self.boundary, each)
+        for keeping_cost in chain((cost * price for price in PRICES), self._costs_in_segments(cost)):
+            nodes = nodes_to_recompute(self.model, self.boundary, keeping_cost)
             if nodes.tobytes() not in found:
                 point = self.simulate(self.initial | choice_of(self.model, self.boundary, nodes))
                 found[nodes.tobytes()] = replace(point, run=point.run.without_curves())
@@ -110,10 +110,10 @@ class Search:
                 yield np.where(is_between, 0, cost * price)
 
     def _cost_of_keeping(self) -> I64:
-        """Return an array of shape (storages,): the bytes of storages that are idle at the peak, or after its node."""
+        """Return an array of shape (storages,): the bytes of storages idle at the peak node or after it, else 0."""
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
-        return self.model.size * (idle & ~self.initial.away)  # without those that are offloaded already
+        return self.model.size * (idle & ~self.initial.away)  # already offloaded storages cost nothing
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
     return Choice.nothing(model).dropping(at.gap_start[dropped] * len(model.size) + dropped)
 
 
-def fullest_arena(model: RecomputeModel, found: Run) -> int:
+def arena_to_reduce(model: RecomputeModel, found: Run) -> int:
     """Return the arena with the most idle recomputable bytes at its peak."""
     idle = []
     for arena in range(len(model.fixed)):

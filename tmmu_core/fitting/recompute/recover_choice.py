@@ -16,15 +16,15 @@ from tmmu_core.graph.model import Graph, Node
 def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model of the graph without recomputation and offload, and a choice that adds them.
 
-    Only drops after nodes of the initial graph are recovered, each after the last use before the storage's next copy:
-    drops after recomputing runs are lost, and writing the choice again can add other runs.
+    Only drops after nodes of the initial graph are recovered: each is after the last use of one copy of the storage.
+    Drops after recomputing runs are lost, so that the written choice can have other runs than the graph.
     """
     added = _Added(plan_input.graph)
-    if not added.originals and not added.copied_by:
+    if not added.originals and not added.copied_tensor:
         model = recompute_model(plan_input)
         return model, Choice.nothing(model)
     model = recompute_model(replace(plan_input, graph=added.original_graph()))
-    drops, offloaded = added.drops(model), set(added.copied_by.values())
+    drops, offloaded = added.drops(model), set(added.copied_tensor.values())
     choice = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in offloaded])
     return model, with_drops(model, choice, [drop for drop in drops if drop[0] in offloaded], away=True)
 
@@ -37,15 +37,15 @@ class _Added:
         nodes = {node.node_id: node for node in graph.nodes}
         self.originals: dict[str, Node] = {}
         """Recomputing node → the original node, without the output that saves its generator state."""
-        self.copied_by: dict[str, str] = {}
-        """Copying node → the original tensor that it copies."""
+        self.copied_tensor: dict[str, str] = {}
+        """Copy node → the original tensor that is copied."""
         self.original_of: dict[str, str] = {}
-        """Tensor that is recomputed or copied back, or its view → the original tensor."""
+        """Recomputed tensor, tensor copied back, or view of either → the original tensor."""
         self.away: set[str] = set()
         """Tensors in the other memory."""
         for node in graph.nodes:
             if node.offloads:
-                self.copied_by[node.node_id] = node.offloads
+                self.copied_tensor[node.node_id] = node.offloads
                 if node.instr == "copy_in":
                     self.original_of[node.outputs[0]] = node.offloads
                 elif node.instr == "copy_out":
@@ -81,11 +81,11 @@ class _Added:
                 inputs=tuple(self.original_of.get(name, name) for name in node.inputs),
             )
             for node in self.graph.nodes
-            if node.node_id not in self.originals and node.node_id not in self.copied_by
+            if node.node_id not in self.originals and node.node_id not in self.copied_tensor
         ]
-        # A new order can run the copy of a node before the node itself: the first of both takes its place.
+        # An order move can place a recomputing node before its original: the original then runs at the earlier place.
         original = {name: node.node_id for name, node in self.originals.items()}
-        names = [name for name in self.graph.execution_order or () if name not in self.copied_by]
+        names = [name for name in self.graph.execution_order or () if name not in self.copied_tensor]
         order = tuple(dict.fromkeys([original.get(name, name) for name in names]))
         return msgspec.structs.replace(
             self.graph, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order or None
@@ -110,24 +110,24 @@ class _Added:
             return writer_of.get(name, "")
 
         order = self.graph.execution_order or ()
-        original_at: dict[str, str] = {}
+        next_original: dict[str, str] = {}
         """Node → itself; for an added node, the next original node in the order."""
         position = ""
         for node_id in reversed(order):
-            position = position if node_id in self.originals or node_id in self.copied_by else node_id
-            original_at[node_id] = position
-        last: dict[int, tuple[str, str]] = {}
+            position = position if node_id in self.originals or node_id in self.copied_tensor else node_id
+            next_original[node_id] = position
+        last_use: dict[int, tuple[str, str]] = {}
         """Storage → the writer of the copy that was used last, and the original node of that use."""
         found: dict[Drop, None] = {}
-        for node in (nodes[node_id] for node_id in order if node_id not in self.copied_by):
+        for node in (nodes[node_id] for node_id in order if node_id not in self.copied_tensor):
             for name, s in storages(node.inputs):
-                before = last.get(s)
-                last[s] = (writer(name), original_at[node.node_id])
-                if before is not None and before[0] != last[s][0] and model.movable[s]:
-                    found[model.name_of(s), before[1]] = None
+                previous_use = last_use.get(s)
+                last_use[s] = (writer(name), next_original[node.node_id])
+                if previous_use is not None and previous_use[0] != last_use[s][0] and model.movable[s]:
+                    found[model.name_of(s), previous_use[1]] = None
             if node.node_id not in self.originals:
                 for name, s in storages(node.outputs):
-                    last.setdefault(s, (writer(name), node.node_id))
+                    last_use.setdefault(s, (writer(name), node.node_id))
         return list(found)
 
 

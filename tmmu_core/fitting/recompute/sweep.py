@@ -1,10 +1,10 @@
 """Sweeps: drop idle storages from the first step to the last, wherever the live bytes exceed the goal.
 
 Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
-storages with the least FLOPs per byte and step until their next use are dropped. The FLOPs are those of all nodes that
+storages with the lowest FLOPs / (bytes · steps until the next use) are dropped. The FLOPs are those of all nodes that
 must run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
-A sweep starts from a cut or from the initial choice. The cheapest results are improved: drops are removed where the
-plan still fits; one drop after the other is forbidden, and another sweep replaces it.
+A sweep starts from a cut or from the initial choice. The cheapest results are improved: drops are removed if the
+plan still fits without them; then one drop at a time is forbidden, and another sweep finds its replacement.
 """
 
 from bisect import bisect_left
@@ -19,13 +19,13 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
-"""Exponents of the steps until the next use, in the order of drops; 0 ignores the steps. With 1, bytes of a storage
-beyond those above the goal do not count.
+"""Exponents of the steps until the next use, when idle storages are ranked; 0 ignores the steps. With 1, the bytes of a
+storage count only up to the excess over the goal.
 """
-MOST_IMPROVED = 6  # number of cheapest results whose unneeded drops are removed, and that are then improved
-ROUNDS_OF = 32_000  # in a simulation of n steps, each round drops about n / ``ROUNDS_OF`` of the peak's excess or more
-MOST_OPERANDS = 8  # maximum number of times that the operands of the last drops are dropped too
-MOST_TRIED = 1_000  # number of simulations after which a sweep ends
+MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
+EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``) of the excess at the peak
+MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
+MOST_TRIED = 1_000  # maximum number of simulations of a sweep
 MOST_REPLACED = 60  # maximum number of drops of a result that are forbidden, one at a time
 
 
@@ -41,10 +41,10 @@ class Idle:
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
     """Return the results of sweeps: the cheapest that fit, without unneeded drops, and those that do not fit."""
     found: dict[tuple[int, int, int], Point] = {}
-    last = search.simulations + search.most_simulations // 4
+    last_simulation = search.simulations + search.most_simulations // 4
     for distance in DISTANCES:
         for start in starts:
-            if search.simulations > last or not search.should_continue():
+            if search.simulations > last_simulation or not search.should_continue():
                 break
             point = sweep(search, start.choice, distance)
             found.setdefault(point.key, point)
@@ -81,8 +81,8 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
     point = search.simulate(choice)
     useless: set[int] = set()
     position = -1
-    last = search.simulations + MOST_TRIED
-    while point.run.valid and search.simulations < last and search.should_continue():
+    last_simulation = search.simulations + MOST_TRIED
+    while point.run.valid and search.simulations < last_simulation and search.should_continue():
         live = point.run.live[arena]
         over = np.flatnonzero(live > level)
         if not len(over):
@@ -94,12 +94,12 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
         idle = idle_at(model, point.run, step, arena, useless)
         if not idle:
             break
-        most = int(live.max()) - level
-        missing = max(int(live[step]) - level, most * len(live) // ROUNDS_OF)
-        counted = np.minimum(model.size, most) if distance else model.size
-        drops = _cheapest_drops(search, point.run, step, idle, missing, (counted, distance))
+        peak_excess = int(live.max()) - level
+        bytes_to_free = max(int(live[step]) - level, peak_excess * len(live) // EXCESS_DIVISOR)
+        counted = np.minimum(model.size, peak_excess) if distance else model.size
+        drops = _cheapest_drops(search, point.run, step, idle, bytes_to_free, (counted, distance))
         for tried in [drops, *([drop] for drop in drops if len(drops) > 1)]:
-            better = _dropped(search, point, tried, step, level)
+            better = _drop_with_operands(search, point, tried, step, level)
             if better is not None:
                 point = better
                 break
@@ -108,7 +108,7 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
     return point
 
 
-def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
+def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
     """Return the point after ``drops`` at the first step above ``level``; ``None`` if it is not better.
 
     The operands of a dropped storage would stay live for its recomputation, so they are dropped as well.
@@ -116,7 +116,7 @@ def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, leve
     arena, lives = search.arena, point.run.lives
     live_before = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
     choice = point.choice
-    for _ in range(MOST_OPERANDS):
+    for _ in range(MOST_OPERAND_ROUNDS):
         choice = choice.dropping(drops)
         tried = search.simulate(choice)
         if not tried.run.valid:
@@ -133,7 +133,7 @@ def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, leve
 
 
 def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first position above ``level`` is later, its peak lower, or the sum of bytes above lower."""
+    """Return whether the first position above ``level`` is later or has a lower peak, or fewer bytes are above it."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
@@ -150,31 +150,31 @@ def bytes_above(live: I64, level: int) -> int:
 
 
 def _cheapest_drops(
-    search: Search, run: Run, step: int, idle: list[Idle], missing: int, by: tuple[I64, int]
+    search: Search, run: Run, step: int, idle: list[Idle], missing: int, rank_by: tuple[I64, int]
 ) -> list[int]:
-    """Return drops that together free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first.
+    """Return drops that together free ``missing`` bytes at a step, in the order of the rank (see ``DISTANCES``).
 
-    ``by``: storage → bytes that count, and one of ``DISTANCES``.
+    ``rank_by``: array of shape (storages,) with the bytes that count, and one of ``DISTANCES``.
     """
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
     is_available, size = available.tolist(), search.model.size
     producer, node_flops, _ = search.columns
-    counted, distance = by
+    counted, distance = rank_by
 
     def rank(each: Idle, flops: int, is_exact: bool) -> tuple[float, bool, int, int, int, Idle]:
         per_byte = (flops + 1) / int(counted[each.storage]) / each.distance**distance
         return per_byte, is_exact, each.storage, each.drop, flops, each
 
-    # The FLOPs of the producer are a lower bound. More nodes are added only to those of drops that can be next.
+    # Begin with a lower bound: the FLOPs of the producer. Count further nodes only for the drop of the lowest rank.
     ranked = [rank(each, node_flops[producer[each.storage]], False) for each in idle]
     heapify(ranked)
     drops = []
     while ranked and missing > 0:
-        _, is_exact, storage, drop, known, each = heappop(ranked)
+        _, is_exact, storage, drop, known_flops, each = heappop(ranked)
         if not is_exact:
-            heappush(ranked, rank(each, *_flops_to_restore(search, is_available, storage, 2 * known)))
+            heappush(ranked, rank(each, *_flops_to_restore(search, is_available, storage, 2 * known_flops)))
             continue
         drops.append(drop)
         missing -= int(size[storage])
@@ -184,7 +184,7 @@ def _cheapest_drops(
 def _flops_to_restore(search: Search, available: list[bool], storage: int, most: int) -> tuple[int, bool]:
     """Return the FLOPs to recompute a storage and those of its operands that are not available, and ``True``.
 
-    Above ``most`` FLOPs, return those of a part of the nodes, and ``False``.
+    Stop above ``most`` FLOPs: return the FLOPs counted so far, and ``False``.
     """
     producer, flops, operands = search.columns
     seen: set[int] = set()
@@ -204,12 +204,12 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int, most:
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
     """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
-    If a recomputing run read the storage last, the first choice is the drop after all such runs of the node.
+    If a recomputing run read the storage last, a drop after all recomputing runs of its node is preferred.
     """
     lives = run.lives
     candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
-    of = lives.storage[candidates]
-    candidates = candidates[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
+    storages = lives.storage[candidates]
+    candidates = candidates[model.droppable[storages] & (model.arena[storages] == arena) & (model.size[storages] > 0)]
     step_of_read = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
     last_read, next_step = np.full((2, len(lives.storage)), -1, np.int64)
     begin, end = int(lives.read_ptr[step]), int(lives.read_ptr[step + 1])
@@ -217,12 +217,12 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
     next_step[lives.reads[end:][::-1]] = step_of_read[end:][::-1]
     found = []
     for life in candidates[~np.isin(candidates, lives.reads[begin:end])].tolist():
-        s, read = int(lives.storage[life]), int(last_read[life])
-        at = int(step_of_read[read]) if read >= 0 else int(lives.birth[life])
-        drops = [int(run.for_position[at]) * len(model.size) + s]
-        if read >= 0 and lives.is_rerun[at]:
-            drops.insert(0, int(lives.read_ptr[at] - read - 1 - model.in_ptr[lives.node[at]]))
-        elif run.for_position[at] == run.for_position[step]:
+        s, read_index = int(lives.storage[life]), int(last_read[life])
+        last_use = int(step_of_read[read_index]) if read_index >= 0 else int(lives.birth[life])
+        drops = [int(run.for_position[last_use]) * len(model.size) + s]
+        if read_index >= 0 and lives.is_rerun[last_use]:
+            drops.insert(0, int(lives.read_ptr[last_use] - read_index - 1 - model.in_ptr[lives.node[last_use]]))
+        elif run.for_position[last_use] == run.for_position[step]:
             continue  # the drop would come after the step
         drop = next((drop for drop in drops if drop not in useless), None)
         if drop is not None:
@@ -245,7 +245,7 @@ def _remove_drops(search: Search, point: Point) -> Point:
     for drop in _drops_by_cost(search, point):
         if is_needed(drop):
             continue
-        tried = search.simulate(point.choice.keeping([drop]))
+        tried = search.simulate(point.choice.without([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
         if not search.should_continue():
@@ -254,17 +254,18 @@ def _remove_drops(search: Search, point: Point) -> Point:
 
 
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
-    """Return whether a storage, without one of its drops, stays live at a step that has no room for it.
+    """Return a function that returns whether a drop is needed: without it, the storage exceeds the goal in its gap.
 
-    Steps of recomputing runs are left out. At other steps less is live without the drop, by at most what the
-    recomputing runs at the end of its gap read last.
+    Only steps of the initial order are checked. The storages that the recomputing runs at the end of the gap read last
+    may be live at these steps only because of the drop, so their bytes are subtracted.
     """
     model, lives, arena = search.model, run.lives, search.arena
     freed = np.zeros(len(model.node_at), np.int64)
     born, ended = run.for_position[lives.birth], run.for_position[lives.last]
-    again, of = np.flatnonzero(lives.is_rerun), np.flatnonzero(lives.is_rerun[lives.last] & (born < ended))
-    np.add.at(freed, run.for_position[again], model.state_size[lives.node[again]])
-    np.add.at(freed, ended[of], model.size[lives.storage[of]])
+    rerun_steps = np.flatnonzero(lives.is_rerun)
+    ended_by_rerun = np.flatnonzero(lives.is_rerun[lives.last] & (born < ended))
+    np.add.at(freed, run.for_position[rerun_steps], model.state_size[lives.node[rerun_steps]])
+    np.add.at(freed, ended[ended_by_rerun], model.size[lives.storage[ended_by_rerun]])
     is_read = np.bincount(lives.reads, minlength=len(lives.storage)) > 0
     used = np.flatnonzero(is_read | ~lives.is_rerun[lives.birth])
     used = used[np.lexsort((lives.birth[used], lives.storage[used]))]
@@ -275,18 +276,18 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     if not len(s):
         return lambda drop: False
     at_first_runs = np.where(lives.is_rerun | (lives.node < 0), 0, run.live[arena])
-    most = np.maximum.reduceat(at_first_runs, np.stack([begin + 1, end], axis=1).ravel())[::2]
-    most += model.size[s] - freed[run.for_position[end]] + model.fixed[arena]
-    peaks = np.sort(most).tolist()
+    peak_in_gap = np.maximum.reduceat(at_first_runs, np.stack([begin + 1, end], axis=1).ravel())[::2]
+    peak_in_gap += model.size[s] - freed[run.for_position[end]] + model.fixed[arena]
+    peaks = np.sort(peak_in_gap).tolist()
 
     def exceeds(peak: int) -> bool:
         changed = run.peaks.copy()
         changed[arena] = max(changed[arena], peak)
         return search.excess(replace(run, peaks=changed)) > 0
 
-    is_full = most > [*peaks[:1], *peaks][bisect_left(peaks, True, key=exceeds)]
+    is_full = peak_in_gap > [*peaks[:1], *peaks][bisect_left(peaks, True, key=exceeds)]
     found: dict[int, list[tuple[int, int, int]]] = {}
-    """Storage → for each full gap: the positions of the reads before and after it, the node before it if it reruns."""
+    """Storage → for each full gap: the positions before and after it, and the recomputing node before it or −1."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
     rows = zip(
         *(each[is_full].tolist() for each in (s, run.for_position[begin], run.for_position[end], node)), strict=True
@@ -305,15 +306,15 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
 
 def _improved(search: Search, point: Point) -> Point:
     """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
-    last = search.simulations + search.most_simulations // 8
+    last_simulation = search.simulations + search.most_simulations // 8
     point = search.simulate(point.choice)
     tried: set[int] = set()
-    while len(tried) < MOST_REPLACED and search.simulations <= last and search.should_continue():
+    while len(tried) < MOST_REPLACED and search.simulations <= last_simulation and search.should_continue():
         drop = next((drop for drop in _drops_by_cost(search, point) if drop not in tried), None)
         if drop is None or not point.run.flops:
             break
         tried.add(drop)
-        other = sweep(search, point.choice.keeping([drop]), 1, frozenset([drop]))
+        other = sweep(search, point.choice.without([drop]), 1, frozenset([drop]))
         if other.run.valid and not search.excess(other.run):
             point = min(point, _remove_drops(search, other), key=lambda each: each.key)
     return point
