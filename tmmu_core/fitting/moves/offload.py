@@ -20,8 +20,8 @@ from tmmu_core.fitting.recompute.drop_moves import (
     TIGHTENED_GOALS,
     DropStep,
     best_single_steps,
+    excess_over_share,
     progress_check,
-    scaled,
     steps_through,
 )
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
@@ -64,7 +64,7 @@ def lower(
     should_continue = progress_check(report, "offload")
     choice, total = initial, run(model, initial).total
     for share in shares:
-        bytes_over = scaled(goal, share)
+        bytes_over = excess_over_share(goal, share)
         choice, found = _offload_until(model, choice, bytes_over, should_continue)
         if _excess(model, found, bytes_over):
             if share == TIGHTENED_GOALS[0] and found.total < total:

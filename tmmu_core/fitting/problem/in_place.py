@@ -1,4 +1,4 @@
-"""In-place moves: permissions for in-place reuse that the operator's definition allows and the graph does not give.
+"""In-place moves: add permissions for in-place reuse that the operator allows and the graph lacks.
 
 Element i of an element-wise operator's output depends only on element i of its inputs, so that the output can
 overwrite an input of the same shape and dtype. Views are excluded: their element layout is unknown.
@@ -21,7 +21,7 @@ WHY = "element i of the output depends only on element i of the inputs"
 
 
 def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
-    """Return the pairs that the operator allows and the node does not permit; ``tensors`` is tensor id → tensor."""
+    """Return the pairs that the operator allows and the node lacks; ``tensors`` is tensor id → tensor."""
     if len(node.outputs) != 1 or node.inplace in (None, "any") or node.in_place_write:
         return ()
     output = tensors[node.outputs[0]]
@@ -31,8 +31,8 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
     found = []
     for i, name in enumerate(node.inputs):
         x = tensors[name]
-        is_like_output = (x.shape, x.dtype) == (output.shape, output.dtype)
-        if i not in permitted and is_like_output and x.view is None and not x.persistent:
+        same_shape_and_dtype = (x.shape, x.dtype) == (output.shape, output.dtype)
+        if i not in permitted and same_shape_and_dtype and x.view is None and not x.persistent:
             found.append((i, 0))
     return tuple(found)
 
@@ -55,7 +55,7 @@ def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
 
 def missing_permissions(plan_input: PlanInput) -> Move | None:
     """Return one move with every missing permission; ``None`` if there is none."""
-    missing = _missing(plan_input)
+    missing = _nodes_with_missing_pairs(plan_input)
     return _move(missing) if missing else None
 
 
@@ -65,24 +65,24 @@ def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
     ``after`` is the liveness with all missing permissions.
     """
     storages, timeline = after.storages, after.timeline
-    live = [live_in(after, arena) for arena in range(len(after.arenas))]
+    live = [live_bytes_in(after, arena) for arena in range(len(after.arenas))]
     needed = set()
     for step, source, _ in after.handoffs.tolist():
         s = int(after.storage_of[source])
         live_bytes = live[int(storages.arena[s])]
         if live_bytes[step] + int(storages.size[s]) > max(live_bytes):
             needed.add(timeline.index.node_ids[int(timeline.node_at[step])])
-    missing = [(node, pairs) for node, pairs in _missing(plan_input) if node.node_id in needed]
+    missing = [(node, pairs) for node, pairs in _nodes_with_missing_pairs(plan_input) if node.node_id in needed]
     return _move(missing) if missing else None
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per node with missing permissions."""
-    for node, pairs in _missing(plan_input):
+    for node, pairs in _nodes_with_missing_pairs(plan_input):
         yield _move([(node, pairs)])
 
 
-def live_in(liveness: Liveness, arena: int) -> list[int]:
+def live_bytes_in(liveness: Liveness, arena: int) -> list[int]:
     """Return the live bytes of an arena at each step, as Python integers."""
     storages = liveness.storages
     in_arena = storages.arena == arena
@@ -91,7 +91,7 @@ def live_in(liveness: Liveness, arena: int) -> list[int]:
     return live_bytes
 
 
-def _missing(plan_input: PlanInput) -> list[tuple[Node, Pairs]]:
+def _nodes_with_missing_pairs(plan_input: PlanInput) -> list[tuple[Node, Pairs]]:
     """Return the nodes with missing permissions, and the missing pairs of each."""
     tensors = {tensor.id: tensor for tensor in plan_input.graph.tensors}
     return [(node, pairs) for node in plan_input.graph.nodes if (pairs := missing_pairs(node, tensors))]

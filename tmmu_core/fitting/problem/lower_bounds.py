@@ -1,14 +1,14 @@
-"""Lower bounds over all plans that the allowed moves can reach: the proof behind "cannot".
+"""Lower bounds of all plans that the allowed moves can reach: they prove the answer "cannot".
 
-* **Step**: all inputs and outputs of a node are live when it runs, and its inputs one step earlier too, whatever the
-  moves. If the output can reuse an input, the bound is the larger figure of the two steps.
+* **Step**: with any moves, all inputs and outputs of a node are live when it runs, and its inputs one step earlier. If
+  the output can reuse an input, the bound is the maximum over these two steps.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
-* **Order**: without recomputation and offload, the bound of the order search holds too; with a fixed order, the plan's
-  own bound.
+* **Order**: without recomputation and offload, the bound of the order search is valid as well. With a fixed order, the
+  bound of the plan is used.
 
-The extent of an arena is at least the largest of these bounds, with all storages but one rounded up to the alignment.
+The extent of an arena is at least the largest of these bounds. Every storage except one is rounded up to the alignment.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -115,19 +115,19 @@ def _step_needs(
         persistent, persistent_padding = _aligned_sum(sizes, alignment)
         need = Need(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
         for moment in moments(liveness, number, alignment, may_add_pairs, always_live):
-            other, padding = _aligned_sum(moment.sizes.values(), alignment)
-            least = persistent + other - max(persistent_padding, padding) - moment.reused
-            if least > need.bytes:
+            other_bytes, padding = _aligned_sum(moment.sizes.values(), alignment)
+            needed = persistent + other_bytes - max(persistent_padding, padding) - moment.reused
+            if needed > need.bytes:
                 largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
-                need = Need(arena, least, moment.step, tuple(names), moment.why)
+                need = Need(arena, needed, moment.step, tuple(names), moment.why)
         yield need
 
 
 def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
     """Return the sum of the sizes, each rounded up to the alignment, and the largest padding of a size.
 
-    The storage at the end of an arena needs no padding, so the arena needs at least the difference.
+    The last storage of an arena needs no padding, so the sum minus the largest padding is a lower bound.
     """
     return sum(-(-size // alignment) * alignment for size in sizes), max(
         (-size % alignment for size in sizes), default=0
@@ -184,7 +184,7 @@ def moments(
 
 
 def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: bool) -> list[int]:
-    """Return the positions of inputs that the output may overwrite; ``may_add_pairs``: with missing permissions."""
+    """Return the positions of inputs that the output may overwrite, after in-place moves if ``may_add_pairs``."""
     if node.inplace is None or node.inplace == "any":
         return list(range(len(node.inputs)))
     pairs = () if isinstance(node.inplace, str) else node.inplace

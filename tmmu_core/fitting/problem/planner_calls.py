@@ -33,7 +33,7 @@ class PlanInput:
     graph: Graph
     """The graph, with an ``execution_order``. Planning it with default options gives the same plan.
 
-    For this, its field ``planner`` is that of the plan input, and so is ``alignment`` if all arenas have the same one.
+    Its ``planner`` and its ``alignment`` (if all arenas have the same one) are set to those of the plan input.
     """
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class PlanInput:
         if self.graph.planner != planner:
             object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, planner=planner))
         config = read_arenas(self.arenas)
-        shared = {arena.alignment_bytes for name, arena in config.items() if name != OFFLOAD_ARENA}
-        if len(shared) == 1 and shared != {self.graph.alignment or Arena().alignment_bytes}:
-            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, alignment=shared.pop()))
+        alignments = {arena.alignment_bytes for name, arena in config.items() if name != OFFLOAD_ARENA}
+        if len(alignments) == 1 and alignments != {self.graph.alignment or Arena().alignment_bytes}:
+            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, alignment=alignments.pop()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,13 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     unlimited = request.but(capacities={}, budget=None, token=None, seed=None, arenas=arenas)
     unlimited = unlimited.but(one_memory=request.is_one_memory)
     planner = unlimited.with_defaults(graph).planner or DEFAULT_PLANNER
-    if not planner_named(planner).defines_arenas:  # this plan gives only the order; solve_input packs
+    if not planner_named(planner).defines_arenas:  # use a fast planner: the offsets of this plan are not used
         unlimited = unlimited.but(planner="greedy", options={})
     result = make_plan(graph, unlimited, progress)
     assert result.solution is not None
     config = arena_config(graph, unlimited, tuple(arena.name for arena in result.plan.arenas))
     lowered = lower_graph(result.solution.liveness.timeline, request.dims)
-    if request.is_one_memory:  # the fitted graph names the memory: planning it needs no option
+    if request.is_one_memory:  # store the option in the fitted graph
         lowered = in_one_memory(lowered)
     plan_input = PlanInput(lowered, planner, request.options, config)
     warnings = (*_option_warnings(request), *result.warnings, *input_warnings(result.plan))
@@ -138,9 +138,9 @@ def solve_input(plan_input: PlanInput) -> Solution:
 
 
 def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
-    """Return arena → extent in bytes; faster than :func:`solve_input`, because no plan with its rows is built.
+    """Return arena → extent in bytes; faster than :func:`solve_input`, because it does not build the rows of the plan.
 
-    ``known`` is a cache of optimal packings, because a move leaves most arenas unchanged.
+    ``known`` is a cache of optimal packings: a move does not change most arenas, so that their packings are reused.
     """
     entry = planner_named(plan_input.planner)
     if entry.defines_arenas:
@@ -157,7 +157,7 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
 
 
 def _packed(entry: PlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]) -> Packing:
-    """Return the packing of a problem, cached by its storages and the order of all births and deaths."""
+    """Return the packing of a problem. The cache key has the storages and the order of births and deaths."""
     times, ranks = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
     digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())
     for column in (ranks, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias):

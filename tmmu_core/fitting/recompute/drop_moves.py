@@ -21,7 +21,7 @@ MOST_SINGLE_MOVES = 200  # maximum number of single moves of a kind
 TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
-"""Parts per million of the goal, tried in order because a planner can need more than the live bytes."""
+"""Parts per million of the goal, tried in order: a planner can need more than the live bytes that met a goal."""
 REPORT_EVERY = 64  # simulated choices from one progress report to the next
 
 
@@ -60,7 +60,7 @@ class DropStep:
 def steps_through(
     model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]]
 ) -> Iterator[DropStep]:
-    """Yield a step for each group (members, drops); the first starts at ``initial``, each other at the step before."""
+    """Yield a step for each group (members, drops). Each starts after the previous one, the first at ``initial``."""
     old, old_run = initial, run(model, initial)
     for members, drops in groups:
         new = old | drops
@@ -72,9 +72,9 @@ def steps_through(
 def best_single_steps(
     model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]], key: Callable[[DropStep], int]
 ) -> list[DropStep]:
-    """Return the steps from ``initial`` by one group each that lower the sum of peaks.
+    """Return the steps that add one group each to ``initial`` and lower the sum of peaks.
 
-    Most bytes first, then by ``key``; at most ``MOST_SINGLE_MOVES``.
+    They are sorted by that sum, then by ``key``; at most ``MOST_SINGLE_MOVES`` are returned.
     """
     base = run(model, initial)
     found = []
@@ -86,10 +86,10 @@ def best_single_steps(
     return sorted(found, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
 
 
-def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
+def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
     """Return a function from arena sizes to their excess over ``share`` parts per million of the goal.
 
-    The sizes are scaled in place of the limits, so the excess is scaled by 1,000,000 / ``share``.
+    The sizes are scaled instead of the limits, so the excess is scaled by 1,000,000 / ``share``.
     """
     return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
 

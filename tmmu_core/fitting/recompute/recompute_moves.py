@@ -14,8 +14,8 @@ from tmmu_core.fitting.recompute.drop_moves import (
     TIGHTENED_GOALS,
     DropStep,
     best_single_steps,
+    excess_over_share,
     progress_check,
-    scaled,
     steps_through,
 )
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
@@ -96,7 +96,7 @@ def lower(
     """Sort key → point, of all points that met a goal."""
     points_over_goal: list[Point] = []
     for share in shares:
-        search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
+        search = Search(model, excess_over_share(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
             continue  # the initial graph fits
         if lowest is not None and not search.excess(lowest):

@@ -15,8 +15,8 @@ from tmmu_core.fitting.recompute.min_cut import Boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, RecomputeModel
 
 MOST_CUTS = 400
-"""Maximum number of positions at which a segment can end; positions that fewer bytes cross have priority."""
-SHRINK = (3, 4)  # ratio of successive limits of a segment's bytes: numerator, denominator
+"""Maximum number of positions at which a segment can end; those that the fewest bytes cross are used."""
+LIMIT_RATIO = (3, 4)  # ratio of each limit of a segment's bytes to the limit before: numerator, denominator
 
 
 def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
@@ -25,23 +25,23 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     O(cuts · (positions + storages)) once, and O(cuts · (cuts + storages)) per mask.
     """
     late = np.flatnonzero(model.late)
-    end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
-    in_forward = model.droppable & (model.producer <= end)
+    forward_end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
+    in_forward = model.droppable & (model.producer <= forward_end)
     last = np.full(len(model.size), -1, np.int64)
-    edges = np.flatnonzero(model.reader <= end)
+    edges = np.flatnonzero(model.reader <= forward_end)
     last[model.in_idx[edges]] = model.reader[edges]
     crossing = np.flatnonzero(in_forward & (last > model.producer))
-    cuts = _cuts(model, crossing, last, end)
+    cuts = _cuts(model, crossing, last, forward_end)
     if len(cuts) < 3:
         return
-    needed_bytes = np.zeros(end + 2, np.int64)
+    bytes_before = np.zeros(forward_end + 2, np.int64)
     needed = np.flatnonzero(in_forward & at.read_later)
-    np.add.at(needed_bytes, model.producer[needed] + 1, model.size[needed])
-    needed_bytes = np.cumsum(needed_bytes)
-    bytes_between = needed_bytes[cuts[None, :] + 1] - needed_bytes[cuts[:, None] + 1]
+    np.add.at(bytes_before, model.producer[needed] + 1, model.size[needed])
+    bytes_before = np.cumsum(bytes_before)
+    bytes_between = bytes_before[cuts[None, :] + 1] - bytes_before[cuts[:, None] + 1]
     kept = _kept_bytes(model, cuts, crossing, last)
-    limit, known = int(needed_bytes[-1]), set()
-    while limit := limit * SHRINK[0] // SHRINK[1]:
+    limit, known = int(bytes_before[-1]), set()
+    while limit := limit * LIMIT_RATIO[0] // LIMIT_RATIO[1]:
         chosen = _cheapest_boundaries(bytes_between, kept, limit)
         if chosen is None:
             return
@@ -57,8 +57,8 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
     """Return −1, the positions with a local minimum of the bytes that cross them, and ``end``.
 
-    Of equal neighbours, only the last before a rise is a minimum. Without a rise, as in a chain of equal tensors, all
-    positions without a lower neighbour are minima.
+    In a run of equal values, only the last before a rise is a minimum. If there is no rise, as in a chain of equal
+    tensors, all positions without a lower neighbour are minima.
     """
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
@@ -76,9 +76,9 @@ def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I
     """Return an array of shape (cuts, cuts): bytes computed between two cuts that cross the second one."""
     found = np.zeros((len(cuts), len(cuts)), np.int64)
     for j, p in enumerate(cuts[1:-1].tolist(), 1):
-        over = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]
+        crossing_cut = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]
         computed = np.zeros(p + 2, np.int64)
-        np.add.at(computed, model.producer[over] + 1, model.size[over])
+        np.add.at(computed, model.producer[crossing_cut] + 1, model.size[crossing_cut])
         computed = np.cumsum(computed)
         found[:j, j] = computed[p + 1] - computed[cuts[:j] + 1]
     return found
@@ -90,10 +90,10 @@ def _cheapest_boundaries(bytes_between: I64, kept: I64, limit: int) -> tuple[int
     least = np.full(count, NEVER, np.int64)
     least[0] = 0
     chosen: list[tuple[int, ...]] = [()]
-    """Cut → the cuts that are chosen up to it."""
+    """Cut → the best inner cuts for the segments up to this cut, this cut included."""
     for j in range(1, count):
         total = np.where(bytes_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
-        before = int(total.argmin())
-        least[j] = min(total[before], NEVER)
-        chosen.append((*chosen[before], j))
+        previous = int(total.argmin())
+        least[j] = min(total[previous], NEVER)
+        chosen.append((*chosen[previous], j))
     return chosen[-1][:-1] if least[-1] < NEVER else None

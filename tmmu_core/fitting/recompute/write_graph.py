@@ -1,8 +1,8 @@
 """Write a recomputation choice into a graph as nodes; ``recover_choice.py`` reads it back.
 
-A repeated node ``n0`` is ``n0@remat`` and writes ``h@remat`` for its output ``h``, which later nodes read: every tensor
-keeps one live range. A third run is ``n0@remat.2``. A view of a recomputed storage is computed again before a node that
-reads it. The field ``recomputes`` of a node names the original.
+The second run of node ``n0`` is a new node ``n0@remat``; it writes ``h@remat`` instead of ``h``, and later nodes read
+``h@remat``. Every tensor keeps one live range. The third run is ``n0@remat.2``. A view of a recomputed storage is
+computed again before a node that reads it. The field ``recomputes`` of a node names the original.
 
 A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run,
 which the other runs read.
@@ -27,9 +27,9 @@ Drop = tuple[str, str]
 """A tensor and the node after which it is dropped; ``n0@remat`` means every recomputing run of ``n0``."""
 
 
-def numbered(count: int) -> str:
-    """Return the suffix of names of the ``count``-th recomputing run."""
-    return "" if not count else MARK if count == 1 else f"{MARK}.{count}"
+def run_suffix(number: int) -> str:
+    """Return the suffix of node and tensor names of recomputing run ``number``; empty for the original (0)."""
+    return "" if not number else MARK if number == 1 else f"{MARK}.{number}"
 
 
 # -- drops as names ----------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
     index = model.timeline.index
     position = {model.node_id(k): k for k in range(len(model.node_at))}
     codes: list[int] = []
-    moved: list[int] = []
+    offloaded: list[int] = []
     for tensor, after in drops:
         i = index.tensor_of.get(tensor)
         if i is None or model.liveness.storage_of[i] < 0:
@@ -69,15 +69,15 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
         if k < model.producer[s]:
             raise _rejected(f"tensor {tensor!r} is not computed before node {after!r} has run", tensor, after)
         codes += [k * len(model.size) + s] if after in position else [-1 - e for e in edges]
-        moved += [s] if away else []
+        offloaded += [s] if away else []
     extended = choice.dropping(codes)
-    extended.away[moved] = True
+    extended.away[offloaded] = True
     return extended
 
 
-def _rejected(words: str, tensor: str, node_id: str) -> InvalidIrShapes:
+def _rejected(what: str, tensor: str, node_id: str) -> InvalidIrShapes:
     hint = "Name a tensor that one node computes, and a node that reads it."
-    return InvalidIrShapes(f"{words}.", reason="recompute", node_id=node_id, tensor=tensor, hint=hint)
+    return InvalidIrShapes(f"{what}.", reason="recompute", node_id=node_id, tensor=tensor, hint=hint)
 
 
 # -- choice → graph ----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class _Writer(DropWalk):
         super().__init__(model, choice)
         self.model = model
         self.order: list[str] = []
-        self.copies: list[Node] = []
+        self.added_nodes: list[Node] = []
         self.new_tensors: list[Tensor] = []
         self.index = model.timeline.index
         self.nodes = list(self.index.graph.nodes)
@@ -109,17 +109,17 @@ class _Writer(DropWalk):
         self.node_at = model.node_at.tolist()
         self.current = [""] * len(model.size)
         """Storage → suffix of the copy that is read now."""
-        self.returns: Counter[int] = Counter()
+        self.copies_in: Counter[int] = Counter()
         """Storage → number of times it was copied back."""
         self.runs: Counter[int] = Counter()
         """Node → number of its last recomputing run."""
-        self.name: dict[tuple[int, str], str] = {}
+        self.view_names: dict[tuple[int, str], str] = {}
         """(view, copy of its storage) → name of the view in that copy."""
         self.overwritten_by: dict[int, int] = {}
         """Tensor → the tensor that overwrote it."""
         self.read_late: set[int] = set()
         """Tensors, not their copies, that nodes after the forward pass read."""
-        self.taken = self.index.tensor_of.keys() | self.index.node_of.keys()
+        self.used_names = self.index.tensor_of.keys() | self.index.node_of.keys()
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
 
@@ -131,7 +131,7 @@ class _Writer(DropWalk):
         return msgspec.structs.replace(
             self.index.graph,
             tensors=(*self.tensors, *self.new_tensors),
-            nodes=(*self.nodes, *self.copies),
+            nodes=(*self.nodes, *self.added_nodes),
             execution_order=tuple(self.order),
         )
 
@@ -148,8 +148,8 @@ class _Writer(DropWalk):
 
     def copy_in(self, s: int, k: int) -> bool:
         root = self.tensors[int(self.model.liveness.storages.head[s])]
-        self.returns[s] += 1
-        self.current[s] = BACK if self.returns[s] == 1 else f"{BACK}.{self.returns[s]}"
+        self.copies_in[s] += 1
+        self.current[s] = BACK if self.copies_in[s] == 1 else f"{BACK}.{self.copies_in[s]}"
         self.dropped[s] = False
         role = "activation" if root.role == "input" else root.role
         back = msgspec.structs.replace(
@@ -159,8 +159,8 @@ class _Writer(DropWalk):
         self._copy(back.id, "copy_in", (f"{root.id}{OFFLOADED}", back.id), root.id, k)
         return True
 
-    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str, k: int) -> None:
-        self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase(k), "none", offloads=of))
+    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], tensor_id: str, k: int) -> None:
+        self.added_nodes.append(Node(node_id, instr, ends[:1], ends[1:], self.phase(k), "none", offloads=tensor_id))
         self.order.append(node_id)
 
     def run(self, k: int) -> bool:
@@ -182,13 +182,13 @@ class _Writer(DropWalk):
         """Set the base of a view to the current copy of its storage."""
         s = self.storage[view]
         copy = self.current[s]
-        self.name[view, copy] = self.tensors[view].id
+        self.view_names[view, copy] = self.tensors[view].id
         base = self._name(int(self.index.base[view]), k)
-        window = self.tensors[view].view
-        assert window is not None
-        if window.base_tensor_uid != base:
+        layout = self.tensors[view].view
+        assert layout is not None
+        if layout.base_tensor_uid != base:
             self.tensors[view] = msgspec.structs.replace(
-                self.tensors[view], view=msgspec.structs.replace(window, base_tensor_uid=base)
+                self.tensors[view], view=msgspec.structs.replace(layout, base_tensor_uid=base)
             )
 
     def _inputs(self, n: int, k: int) -> tuple[str, ...]:
@@ -208,30 +208,30 @@ class _Writer(DropWalk):
         copy = self.current[s]
         if not self.has_view[i]:
             return self.index.tensor_ids[i] + copy
-        known = self.name.get((i, copy))
+        known = self.view_names.get((i, copy))
         if known is not None:
             return known
         writer = int(self.index.producer[i])
         if writer < 0:
             return self._copy_view(i, copy, k)
         self.run_again(self.position[writer], k)
-        return self.name[i, copy]
+        return self.view_names[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
-        """Return the ``copy`` name of a view without a node."""
+        """Return the name of a view without a node in the copy with suffix ``copy``. Add the view to the graph."""
         tensor = self.tensors[i]
         if not copy:
             return tensor.id
-        window = tensor.view
-        assert window is not None
+        layout = tensor.view
+        assert layout is not None
         view = msgspec.structs.replace(
             tensor,
             id=tensor.id + copy,
             saved_for_backward=False,
-            view=msgspec.structs.replace(window, base_tensor_uid=self._name(int(self.index.base[i]), k)),
+            view=msgspec.structs.replace(layout, base_tensor_uid=self._name(int(self.index.base[i]), k)),
         )
         self.new_tensors.append(view)
-        self.name[i, copy] = view.id
+        self.view_names[i, copy] = view.id
         return view.id
 
     def run_again(self, position: int, k: int) -> bool:
@@ -242,21 +242,22 @@ class _Writer(DropWalk):
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
             inputs = (*inputs, self._state(n))
-        run = self._next_run(n)
+        number = self._next_run(n)
         outputs = []
         for i in self.index.outputs_of(n).tolist():
             tensor, s = self.tensors[i], self.storage[i]
-            name = tensor.id + numbered(run)
+            name = tensor.id + run_suffix(number)
             outputs.append(name)
             view = tensor.view
             if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.away[s]:
-                self.current[s] = numbered(run)
+                self.current[s] = run_suffix(number)
                 self.dropped[s] = False
             if view is not None:
-                self.name[i, self.current[s]] = name
+                self.view_names[i, self.current[s]] = name
                 base_index = int(self.index.base[i])
-                is_own = base_index in self.index.outputs_of(n).tolist()
-                base = self.index.tensor_ids[base_index] + numbered(run) if is_own else self._name(base_index, k)
+                base_is_output = base_index in self.index.outputs_of(n).tolist()
+                own_base = self.index.tensor_ids[base_index] + run_suffix(number)
+                base = own_base if base_is_output else self._name(base_index, k)
                 view = msgspec.structs.replace(view, base_tensor_uid=base)
             self.new_tensors.append(
                 msgspec.structs.replace(
@@ -271,7 +272,7 @@ class _Writer(DropWalk):
             )
         copy = msgspec.structs.replace(
             node,
-            node_id=node.node_id + numbered(run),
+            node_id=node.node_id + run_suffix(number),
             inputs=inputs,
             outputs=tuple(outputs),
             phase=self.phase(k),
@@ -280,16 +281,16 @@ class _Writer(DropWalk):
             grad_edges=(),
             recomputes=node.node_id,
         )
-        self.copies.append(copy)
+        self.added_nodes.append(copy)
         self.order.append(copy.node_id)
         return True
 
     def _next_run(self, n: int) -> int:
-        """Return the next number of a run of ``n`` whose names are free: the preset can recompute the node too."""
+        """Return the number of the next run of ``n``. Skip names that are used: the preset can add runs as well."""
         names = (self.nodes[n].node_id, *(self.tensors[i].id for i in self.index.outputs_of(n).tolist()))
         while True:
             self.runs[n] += 1
-            if self.taken.isdisjoint(name + numbered(self.runs[n]) for name in names):
+            if self.used_names.isdisjoint(name + run_suffix(self.runs[n]) for name in names):
                 return self.runs[n]
 
     def _state(self, n: int) -> str:
@@ -307,7 +308,7 @@ class _Writer(DropWalk):
         return state
 
     def _current_name(self, n: int, at: int, i: int, k: int) -> str:
-        """Return the current name of an operand, which the node itself may have overwritten."""
+        """Return the current name of operand ``i``; if the node overwrote it in place, the name of the result."""
         if any(at == x for x, _ in self.index.graph.nodes[n].in_place_write):
             while i in self.overwritten_by:
                 i = self.overwritten_by[i]

@@ -13,7 +13,7 @@ from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.moves.alignment import finer_alignments
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
-from tmmu_core.fitting.problem.in_place import live_in, single_moves
+from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, planner_move
 from tmmu_core.graph.model import OFFLOAD_ARENA
@@ -84,7 +84,7 @@ def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
     if not liveness.timeline.steps:
         return saved
     for arena in np.unique(storages.arena).tolist():
-        live = live_in(liveness, arena)
+        live = live_bytes_in(liveness, arena)
         step = live.index(max(live))
         node = int(liveness.timeline.node_at[step])
         if node < 0 or liveness.arenas[arena] == OFFLOAD_ARENA:
