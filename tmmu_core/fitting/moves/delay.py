@@ -25,11 +25,11 @@ class _Delay(NamedTuple):
     saved: int  # bytes freed at the peak, minus the bytes of operands that stay live for the delayed units
     flops: int  # FLOPs to recompute the operands that do not stay live
     needed: int
-    """Bytes of the storages that the units touch, or of those that one recomputed node touches: the larger figure."""
+    """Maximum of the bytes of all storages that the units touch, and of those that one recomputed node touches."""
 
 
 def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:
-    """Yield orders of ``base`` that delay outputs beyond ``step`` of ``smallest``, each with more units.
+    """Yield orders of ``base`` that delay outputs beyond ``step`` of ``smallest``; each order delays more units.
 
     ``smallest`` is ``base`` after further moves. By the estimates, each order saves at least ``excess`` bytes at the
     step; no order is yielded if all delays together save less.
@@ -45,7 +45,7 @@ def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *,
     of_node = {node.node_id: unit_of.get(node.recomputes or node.node_id) for node in smallest.fitted_graph.nodes}
     executed = smallest.plan.execution_order
     order = [unit for unit in dict.fromkeys(map(of_node.get, executed)) if unit is not None]
-    done = {unit for unit in map(of_node.get, executed[: executed.index(peak_id)]) if unit is not None}
+    before_peak = {unit for unit in map(of_node.get, executed[: executed.index(peak_id)]) if unit is not None}
     tensor_of, storage_of = liveness.timeline.index.tensor_of, liveness.storage_of
 
     def storages(names: Iterable[str]) -> set[int]:
@@ -55,7 +55,7 @@ def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *,
     unused = live - storages((*peak.inputs, *peak.outputs))
     chosen: list[_Delay] = []
     units: set[int] = set()
-    delays = _delays(model, recompute_model(base.plan_input), done, live, unused)
+    delays = _delays(model, recompute_model(base.plan_input), before_peak, live, unused)
     for delay in sorted(delays, key=lambda each: (each.flops / each.saved, each.units)):
         if units.issuperset(delay.units):
             continue
@@ -72,9 +72,9 @@ def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *,
 
 
 def _delays(
-    model: OrderModel, recompute: RecomputeModel, done: set[int], live: set[int], unused: set[int]
+    model: OrderModel, recompute: RecomputeModel, before_peak: set[int], live: set[int], unused: set[int]
 ) -> Iterator[_Delay]:
-    """Yield the possible delays of units that run before the peak (``done``).
+    """Yield the possible delays of units that run before the peak (``before_peak``).
 
     ``live``: the storages that are live at the peak; ``unused``: those that the node at the peak does not touch. A
     delay contains the units that touch an output in ``unused``, and all later units that depend on them.
@@ -85,25 +85,25 @@ def _delays(
     for s in sorted(unused):
         if model.starts_live[s] or not model.stays_live[s]:
             continue
-        units = touching.get(s, set()) & done
+        units = touching.get(s, set()) & before_peak
         pending = list(units)
         while pending and len(units) <= MOST_DELAYED:
-            dependent = done.intersection(model.successors[pending.pop()]) - units
+            dependent = before_peak.intersection(model.successors[pending.pop()]) - units
             units |= dependent
             pending += dependent
         if not 0 < len(units) <= MOST_DELAYED:
             continue
         touched = {z for unit in units for node in model.units[unit] for z in model.touches[node]}
-        results = {z for z in touched if not model.starts_live[z] and touching[z] & done <= units}
-        freed = sum(int(model.size[z]) for z in results & unused)
+        computed = {z for z in touched if not model.starts_live[z] and touching[z] & before_peak <= units}
+        freed = sum(int(model.size[z]) for z in computed & unused)
         for most_kept in (0, int(model.size[s]) // 2):
-            kept, flops, needed = _operands(recompute, touched - results, live, most_kept)
+            kept, flops, needed = _cost_of_operands(recompute, touched - computed, live, most_kept)
             if freed > kept:
                 needed = max(needed, sum(int(model.size[z]) for z in touched))
                 yield _Delay(tuple(sorted(units)), freed - kept, flops, needed)
 
 
-def _operands(model: RecomputeModel, wanted: set[int], live: set[int], most_kept: int) -> tuple[int, int, int]:
+def _cost_of_operands(model: RecomputeModel, wanted: set[int], live: set[int], most_kept: int) -> tuple[int, int, int]:
     """Return the cost of computing the storages ``wanted`` from the storages ``live``.
 
     The cost is (bytes of storages that stay live, FLOPs, most bytes that one recomputed node reads and writes).
@@ -129,7 +129,7 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], most_kept
 
 
 def _run_late(model: OrderModel, order: list[int], last_first: list[int]) -> list[int]:
-    """Return ``order`` with the units of ``last_first`` as late as possible; its first unit runs last."""
+    """Return ``order`` with the units of ``last_first`` as late as possible; the first of these runs last."""
     moved = set(last_first)
     reverse = [unit for unit in reversed(order) if unit not in moved]
     successors: set[int] = set()

@@ -1,11 +1,11 @@
 """Offload moves: copy idle storages to another memory and back.
 
-After the last use before a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; before the
-next use, node ``h@back`` copies it back. One copy out serves all later gaps. The cost is the bytes transferred; each
+At the start of a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; before the next use,
+node ``h@back`` copies it back. One copy out serves all later gaps. The cost is the bytes transferred; each
 move reports the idle steps.
 
-Offload uses the gaps of recomputation (``recompute/recompute_model.py``, which also defines the storages that can be
-offloaded: ``movable``), so that both kinds of moves combine in any order.
+The gaps, and the storages that can be offloaded (``movable``), are those of the recompute model
+(``recompute/recompute_model.py``). Therefore both kinds of moves combine in any order.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +55,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 def lower(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: first one whose peak live bytes meet the goal, then lists for ``shares`` of it.
+    """Yield a list of moves whose peak live bytes meet each goal: ``shares`` of ``goal``, in parts per million.
 
     Each list is complete, and has a lower sum of peaks than the list before. If no list meets the goal, yield the one
     with the lowest sum that was found.
@@ -100,24 +100,24 @@ def _offload_next(
 ) -> tuple[Choice, Run] | None:
     """Return the choice with further offloads that lower the peak of an arena, and its run; ``None`` if none does.
 
-    These are several storages if none has ``missing`` bytes, else the smallest that has; else the largest that helps.
+    Try the largest storages together if none has ``missing`` bytes; then one, first the smallest that is large enough.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)
     peak = before.live[arena].max(initial=0)
     is_enough = model.size[idle] >= missing
     if len(idle) and not is_enough.any():
-        several = choice
+        together = choice
         count = int(np.searchsorted(np.cumsum(model.size[idle]), missing)) + 1
         for s in idle[:count].tolist():
-            several = several | _offload_choice(model, at, s)
-        after = run(model, several)
+            together = together | _offload_choice(model, at, s)
+        after = run(model, together)
         if after.valid and after.live[arena].max() < peak:
-            return several, after
+            return together, after
     for s in [*idle[is_enough][::-1].tolist(), *idle.tolist()][:MOST_TRIED]:
         more = choice | _offload_choice(model, at, s)
         after = run(model, more)
-        # A lower peak, or fewer steps at it.
+        # The peak is lower, or fewer steps have it.
         if (
             after.valid
             and after.peaks[arena] <= before.peaks[arena]
@@ -161,7 +161,7 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
 
 
 def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves, one for the storages that one operator produces."""
+    """Return the difference of two choices as moves, one per operator that produces the storages."""
     by_operator: dict[str, list[int]] = {}
     for s in _dropped_storages(choice - initial):
         producer = int(model.producer[s])
@@ -183,7 +183,7 @@ def _move(step: DropStep) -> Move:
     model, drops = step.model, step.drops
     tensors = tuple(map(model.name_of, _dropped_storages(drops)))
     gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
-    steps = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
-    what = f"offload {some_names(tensors)}, idle for {'at least ' if len(gaps) > 1 else ''}{steps} steps"
+    least_steps = min(int(model.reader[(model.in_idx == s) & (model.reader > k)].min()) - k - 1 for k, s in gaps)
+    what = f"offload {some_names(tensors)}, idle for {'at least ' if len(gaps) > 1 else ''}{least_steps} steps"
     nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
-    return step.move("offload", what, WHY, tensors, nodes, steps_idle=steps)
+    return step.move("offload", what, WHY, tensors, nodes, steps_idle=least_steps)

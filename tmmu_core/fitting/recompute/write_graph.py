@@ -255,9 +255,8 @@ class _Writer(DropWalk):
             if view is not None:
                 self.view_names[i, self.current[s]] = name
                 base_index = int(self.index.base[i])
-                base_is_output = base_index in self.index.outputs_of(n).tolist()
                 own_base = self.index.tensor_ids[base_index] + run_suffix(number)
-                base = own_base if base_is_output else self._name(base_index, k)
+                base = own_base if base_index in self.index.outputs_of(n).tolist() else self._name(base_index, k)
                 view = msgspec.structs.replace(view, base_tensor_uid=base)
             self.new_tensors.append(
                 msgspec.structs.replace(

@@ -1,7 +1,7 @@
 """Candidates of a fit: apply moves to a plan input and plan the result.
 
-Only ``kind`` and ``details`` of a move are read, so that a recipe gives the same result. Added nodes are part of the
-``execution_order``.
+Only ``kind`` and ``details`` of a move are read: a recipe, which stores these, gives the same result. Nodes that a move
+adds are part of the ``execution_order``.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ COSTLY: dict[Kind, Any] = {"recompute": recompute_moves, "offload": offload}
 
 * ``single_moves(plan_input)`` yields moves that each lower the peak live bytes, most bytes first, without planning.
 * ``lower(plan_input, capacity, report, shares)`` yields complete lists of moves, cheapest first, each with a lower peak
-  than the list before: for each of ``shares`` of the capacity, in parts per million.
+  than the list before. The goals are ``shares`` of the capacity, in parts per million.
 """
 
 
@@ -49,7 +49,7 @@ APPLY: dict[Kind, Callable[[PlanInput, Move], PlanInput]] = {
     "alignment": apply_alignment,
     "shards": apply_shards,
 }
-"""Other kinds → the function that applies one move."""
+"""Kind that is not in ``COSTLY`` → the function that applies one move."""
 
 
 def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
@@ -66,7 +66,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     """Return the plan of ``base`` after further moves.
 
-    Only the result is planned: the last move gets the part of the saved bytes that the earlier moves do not claim.
+    Only the final plan is computed. ``Move.bytes`` of the last move is the rest of the saved bytes.
     """
     if not moves:
         return base

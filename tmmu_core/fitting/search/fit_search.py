@@ -6,9 +6,9 @@
                     └────────── no extra cost ─────────────┘    └── cheapest that fits ──┘
 
 A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate; the planner
-packs every one, no size is estimated. The *best* candidate exceeds the capacity least; of candidates that fit, it costs
-least. The *smallest* candidate has the least extent: a step starts from it if nothing fits. The search is
-deterministic. If stopped, it returns the best candidate so far.
+plans each of them, so that no size is an estimate. The *best* candidate is the cheapest that fits, else the one that
+exceeds the capacity least. The *smallest* candidate has the least extent: a step starts from it if nothing fits. The
+search is deterministic. If stopped, it returns the best candidate so far.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -52,7 +52,7 @@ CHEAP_DIVISOR = 100
 SMALL_DIVISOR = 100
 """A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
 MOST_DELAYS = 4  # maximum number of execution orders that compute a tensor after the peak instead of before it
-SMALL_GRAPH = 400  # largest graph, in nodes, whose tighter goals are tried after a list of moves fits
+SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 
 
 def fit(
@@ -130,7 +130,7 @@ class _FitSearch:
     on_improvement: Callable[[Candidate], None] | None
     order: OrderMove | None = None  # the result of the order search
     total_bound: int = 0
-    """Lower bound of the sum of all arenas, over all orders; 0 if unknown. It can exceed the sum of ``bound``."""
+    """Lower bound of the sum of all arenas, over all orders; 0 if unknown. It can be larger than ``bound.bytes``."""
     curve: list[Candidate] = field(default_factory=list)
     """Candidates that no other candidate dominates in cost and bytes."""
     best: Candidate = field(init=False)
@@ -175,8 +175,8 @@ class _FitSearch:
         """
         if self.fits(self.start):
             return
-        ends_by_proof = self.allowed.max_cost is None
-        if self.is_impossible and ends_by_proof:
+        can_stop_at_proof = self.allowed.max_cost is None
+        if self.is_impossible and can_stop_at_proof:
             self.try_planner()
             return
         for step in (self.try_planner, self.try_order, self.try_in_place, self.try_alignments):
@@ -184,7 +184,7 @@ class _FitSearch:
             if self.fits(self.best) or self.watch.stopped:
                 return
         self.raise_bound()
-        if self.is_impossible and ends_by_proof:
+        if self.is_impossible and can_stop_at_proof:
             return
         self.try_recompute_and_offload()
         if not self.fits(self.best) and "sizes" in self.allowed.kinds and not self.watch.stopped:
@@ -200,7 +200,7 @@ class _FitSearch:
         return self.capacity.fits(candidate.plan)
 
     def raise_bound(self) -> None:
-        """Raise the bound: count storages that no move drops, or use the proof over all orders."""
+        """Raise the bound by the storages that no move can drop, or by the lower bound of the order search."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return
@@ -213,7 +213,7 @@ class _FitSearch:
     def remove_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, the smallest first, if the plan still fits without them.
 
-        All at first, then half as many until it fits. A move that other moves depend on cannot be removed.
+        Try to remove all, then the smaller half, and so on. A move that other moves depend on cannot be removed.
         """
         excess, moves = self.capacity.over(extents(self.start.plan)), self.best.moves[len(self.start.moves) :]
         by_size = sorted(moves, key=lambda each: each.bytes)
@@ -284,7 +284,7 @@ class _FitSearch:
         """Try the missing permissions of in-place reuse, in the best order and in the order with the lowest peak."""
         if "inplace" not in self.allowed.kinds:
             return
-        bases = [self.packed(self.best)]
+        bases = [self.best_planned(self.best)]
         if self.order is not None and self.order.move is not None and not self.best.has("order"):
             bases.append(plan_moves(self.best, (self.order.move,)))
         for base in bases:
@@ -301,7 +301,7 @@ class _FitSearch:
         """Try smaller alignments, the largest first, until the plan fits."""
         if "alignment" not in self.allowed.kinds:
             return
-        base = self.packed(self.best)
+        base = self.best_planned(self.best)
         for move in finer_alignments(base):
             if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
                 return
@@ -310,12 +310,12 @@ class _FitSearch:
 
     def try_recompute_and_offload(self) -> None:
         """Recompute and offload in the order of the best candidate, then in the initial order, then in new orders."""
-        base = self.packed(self.best)
+        base = self.best_planned(self.best)
         smallest = self.recompute_or_offload(base)
         if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_DIVISOR <= self.flops):
             return
         if base.has("order"):
-            smallest = smallest_of((smallest, self.recompute_or_offload(self.packed(self.best_in_initial_order))))
+            smallest = smallest_of((smallest, self.recompute_or_offload(self.best_planned(self.best_in_initial_order))))
         if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Alternate order search and recomputation as long as the extent falls.
@@ -330,7 +330,7 @@ class _FitSearch:
     def try_delays(self, smallest: Candidate) -> None:
         """Try orders that compute a tensor after the peak of ``smallest``, each with recompute and offload moves."""
         step, excess = int(self.capacity.live(smallest.plan).argmax()), self.capacity.over(extents(smallest.plan))
-        base = self.packed(self.best_in_initial_order)
+        base = self.best_planned(self.best_in_initial_order)
         moves = delay_moves(base, smallest, step, excess, keep_phases=self.allowed.keep_phases)
         for number, move in enumerate(moves):
             if number >= MOST_DELAYS or self.fits(self.best) or not self.watch("delay", number, MOST_DELAYS):
@@ -380,7 +380,7 @@ class _FitSearch:
             smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # Later lists have tighter goals and cost more than the first list, but not always more than this one.
+                # Lists for tighter goals cost more than the first list, but can cost less than one between them.
                 if not number or not is_small_graph:
                     break
         return min(fitting, key=lambda each: each.key, default=smallest)
@@ -419,8 +419,8 @@ class _FitSearch:
         candidate = self.planned(base, moves)
         return candidate is not None and candidate is self.best
 
-    def packed(self, candidate: Candidate) -> Candidate:
-        """Return ``candidate``, or its plan by the best planner if this is allowed and not larger.
+    def best_planned(self, candidate: Candidate) -> Candidate:
+        """Return ``candidate`` planned with the best planner if this is allowed and not larger, else ``candidate``.
 
         A planner that saves nothing now can use the bytes that later moves free.
         """

@@ -1,4 +1,4 @@
-"""The largest size of a dimension at which the other moves make the plan fit."""
+"""Find the largest size of a dimension at which moves of other kinds than ``sizes`` make the plan fit."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,10 +21,10 @@ from tmmu_core.plans.making.request import PlanRequest
 
 @dataclass(frozen=True)
 class ResizableModel:
-    """A model that its reader can read at other sizes of a dimension."""
+    """A model file that can be read at several sizes of a dimension."""
 
     sizes: Dim  # the sizes at which it can be read
-    first: int  # the size at which it was read first
+    first: int  # the size of the initial graph
     read: Callable[[int], Graph]  # returns the graph at a size
     planned: Callable[[Graph, int], Candidate]  # returns the plan of the graph at a size, before any move
 
@@ -32,7 +32,7 @@ class ResizableModel:
 def resizable_model(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
 ) -> ResizableModel | None:
-    """Return the model of ``graph`` at the sizes of dimension ``name``; ``None`` if it can be read at one size only.
+    """Return the model of ``graph`` with dimension ``name`` resizable; ``None`` if the model has only one size of it.
 
     ``read`` maps the sizes of dimensions by name to the graph.
     """
@@ -57,7 +57,7 @@ def largest_that_fits(
     progress: Progress | None = None,
     model: ResizableModel | None = None,
 ) -> FittedSize:
-    """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
+    """Return the largest size of ``name`` within its bounds at which the allowed moves make the plan fit.
 
     The graph of ``start`` has the dimension in its shapes, or ``model`` is read at each size. Raises
     ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
@@ -83,15 +83,15 @@ def _largest_of_model(model: ResizableModel, search: Callable[[Callable[[int], C
     """Return the result of ``search`` over graphs that are extrapolated from the graphs at three sizes.
 
     Every number of a graph is assumed to be a quadratic polynomial of the size. The model is read once more at the
-    resulting size. If that graph differs from the extrapolated one, the search is repeated on graphs that are read.
+    resulting size. If that graph differs from the extrapolated one, the search is repeated, and reads every graph.
     """
-    near = max(2, model.sizes.min, min(model.first, model.sizes.max - 2))
-    if near + 2 <= model.sizes.max:
+    first_sample = max(2, model.sizes.min, min(model.first, model.sizes.max - 2))
+    if first_sample + 2 <= model.sizes.max:
         with suppress(ContractError):  # a size that cannot be read, or numbers that make no valid graph
-            graphs = [model.read(near + k) for k in range(3)]
+            graphs = [model.read(first_sample + k) for k in range(3)]
 
             def extrapolated(size: int) -> Graph:
-                return sized_graph(graphs, size - near) or model.read(size)
+                return sized_graph(graphs, size - first_sample) or model.read(size)
 
             found = search(lambda size: model.planned(extrapolated(size), size))
             size = model.sizes.min if found.size is None else found.size
@@ -108,8 +108,8 @@ def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]
     low = first
     while low < sizes.max and not best.stopped:
         high = min(max(2 * low, 1), sizes.max)
-        tried = fit_at(high)
-        if tried.answer != "fits":
+        fitted = fit_at(high)
+        if fitted.answer != "fits":
             return bisect_size(Dim(low, high), fit_at)
-        low, best = high, tried
+        low, best = high, fitted
     return FittedSize(low, best)

@@ -1,9 +1,9 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
-A larger axis can have a larger share: a tensor is not split if it has fewer rows than parts, or a view that cannot be
-split. The search therefore sorts the shares by their excess over the capacity (of the lower bound, then of the plan
-before all moves), and assumes only that a share fits if one with a larger excess fits.
+A larger axis can have a larger share, because a tensor is not split if it has fewer rows than parts, or if one of its
+views cannot be split. The search therefore sorts the shares by their excess over the capacity: the excess of the lower
+bound, then that of the plan before all moves. If a share fits, those with a smaller excess are assumed to fit too.
 """
 
 from bisect import bisect_left
@@ -26,10 +26,10 @@ from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
 EVERY_SIZE_UP_TO = 16
-"""Larger sizes are tried if they are powers of two or divisors of an axis length, or lie just below the answer."""
+"""Larger sizes are tried if they are a power of two, a divisor of a tensor's axis, or near the smallest that fits."""
 WHY = "each rank stores and computes its part; communication is part of the model"
 IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
-"""Reasons for which a size of an axis is rejected although other sizes may be possible."""
+"""Error reasons that reject one size of an axis; other sizes may be possible."""
 
 
 def smallest_mesh(
@@ -53,7 +53,7 @@ def smallest_mesh(
         return fitted[size].answer == "fits"
 
     excess: dict[int, tuple[int, int]] = {}
-    sizes = _sizes(unsharded.plan_input.graph)
+    sizes = _sizes_to_try(unsharded.plan_input.graph)
     for k, size in enumerate(sizes):
         if (start := _share_of(unsharded, spec, axis, size)) is not None:
             excess[size] = (capacity.over(bounds(start.plan)), capacity.over(extents(start.plan)))
@@ -71,8 +71,8 @@ def smallest_mesh(
     return FittedSize(smallest, fitted[smallest])
 
 
-def _sizes(graph: Graph) -> list[int]:
-    """Return the sizes to try first, ascending. Between two of these, a larger size has no larger share."""
+def _sizes_to_try(graph: Graph) -> list[int]:
+    """Return the sizes to try first, ascending. Between two successive ones, the share does not grow with the size."""
     lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
     longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
     found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
@@ -95,17 +95,17 @@ def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: in
 
 
 def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dict[str, Any]:
-    """Return the spec with all axes of the graph in its mesh. Raises if neither has ``axis``."""
-    known = {name for name, _ in read_spec(spec).mesh}
-    declared = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
-    if axis not in known | declared:
-        axes = ", ".join(sorted(known | declared))
+    """Return the spec with all axes of the graph in its mesh. Raise if neither the spec nor the graph has ``axis``."""
+    in_spec = {name for name, _ in read_spec(spec).mesh}
+    in_graph = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
+    if axis not in in_spec | in_graph:
+        axes = ", ".join(sorted(in_spec | in_graph))
         hint = (
             f"Mesh axes: {axes}." if axes else 'Declare it with "shard": {"axis": 0, "mesh": "tp"} or in a shard spec.'
         )
         what = f"no tensor is split along the mesh axis {axis!r}."
         raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
-    for name in sorted(declared - known):
+    for name in sorted(in_graph - in_spec):
         spec = _with_axis(spec, name, 1)
     return dict(spec)
 

@@ -1,6 +1,6 @@
 """Rank single moves by the bytes that each saves.
 
-The live bytes sort the moves and exclude those that cannot lower the peak; planner and alignment moves are always kept.
+Moves that save no live bytes at the peak are excluded, except planner and alignment moves; the others are sorted.
 The first moves of each kind are then planned, each alone, and ranked by the bytes that they save.
 """
 
@@ -78,7 +78,7 @@ def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> It
 
 
 def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
-    """Return, for the node at each arena's first peak, the peak bytes that in-place reuse of an input saves."""
+    """Return node id → bytes by which in-place reuse at this node lowers a peak, for the first peak of each arena."""
     index, storages = liveness.timeline.index, liveness.storages
     saved: dict[str, int] = {}
     if not liveness.timeline.steps:
