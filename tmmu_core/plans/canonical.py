@@ -22,8 +22,8 @@ DRAFT_TOKEN_BYTES = 64  # minimum length of a replay token in the superseded dra
 def ir_hash(graph: Graph) -> bytes:
     """Return ``H(ir_object)`` of the graph's native form, defaults omitted.
 
-    Raises ``InvalidIrShapes`` (reason ``not_canonical``), as the next functions do, for a value without canonical form
-    or with too deep nesting.
+    Raises ``InvalidIrShapes`` (reason ``not_canonical``) for a value without canonical form or with too deep nesting.
+    So do :func:`arena_config_hash` and :func:`shard_spec_hash`.
     """
     return _hash_of_input(lambda: normal_form(graph), "the graph")
 
@@ -70,10 +70,10 @@ def logical_address_table(
     slot: NDArray[np.integer[Any]],
     offset: NDArray[np.uint64],
 ) -> Table:
-    """Return ``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
+    """Return one row ``[arena, slot, offset]`` per slot in use, sorted by (arena name bytes, slot).
 
     ``arena``, ``slot`` and ``offset`` (bytes) are columns of a plan's rows, in any order. The offset of a slot is the
-    lowest offset of its rows, because the root of a storage is at its start and views are at or above it.
+    lowest offset of its rows, because no view starts below the root of its storage.
     """
     name_rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
     order = np.lexsort((offset, slot, name_rank[arena]))

@@ -23,7 +23,7 @@ offset per storage; ``sparse``: hashed addresses of slots, as in the superseded 
 
 # Keys of ``Plan.notes`` whose values are texts.
 PLACES_DERIVED = "places"
-"""How the reader found out the unit of placement (:data:`Places`), which the file does not contain."""
+"""How the reader derived the unit of placement (:data:`Places`) of a file that does not state it."""
 CHANGED = "changed"
 """The parts of the file that changed after it was written."""
 NO_CONTENT_HASH = "unheld"
@@ -41,11 +41,11 @@ REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_O
 PLACES: tuple[Places, ...] = get_args(Places)
 
 PART = "@part"
-"""Separates the storage's id and the number of a live part in a row id. The first part has no number."""
+"""Separator of tensor id and part number in the row ids of live parts: ``x``, ``x@part1``, ``x@part2``, …"""
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-"""Purpose of the bytes of an allocator snapshot."""
+"""Purposes of the buffers in an allocator snapshot."""
 
 OPTIMAL, FEASIBLE, UNPROVEN = "optimal", "feasible", "unproven"
 CLAIMED, INVALID, INCOMPLETE = "claimed", "invalid", "incomplete"
@@ -85,7 +85,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors whose penalties prove this bound, summed over the groups; ``None``: none."""
+    """Groups of tensors that prove ``reuse_cost_lower_bound``, the sum of their bounds; ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:
@@ -245,7 +245,7 @@ class Plan:
         return len(self.tensor_ids)
 
     def arena_notes(self, arena: str) -> dict[str, Any]:
-        """Return the notes of an arena's planner; empty without any. A remark under this key is ignored."""
+        """Return the notes of an arena's planner; empty without any. A remark under the arena's name is ignored."""
         notes = self.notes.get(arena)
         return notes if isinstance(notes, dict) else {}
 
@@ -279,9 +279,9 @@ class Plan:
 
     @cached_property
     def held_until(self) -> I64:
-        """Per row, the step after the last one at which its bytes are in use.
+        """Per row, the step after the last use of its bytes.
 
-        That is its death, or one step more for the input of an in-place reuse that is not taken.
+        This is the death of the row, or one step more for the input of an in-place reuse that is not taken.
         """
         held = self.death.copy()
         for (step, source, _), taken in zip(self.handoffs, self.taken, strict=True):

@@ -1,8 +1,7 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
 The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment) at the *deciding step* of an
-arena: of the steps at which the storage with the highest end is live, the step with the most live bytes. O(n) for n
-rows.
+arena: the step with the most live bytes in the live range of the storage with the highest end. O(n) for n rows.
 """
 
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # the reason why the plan exceeds its lower bound, or the step of the peak of a plan that does not
+    reason: str  # why the plan exceeds its lower bound; for a plan at its bound, the step of the peak
     gap: Gap | None = None  # the largest gap; ``None`` if no smaller plan exists
 
     def __str__(self) -> str:
@@ -53,7 +52,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     name = _short(name or plan.ir_name or "the graph")
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
-    headline, limited = _need(plan, budget, name)
+    headline, limited = _headline(plan, budget, name)
     if plan.is_invalid:
         return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
@@ -63,11 +62,12 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     if explained in gaps:
         gap = gap_of(plan, explained.name)
         return Explanation(headline, _reason(plan, gap, is_named=limited is not None), gap)
-    of = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
-    step, live = peak_step_of(plan, explained.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
+    in_arena = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
+    figures = totals(plan)
+    step, live = peak_step_of(plan, explained.name) if in_arena else (figures.peak_step, figures.peak_live_bytes)
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
-    where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
-    return Explanation(headline, f"{where}; no plan {scope} is smaller.")
+    peak = f"{short_bytes(live)}{in_arena} are live at {_step(plan, step)}"
+    return Explanation(headline, f"{peak}; no plan {scope} is smaller.")
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
@@ -86,26 +86,26 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     return Gap(arena, summary.open_bytes, step, cause, lost_bytes[cause], reuse)
 
 
-def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
+def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
     """Return ``(headline, arena)``: the first sentence, and the arena whose limit it names, or ``None``."""
     total = short_bytes(sum(arena.extent_bytes for arena in plan.arenas))
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
-    only = limited[0] if len(limited) == len(plan.arenas) == 1 else None
+    only_arena = limited[0] if len(limited) == len(plan.arenas) == 1 else None
     over = over_limits(plan, budget)
     if over:
-        where = max(over, key=lambda arena: (over[arena], arena))
-        arena, excess = plan.arena_of.get(where), short_bytes(over[where])
+        exceeded = max(over, key=lambda arena: (over[arena], arena))
+        arena, excess = plan.arena_of.get(exceeded), short_bytes(over[exceeded])
         if arena is None:  # the budget
             limit = short_bytes(budget)
             return f"{name} does not fit: it needs {total}, {excess} over the budget of {limit}.", None
-        subject = "it needs" if only else f"{_short(where)} {'need' if where.endswith('s') else 'needs'}"
+        subject = "it needs" if only_arena else f"{_short(exceeded)} {'need' if exceeded.endswith('s') else 'needs'}"
         need, limit = short_bytes(arena.extent_bytes), short_bytes(arena.capacity_bytes)
         return f"{name} does not fit: {subject} {need}, {excess} over the limit of {limit}.", arena
     if budget is not None:
         return f"{name} needs {total}, within the budget of {short_bytes(budget)}.", None
     listed = ", ".join(f"{_short(arena.name)} {short_bytes(arena.capacity_bytes)}" for arena in limited)
-    within = f"limit of {short_bytes(only.capacity_bytes)}" if only else f"limits ({listed})"
-    return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only
+    within = f"limit of {short_bytes(only_arena.capacity_bytes)}" if only_arena else f"limits ({listed})"
+    return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only_arena
 
 
 def _deciding_step(plan: Plan, arena: str) -> int:

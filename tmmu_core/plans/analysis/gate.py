@@ -16,7 +16,7 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
 ALL = ""
-"""The arena of a limit on all arenas together."""
+"""Name in place of an arena, for a limit on all arenas together."""
 
 Measure = Literal[
     "extent", "peak live bytes", "gap", "reuse", "reuse cost", "peak growth", "extent growth", "lower bound growth"
@@ -62,8 +62,8 @@ class Check:
 def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
     """Return the checks of ``plan`` against each limit, in order: one per arena for a growth over ``before``, else one.
 
-    A growth of the lower bound is not checked if a plan has no rows. Raises ``UnreadableInput`` for a limit, other than
-    of a growth, on an arena that the plan does not have.
+    A growth of the lower bound is not checked if a plan has no rows. Raises ``UnreadableInput`` if a limit that is
+    not a growth names an arena that the plan does not have.
     """
     checks: list[Check] = []
     for limit in limits:
@@ -80,20 +80,20 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
     """Return the settings that differ between two plans, as ``planner slots → greedy`` or by name (``shard spec``)."""
     fields = ("planner", "planner_options", "mode", "preset", "rank", "world_size")
     pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
-    found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
+    differences = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
-        found += _arena_settings(plan, before) or ["arena configuration"]
+        differences += _arena_settings(plan, before) or ["arena configuration"]
     old, new = (side.replay_token.hex()[:12] if side.places == "sparse" else "offsets" for side in (before, plan))
     if old != new:
-        found.append(f"addressing {old} → {new}")
+        differences.append(f"addressing {old} → {new}")
     if before.shard_spec_hash != plan.shard_spec_hash:
-        found.append("shard spec")
+        differences.append("shard spec")
     if (before.ir_hash, before.mode, before.preset) == (plan.ir_hash, plan.mode, plan.preset):
         if before.execution_order_hash != plan.execution_order_hash:
-            found.append("execution order")
+            differences.append("execution order")
         if before.tensor_ids == plan.tensor_ids and not np.array_equal(before.size, plan.size):
-            found.append("dimensions")
-    return tuple(found)
+            differences.append("dimensions")
+    return tuple(differences)
 
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:

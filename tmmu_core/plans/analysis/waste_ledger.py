@@ -91,7 +91,7 @@ def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64,
     for change, ends in ((-1, points.death), (1, points.birth)):
         for point, block_number in zip(ends[here].tolist(), block_of, strict=True):
             events[point].append((change, block_number))
-    tenants, live, total = [0] * n, list[int](), 0
+    tenants, live, gap_total = [0] * n, list[int](), 0
 
     def gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
@@ -107,12 +107,12 @@ def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64,
             if was_live:
                 del live[at]
             below, above = live[at - 1 : at], live[at : at + 1]
-            around = sum(gap(other, changed) for other in below) + sum(gap(changed, other) for other in above)
-            added = around - sum(gap(lower, upper) for lower in below for upper in above)
-            total += -added if was_live else added
+            gaps_around = sum(gap(other, changed) for other in below) + sum(gap(changed, other) for other in above)
+            gap_change = gaps_around - sum(gap(lower, upper) for lower in below for upper in above)
+            gap_total += -gap_change if was_live else gap_change
             if not was_live:
                 live.insert(at, changed)
-        gaps[point], top[point] = total, end[live[-1]] if live else 0
+        gaps[point], top[point] = gap_total, end[live[-1]] if live else 0
     return gaps, top
 
 
@@ -149,8 +149,8 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
     """Return the resource ledger over all arenas: a row per curve point, with the keys of TMMU v2 II.J.
 
     ``bytes_allocated``: backing of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
-    occupied slot up to step ``t``, summed over the arenas. The ratio is that of the steps up to ``t``; in the last row
-    it is that of ``Plan.metrics``, except for an allocator snapshot, whose extent is the reserved bytes.
+    occupied slot up to step ``t``, summed over the arenas. ``internal_fragmentation_ratio`` covers the steps up to
+    ``t``. Its last value is that of ``Plan.metrics``, except for an allocator snapshot (extent: the reserved bytes).
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

@@ -36,9 +36,9 @@ class PlacementOrder:
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
-    A greedy planner records its order and its placement rule in the plan's notes. If the placement of the arena's
-    problem, one of ``problems``, gives the offsets of the plan, the order is the recorded one. Else, for example after
-    a search, the order is not known, and the storages are sorted by offset.
+    A greedy planner records its order and its placement rule in the plan's notes. The recorded order is returned if it
+    reproduces the offsets of the plan from the arena's problem in ``problems``. Else, for example after a search, the
+    order is not known, and the storages are sorted by offset.
     """
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)
@@ -92,7 +92,7 @@ class WhyHere:
     position: int | None  # its position in the placement order of its arena, from 0; ``None`` if the order is unknown
     storages: int  # number of storages in the arena
     blockers: tuple[Blocker, ...]
-    """Storages that block bytes below it, by start; only those placed earlier if the order is known."""
+    """Storages that block bytes below it, by start. If the order is known, only earlier storages."""
     free_ranges: tuple[tuple[int, int], ...]  # byte ranges ``[start, end)`` below it without a blocker, by start
     lowest: int  # the lowest free aligned offset, if all other storages keep their offsets
     slot: SlotOfStorage | None  # ``None`` in a plan without slots
@@ -101,7 +101,7 @@ class WhyHere:
 def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
     """Explain the offset of the storage of ``tensor_id``. Raises ``KeyError`` for an unknown tensor.
 
-    ``order`` holds the storage numbers of its arena as they were placed (:func:`placed_in`).
+    ``order``: the storages of its arena in placement order (:func:`placed_in`), if known.
     """
     s = storages_of(plan)
     k = int(plan.storage[plan.row_of[tensor_id]])
@@ -114,11 +114,11 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
         for i, start, end in others
         if start < offset and (earlier is None or i in earlier)
     )
-    free_ranges, edge = [], 0
+    free_ranges, covered_end = [], 0
     for start, end in [*((blocker.start, blocker.end) for blocker in blockers), (offset, offset)]:
-        if start > edge:
-            free_ranges.append((edge, start))
-        edge = max(edge, end)
+        if start > covered_end:
+            free_ranges.append((covered_end, start))
+        covered_end = max(covered_end, end)
     return WhyHere(
         row=int(s.head[k]),
         offset=offset,
@@ -207,7 +207,7 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
 
 
 def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
-    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``; if two are, the lower one."""
+    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``, the lower one on a tie."""
     alignment = _alignment(plan, storages_of(plan), int(plan.storage[plan.row_of[tensor_id]]))
     return max(0, (offset + (alignment - 1) // 2) // alignment * alignment)
 

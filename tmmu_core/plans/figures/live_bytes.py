@@ -22,7 +22,7 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:
         t = int(over[0])
         raise AllocationOverflow(
-            f"{curve[t]} bytes are alive at step {t}, more than 64 bits can count.", t=t, offset=0, size=curve[t]
+            f"{curve[t]} bytes are live at step {t}, more than 64 bits can count.", t=t, offset=0, size=curve[t]
         )
     return curve.astype(np.uint64, copy=False)
 
@@ -110,7 +110,7 @@ class PlanStorages:
     size: U64  # bytes up to the highest end of its rows
     alignment: U64
     birth: I64
-    death: I64  # step after the last one at which its bytes are in use (:attr:`Plan.held_until`)
+    death: I64  # step after the last use of its bytes (:attr:`Plan.held_until`)
     backing: U64
     """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
@@ -131,21 +131,21 @@ def storages_of(plan: Plan) -> PlanStorages:
 
 def _storages(plan: Plan) -> PlanStorages:
     """Return the rows grouped by storage. In an invalid plan, live ranges are cut to the timeline."""
-    n, of = int(plan.storage.max(initial=-1)) + 1, plan.storage
+    n, storage = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
-    last_first = np.lexsort((np.arange(len(plan)), is_view, plan.birth))[::-1]
-    head[of[last_first]] = last_first  # a later assignment replaces an earlier one, so the first-born row remains
-    birth = _reduced(np.minimum, np.iinfo(np.int64).max, of, plan.birth, n)
-    death = _reduced(np.maximum, 0, of, plan.held_until, n)
-    offset = _reduced(np.minimum, U64_MAX, of, plan.offset, n)
-    end = _reduced(np.maximum, 0, of, plan.offset + plan.size, n)
-    is_start = plan.offset == offset[of]
-    alignment = _reduced(np.maximum, 1, of[is_start], plan.alignment[is_start], n)
+    youngest_first = np.lexsort((np.arange(len(plan)), is_view, plan.birth))[::-1]
+    head[storage[youngest_first]] = youngest_first  # the last assignment remains: the row with the earliest birth
+    birth = _reduce_groups(np.minimum, np.iinfo(np.int64).max, storage, plan.birth, n)
+    death = _reduce_groups(np.maximum, 0, storage, plan.held_until, n)
+    offset = _reduce_groups(np.minimum, U64_MAX, storage, plan.offset, n)
+    end = _reduce_groups(np.maximum, 0, storage, plan.offset + plan.size, n)
+    is_start = plan.offset == offset[storage]
+    alignment = _reduce_groups(np.maximum, 1, storage[is_start], plan.alignment[is_start], n)
     birth = np.clip(birth, 0, plan.end)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = group_numbers(arena, slot)
-    backing = _reduced(np.maximum, int(plan.has_slots), slot_of, end - offset, slots)
+    backing = _reduce_groups(np.maximum, int(plan.has_slots), slot_of, end - offset, slots)
     return PlanStorages(
         head=head,
         arena=arena,
@@ -156,11 +156,11 @@ def _storages(plan: Plan) -> PlanStorages:
         birth=birth,
         death=np.clip(death, birth, plan.end),
         backing=backing[slot_of],
-        slot_alignment=_reduced(np.maximum, 1, slot_of, alignment, slots)[slot_of],
+        slot_alignment=_reduce_groups(np.maximum, 1, slot_of, alignment, slots)[slot_of],
     )
 
 
-def _reduced(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
+def _reduce_groups(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
     """Return an array of shape (count,): per group number, ``function`` over ``start`` and the values of the group."""
     result = np.full(count, start, values.dtype)
     function.at(result, number, values)
@@ -201,9 +201,9 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
 
 
 def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tuple[int, int]]:
-    """Return ``(row of the first tensor, bytes)`` of an arena's (or all) storages live at a step, largest first.
+    """Return ``(head row, bytes)`` of the storages live at ``step`` in one arena, or in all; largest first.
 
-    Their bytes sum to the live bytes of the step; those of tensors may not, because views share a storage.
+    The bytes sum to the live bytes of the step. The sum over tensors may differ, because views share a storage.
     """
     s, live = storages_of(plan), _alive_in(plan, step, arena)
     pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)

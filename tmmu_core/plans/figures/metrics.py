@@ -72,7 +72,7 @@ def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_pe
 
 
 def totals(plan: Plan) -> Totals:
-    """Return the totals in the plan's metrics; computed from the rows if the file has none, or with other keys."""
+    """Return the totals in the plan's metrics; computed from the rows if these are missing or have other keys."""
     recorded = plan.metrics.get("totals")
     optional = {"reserved_peak_bytes", "reuse_cost"}
     if isinstance(recorded, dict) and recorded.keys() | optional == Totals.__dataclass_fields__.keys():
@@ -86,8 +86,8 @@ def plan_metrics(
 ) -> dict[str, Any]:
     """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7).
 
-    ``retained`` is the result of :func:`activation_retention`. Figures of single arenas are added; their peaks, which
-    ``max_live`` and ``internal_fragmentation_ratio`` use, may be at different steps.
+    ``retained`` is the result of :func:`activation_retention`. ``max_live`` and
+    ``internal_fragmentation_ratio`` use the sum of the peaks of the arenas, which may be at different steps.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)

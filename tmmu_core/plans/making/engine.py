@@ -78,9 +78,9 @@ def solve(
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
     ``ir_hash``: the hash of the graph, if known. ``over_limits``: return a plan that exceeds a capacity or the budget
-    too. It has the capacities and the configuration hash of the request, so that the verifier reports the excess. Use
-    :func:`~tmmu_core.plans.making.make.make_plan` for a request with a shard spec, capacities, one memory, alignment or
-    page size, which this function ignores.
+    too. It has the capacities and the configuration hash of the request, so that the verifier reports the excess. This
+    function ignores shard spec, capacities, one memory, alignment and page size of the request; use
+    :func:`~tmmu_core.plans.making.make.make_plan` for them.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``, ``AddressCollision``.
@@ -115,7 +115,7 @@ def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanReque
     """Return the bytes that the undeclared arena of ``error`` needs: its extent in a plan over the limits."""
     undeclared = str(error.diagnostics["arena"])
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
-    used -= {"optimizer_state"}  # declaring it would move tensors of that role
+    used -= {"optimizer_state"}  # if this arena is declared, tensors of that role move to it
     arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | as_given(request.arenas)
     with suppress(ContractError):  # planning may fail for another reason
         plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
@@ -131,7 +131,7 @@ def _planned(
     assert request.preset is not None
     planner = planner_named(request.planner or "")
     if request.addressing != "offsets" and not planner.has_slots:
-        message = f"planner {planner.name!r} has no slots, whose numbers are hashed to addresses."
+        message = f"planner {planner.name!r} has no slots, so there is no slot number to hash."
         raise option_error(message, "Use --planner slots.")
     config = read_arenas(request.arenas)
     with paused_gc():
@@ -139,7 +139,7 @@ def _planned(
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
     capacities = config
-    if over_limits and not planner.defines_arenas:  # a plan over memories states no capacity of a region
+    if over_limits and not planner.defines_arenas:  # memory regions have no capacity in the plan
         capacities = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
     liveness, regions, problems, packings = _packed(timeline, capacities, planner, options, meter)
     packed = tuple(map(packed_arena, problems, packings))

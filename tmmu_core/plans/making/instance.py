@@ -126,8 +126,8 @@ def _constraints(problems: Sequence[Problem]) -> Constraints | None:
     pinned: dict[str, int] = {}
     for problem in problems:
         terms, ids = problem.reuse or ReuseTerms(), problem.ids
-        apart = [] if problem.must_not_alias is None else problem.must_not_alias.tolist()
-        for name, rows in zip(pairs, (apart, terms.colocations, terms.exclusions, terms.penalties), strict=True):
+        separated = [] if problem.must_not_alias is None else problem.must_not_alias.tolist()
+        for name, rows in zip(pairs, (separated, terms.colocations, terms.exclusions, terms.penalties), strict=True):
             pairs[name] += [(*sorted((ids[row[0]], ids[row[1]])), *row[2:]) for row in rows]
         if problem.fixed is not None:
             pinned |= {ids[i]: int(problem.fixed[i]) for i in np.flatnonzero(problem.fixed >= 0).tolist()}
@@ -154,8 +154,8 @@ def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, A
 def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
     """Return the arena configuration of an instance, in the form that is hashed."""
     pages = {p.arena: {"page_size": p.page_size} for p in problems if p.page_size}
-    limits = {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
-    return {name: limit | pages.get(name, {}) for name, limit in limits.items()}
+    settings = {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
+    return {name: values | pages.get(name, {}) for name, values in settings.items()}
 
 
 def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
@@ -181,8 +181,8 @@ def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str
         if packed.packing.slot is None:
             problem, is_listed = replace(problem, death=packed.held_until), packed.taken
         problems.append(problem)
-        for giver, taker in packed.handoffs[is_listed].tolist():
-            handoffs.append((int(problem.birth[taker]), problem.ids[giver], problem.ids[taker]))
+        for source_row, target_row in packed.handoffs[is_listed].tolist():
+            handoffs.append((int(problem.birth[target_row]), problem.ids[source_row], problem.ids[target_row]))
         taken += packed.taken[is_listed].tolist()
     slot = np.concatenate([packed.slot for packed in arenas])
     offset = np.concatenate([packed.packing.offset for packed in arenas])

@@ -36,16 +36,16 @@ from tmmu_core.plans.making.request import (
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
 
-BETTER = "auto"  # planner that is tried against the planner of the request
+BETTER = "auto"  # planner whose result is compared with the plan of the request
 MOST_STORAGES = 10_000
 """Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
-NODES, NODES_UP_TO = 500, 1_000
-"""Search nodes, and the maximum number of storages for a search; for more storages, one greedy run decides."""
+SEARCH_NODES, MOST_SEARCHED_STORAGES = 500, 1_000
+"""Limit of search nodes, and maximum number of storages for a search; above it, one greedy run is compared."""
 
 
 @dataclass(frozen=True)
 class BetterPlanner:
-    """The planner :data:`BETTER` needs less memory than the planner of a plan."""
+    """A planner that needs less memory than the planner of a plan, and the bytes that it needs."""
 
     planner: str
     extent_bytes: int  # sum of the arena sizes after a short search; a full run may need less memory
@@ -56,15 +56,15 @@ class BetterPlanner:
 def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner | None:
     """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
 
-    No search runs if the plan is minimal, made by ``auto`` or large, nor for arenas that the planner defines, hashed
-    addresses or constraints. ``source`` has one problem per arena.
+    Returns ``None`` without a search if the plan is minimal, made by ``auto`` or large, or if it has hashed addresses,
+    constraints or arenas of its planner. ``source`` has one problem per arena.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
     is_comparable = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None
     if plan.planner == BETTER or not is_comparable or extent <= bound or storages > MOST_STORAGES:
         return None
-    meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
+    meter = Meter(None, SEARCH_NODES if storages <= MOST_SEARCHED_STORAGES else 0)
     entry, better_extent = ARENA_PLANNERS[BETTER], 0
     for problem in source.problems:
         problem = replace(problem, capacity=UNLIMITED)  # auto rejects a capacity below the lower bound
@@ -139,7 +139,7 @@ def _planned_instance(
     if instance.packing is not None:
         effect = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
         notes = (*notes, f"all {sum(map(len, problems)):,} offsets of the input are {effect}.")
-    planned = partial(
+    plan_instance = partial(
         plan_problem,
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
         planner=planner,
@@ -148,11 +148,11 @@ def _planned_instance(
         progress=progress,
     )
     try:
-        plan = planned()
+        plan = plan_instance()
     except ArenaTooSmall:
         if not over_limits:
             raise
-        plan = planned(over_limits=True)
+        plan = plan_instance(over_limits=True)
     return PlanningResult(request, plan, problems=problems)
 
 

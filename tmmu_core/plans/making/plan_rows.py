@@ -32,22 +32,22 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role
-    place = np.zeros(len(storages), np.int64)  # position among the storages of the arena
+    position = np.zeros(len(storages), np.int64)  # position among the storages of the arena
     problems = []
     for number, name in enumerate(liveness.arenas):
         arena = config.get(name, Arena())
         rows = np.flatnonzero(storages.arena == number)
-        place[rows] = np.arange(len(rows))
+        position[rows] = np.arange(len(rows))
         heads = storages.head[rows]
         source = storages.handoff_from[rows]
-        # In-place reuse stays inside an arena (contract §1), so both places are known in this loop.
-        handoff = np.where(source >= 0, place[source], -1)
+        # In-place reuse stays inside an arena (contract §1), so the positions of input and output are known here.
+        handoff = np.where(source >= 0, position[source], -1)
         pairs = storages.must_not_alias
         is_in_arena = (storages.arena[pairs] == number).all(axis=1)
         problems.append(
             Problem(
                 arena=name,
-                ids=ids if np.array_equal(heads, np.arange(len(ids))) else _at(ids, heads),
+                ids=ids if np.array_equal(heads, np.arange(len(ids))) else _select(ids, heads),
                 birth=storages.birth[rows],
                 death=storages.death[rows],
                 size=storages.size[rows],
@@ -55,7 +55,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
                 capacity=arena.capacity_bytes,
                 arena_alignment=arena.alignment_bytes,
                 handoff_from=handoff if (handoff >= 0).any() else None,
-                must_not_alias=place[pairs[is_in_arena]] if is_in_arena.any() else None,
+                must_not_alias=position[pairs[is_in_arena]] if is_in_arena.any() else None,
                 roles=named(ROLES, role[heads]),
             )
         )
@@ -93,8 +93,8 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
     extent = packing_extent(packing.offset, sizes)
     handoffs = np.zeros((0, 2), np.int64)
     if problem.handoff_from is not None:
-        takers = np.flatnonzero(problem.handoff_from >= 0)
-        handoffs = np.stack([problem.handoff_from[takers], takers], axis=1)
+        targets = np.flatnonzero(problem.handoff_from >= 0)
+        handoffs = np.stack([problem.handoff_from[targets], targets], axis=1)
     taken = packing.offset[handoffs[:, 0]] == packing.offset[handoffs[:, 1]]
     held_until = problem.death.copy()
     held_until[handoffs[~taken, 0]] += 1
@@ -125,36 +125,36 @@ def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[
         slot[rows], offset[rows] = packed.slot, packed.packing.offset
         if packed.packing.slot is None:
             unused += rows[packed.handoffs[~packed.taken, 1]].tolist()
-    used = _without_reuse_by(liveness, unused) if unused else liveness
-    giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
-    return replace(used, taken=offset[giver] == offset[taker]), slot, offset
+    remaining = _without_reuse_by(liveness, unused) if unused else liveness
+    source, target = (remaining.storage_of[remaining.handoffs[:, k]] for k in (1, 2))
+    return replace(remaining, taken=offset[source] == offset[target]), slot, offset
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
     """Return the liveness without in-place reuse; with ``across_arenas``, only reuse between arenas is removed."""
     storages = liveness.storages
-    takers = np.flatnonzero(storages.handoff_from >= 0)
+    targets = np.flatnonzero(storages.handoff_from >= 0)
     if across_arenas:
-        takers = takers[storages.arena[takers] != storages.arena[storages.handoff_from[takers]]]
-    return _without_reuse_by(liveness, takers.tolist()) if len(takers) else liveness
+        targets = targets[storages.arena[targets] != storages.arena[storages.handoff_from[targets]]]
+    return _without_reuse_by(liveness, targets.tolist()) if len(targets) else liveness
 
 
-def _without_reuse_by(liveness: Liveness, takers: Sequence[int]) -> Liveness:
-    """Return the liveness without the in-place reuse by ``takers``: input and output are both live at the step."""
+def _without_reuse_by(liveness: Liveness, targets: Sequence[int]) -> Liveness:
+    """Return the liveness without the in-place reuse by ``targets``: input and output are both live at the step."""
     storages = liveness.storages
-    removed = set(takers)
-    used = np.array([int(liveness.storage_of[y]) not in removed for y in liveness.handoffs[:, 2]], np.bool_)
+    removed = set(targets)
+    is_kept = np.array([int(liveness.storage_of[y]) not in removed for y in liveness.handoffs[:, 2]], np.bool_)
     death, storage_death = liveness.death.copy(), storages.death.copy()
-    death[liveness.handoffs[~used, 1]] += 1
-    storage_death[storages.handoff_from[list(takers)]] += 1
+    death[liveness.handoffs[~is_kept, 1]] += 1
+    storage_death[storages.handoff_from[list(targets)]] += 1
     handoff_from = storages.handoff_from.copy()
-    handoff_from[list(takers)] = -1
+    handoff_from[list(targets)] = -1
     return replace(
         liveness,
         death=death,
         storages=replace(storages, death=storage_death, handoff_from=handoff_from),
-        handoffs=liveness.handoffs[used],
-        taken=liveness.taken[used],
+        handoffs=liveness.handoffs[is_kept],
+        taken=liveness.taken[is_kept],
     )
 
 
@@ -175,13 +175,13 @@ def plan_columns(
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, slot, storages.birth)
     number, generation = number[storage], generation[storage]
-    aliases: list[str | None] = [None] * len(rows)
-    bases = aliases.copy()
+    alias_groups: list[str | None] = [None] * len(rows)
+    bases = alias_groups.copy()
     for row in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         tensor = graph.tensors[rows[row]]
-        aliases[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
+        alias_groups[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return {
-        "tensor_ids": _at(ids, rows),
+        "tensor_ids": _select(ids, rows),
         "arena": storages.arena[storage],
         "logical_slot": slot[storage],
         "offset": offset[storage] + liveness.offset_in_storage[rows],
@@ -193,15 +193,15 @@ def plan_columns(
         "storage": number,
         "roles": named(ROLES, index.role[rows]),
         "dtypes": tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
-        "shapes": _at(index.shapes, rows),
-        "alias_group_ids": tuple(aliases),
+        "shapes": _select(index.shapes, rows),
+        "alias_group_ids": tuple(alias_groups),
         "base_tensor_uids": tuple(bases),
-        "handoffs": tuple([(step, ids[giver], ids[taker]) for step, giver, taker in liveness.handoffs.tolist()]),
+        "handoffs": tuple([(step, ids[source], ids[target]) for step, source, target in liveness.handoffs.tolist()]),
         "taken": tuple(liveness.taken.tolist()),
     }
 
 
-def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
+def _select(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
     """Return ``values[numbers[i]]`` for every i."""
     return tuple([values[k] for k in numbers.tolist()])
 

@@ -55,9 +55,9 @@ class PlanRequest:
     shard_spec: Mapping[str, Any] | None = None
     """If given, only the rank's part of the graph is planned."""
     dims: Mapping[str, int] = field(default_factory=dict)
-    """Sizes within the envelopes. A missing dimension has the size that the reader assumes, else its upper bound."""
+    """Sizes of named dimensions. A missing dimension has the size that the reader assumes, else its upper bound."""
     budget: int | None = None
-    """The quota over all arenas, in bytes."""
+    """Maximum sum of the arena sizes, in bytes."""
     addressing: str = "offsets"
     """``offsets``, or ``blake3_sparse`` for the superseded draft's addresses."""
 
@@ -126,8 +126,8 @@ def refuse_invalid_token(request: PlanRequest) -> None:
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with the alignment of the graph and all arena options merged into ``arenas``.
 
-    Raises the errors of :func:`arena_config`, and ``InvalidIrShapes`` (reason ``planner_option``) for a capacity, and
-    without declared memories for an alignment or a page size, if the planner defines the arenas itself.
+    Raises the errors of :func:`arena_config`. If the planner defines the arenas itself, raises ``InvalidIrShapes``
+    (reason ``planner_option``) for a capacity or one memory, and for other arena options without ``arenas``.
     """
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:
@@ -151,7 +151,7 @@ def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     """
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            message = f"the arena configuration declares arenas other than {ONE_MEMORY!r}, which is one memory for all."
+            message = f"other arenas than {ONE_MEMORY!r}, the one memory for all tensors, are declared."
             hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
             raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
@@ -182,7 +182,7 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
 def settings_by_name(
     names: tuple[str, ...], request: PlanRequest, default: Mapping[str, int] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings of each arena in ``names``: as declared, else ``default``; options for all arenas win.
+    """Return the settings of each arena in ``names``. Options override declared values, which override ``default``.
 
     Raises the errors of ``as_given`` and :func:`capacities_by_name`.
     """
@@ -197,7 +197,7 @@ def settings_by_name(
 
 
 def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
-    """Return the capacities by arena; the one of ``ANY_ARENA`` belongs to the only arena.
+    """Return the capacities by arena; a capacity without an arena name applies to the only arena.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``, or for ``ANY_ARENA``
     if there are several arenas.
@@ -208,6 +208,6 @@ def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) ->
     unknown = next((name for name in capacity_of if name not in names), None)
     if unknown is not None:
         message = f"there is no arena {unknown!r}." if unknown else "the capacity names no arena."
-        hint = strict.closest_hint(unknown, names) if unknown else f"Write one as {names[0]}=1MiB."
+        hint = strict.closest_hint(unknown, names) if unknown else f"Write it as {names[0]}=1MiB."
         raise InvalidIrShapes(message, reason="unknown_arena", node_id="", arena=unknown, hint=hint)
     return capacity_of

@@ -34,7 +34,7 @@ class OptionSpec:
     flag: bool = False  # whether the option has no value
 
 
-def _switch(text: str) -> bool:
+def _parse_flag(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError(f"{strict.shown(text)} is neither 1 nor 0.")
     return text == "1"
@@ -98,7 +98,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def read_json(text: str, what: str) -> Any:
-    """Return a JSON value with unique keys and numbers of 64 bits. Raises ``UnreadableInput``."""
+    """Return a JSON value with unique keys and numbers that fit 64 bits. Raises ``UnreadableInput``."""
     data = text.removeprefix("\ufeff").encode("utf-8", "replace")
     with source_of_errors(what):
         refuse_many_values(data)
@@ -197,7 +197,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "--one-memory",
         "",
         "Place all tensors in one arena, as --capacity BYTES does.",
-        _switch,
+        _parse_flag,
         lambda on: "1" * on,
         flag=True,
     ),
@@ -273,9 +273,9 @@ def first_graph_option(request: PlanRequest) -> str | None:
 
 def option_texts(request: PlanRequest) -> dict[str, str]:
     """Return field → text of the fields that differ from their defaults, in the order of the fields."""
-    plain = PlanRequest()
+    defaults = PlanRequest()
     return {
         name: spec.write(getattr(request, name))
         for name, spec in OPTION_SPECS.items()
-        if getattr(request, name) != getattr(plain, name)
+        if getattr(request, name) != getattr(defaults, name)
     }
