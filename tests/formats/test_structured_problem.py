@@ -84,7 +84,7 @@ def fault(change: Callable[[dict[str, Any]], None]) -> UnreadableInput:
 @pytest.mark.parametrize(
     ("change", "place", "message"),
     [
-        (lambda p: p["buffers"][0].update(allowed_pools=[7, 2]), "$.problem.buffers[0].allowed_pools", "2 pools"),
+        (lambda p: p["buffers"][0].update(allowed_pools=[7, 2]), "$.problem.buffers[0].allowed_pools", "2 allow"),
         (lambda p: p["buffers"][1].update(allowed_pools=[9]), "$.problem.buffers[1].allowed_pools", "does not exist"),
         (lambda p: p["buffers"][1].update(alignment=3), "$.problem.buffers[1].alignment", "power of two"),
         (lambda p: p["buffers"][1].update(id=0), "$.problem.buffers[1].id", "given twice"),

@@ -79,9 +79,9 @@ def repeat(
 ) -> None:
     """Append the nodes of a loop, which has a ``condition``, or of a scan.
 
-    The results of ``site`` are the final state, then the stacked outputs. Arguments of the body: the state (first
-    ``initial``), a row of each scanned tensor, ``extra``; its results: the next state, a row of each stacked output.
-    Arguments of the condition: the state and ``extra``; its result: whether there is one more iteration.
+    The results of ``site`` are the final state, then the stacked outputs. The body's arguments are the state (at first
+    ``initial``), a row of each scanned tensor, and ``extra``; its results are the next state and a row of each stacked
+    output. The condition's arguments are the state and ``extra``; its result is whether another iteration runs.
     """
     kind = "Loop" if condition else "Scan"
     states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(initial)])
@@ -106,7 +106,7 @@ def repeat(
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a clone of it if the closing node could overwrite it as another state first."""
+    """Return ``result``, or a clone if ``result`` is a state that the closing node may overwrite before it is read."""
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
@@ -114,7 +114,7 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
     return copy
 
 
-def _place(host: Host, scope: str, step: Node) -> None:
-    """Append a node. Its id is the scope and the part of its operator after a dot, if any: ``loop_3/open``."""
-    word = step.instr.partition(".")[2]
-    host.place(msgspec.structs.replace(step, node_id=f"{scope}/{word}" if word else scope), scope)
+def _place(host: Host, scope: str, node: Node) -> None:
+    """Append a node. Its id is the scope, and the operator's suffix after a dot if it has one: ``loop_3/open``."""
+    suffix = node.instr.partition(".")[2]
+    host.place(msgspec.structs.replace(node, node_id=f"{scope}/{suffix}" if suffix else scope), scope)

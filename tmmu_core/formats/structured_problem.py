@@ -34,7 +34,7 @@ class _Pair(_Strict):
 
 
 class _Separation(_Pair):
-    """Two buffers without a common byte, also if they are live at different steps."""
+    """Two buffers that must not share a byte, even if they are live at different steps."""
 
     reasons: Any = None
 
@@ -139,11 +139,11 @@ def _fault(message: str, place: str, hint: str) -> UnreadableInput:
     return UnreadableInput(message, place=f"$.problem.{place}", hint=hint)
 
 
-def _index_of_id(what: str, rows: Sequence[_Pool | _Buffer]) -> dict[int, int]:
+def _index_of_id(list_name: str, rows: Sequence[_Pool | _Buffer]) -> dict[int, int]:
     index: dict[int, int] = {}
     for k, row in enumerate(rows):
         if index.setdefault(row.id, k) != k:
-            raise _fault(f"the id {row.id} is given twice.", f"{what}[{k}].id", "Give each one its own id.")
+            raise _fault(f"the id {row.id} is given twice.", f"{list_name}[{k}].id", "Give each one its own id.")
     return index
 
 
@@ -154,9 +154,9 @@ class _Reading:
         repeated = Counter(buffer.name for buffer in problem.buffers)
         self.ids = [f"{b.name}#{b.id}" if repeated[b.name] > 1 else b.name for b in problem.buffers]
         for what, names in (("pools", [pool.name for pool in problem.pools]), ("buffers", self.ids)):
-            again = next((name for name, count in Counter(names).items() if count > 1), None)
-            if again is not None:
-                raise _fault(f"two {what} have the name {again!r}.", what, "Rename one of them.")
+            repeated_name = next((name for name, count in Counter(names).items() if count > 1), None)
+            if repeated_name is not None:
+                raise _fault(f"two {what} have the name {repeated_name!r}.", what, "Rename one of them.")
         for k, pool in enumerate(problem.pools):
             for r, reserved in enumerate(pool.reserved_ranges):
                 if reserved.begin > reserved.end:
@@ -168,7 +168,7 @@ class _Reading:
     def _home(self, k: int, buffer: _Buffer) -> int:
         place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]
         if len(buffer.allowed_pools) != 1:
-            message = f"{subject} may lie in {len(buffer.allowed_pools)} pools."
+            message = f"{subject} has {len(buffer.allowed_pools)} allowed pools."
             raise _fault(message, f"{place}.allowed_pools", "Choose one pool: placement is planned per pool.")
         if buffer.allowed_pools[0] not in self.pool:
             message = f"{subject} is in the pool {buffer.allowed_pools[0]}, which does not exist."
@@ -200,12 +200,12 @@ class _Reading:
 
     def instance(self, name: str) -> PlainInstance:
         lists = self.problem.constraints
-        apart, together, excluded = (
+        separations, colocations, exclusions = (
             [(a, b) for _, a, b in self._pairs(getattr(lists, name), f"constraints.{name}")]
             for name in ("separations", "colocations", "temporal_exclusions")
         )
-        paid = self.problem.cost_model.reuse_penalties
-        penalties = [(a, b, paid[k].cost) for k, a, b in self._pairs(paid, "cost_model.reuse_penalties")]
+        priced = self.problem.cost_model.reuse_penalties
+        penalties = [(a, b, priced[k].cost) for k, a, b in self._pairs(priced, "cost_model.reuse_penalties")]
         fixed = [-1] * len(self.ids)
         for k, pin in enumerate(lists.pinned_allocations):
             place = f"constraints.pinned_allocations[{k}]"
@@ -218,26 +218,26 @@ class _Reading:
                 raise _fault(message, place, "Keep one of the two.")
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
-                apart += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]
-        terms = ReuseTerms(tuple(together), tuple(excluded), tuple(penalties))
+                separations += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]
+        terms = ReuseTerms(tuple(colocations), tuple(exclusions), tuple(penalties))
         pools = sorted(set(self.home), key=lambda k: self.problem.pools[k].name.encode())
         if not pools:
             raise _fault("the problem has no buffers.", "buffers", "Add at least one buffer.")
-        first, *others = [self._problem(pool, apart, fixed, terms) for pool in pools]
+        first, *others = [self._problem(pool, separations, fixed, terms) for pool in pools]
         has_banks = "bank_cost" in self.problem.objective.terms
         notes = ("the objective's bank costs are ignored.",) if has_banks else ()
         return PlainInstance(name, first, notes=notes, others=tuple(others))
 
-    def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
+    def _problem(self, pool: int, separations: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
         buffers, arena, lives = self.problem.buffers, self.problem.pools[pool], self.lives
         rows = [k for k, home in enumerate(self.home) if home == pool]
         rows.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
-        number = np.full(len(buffers), -1, np.int64)
-        number[rows] = np.arange(len(rows))
+        row_of = np.full(len(buffers), -1, np.int64)
+        row_of[rows] = np.arange(len(rows))
         gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(lives[k]) if a[1] < b[0]]) for k in rows])
-        pairs = [(int(number[a]), int(number[b])) for a, b in apart if number[a] >= 0]
+        pairs = [(int(row_of[a]), int(row_of[b])) for a, b in separations if row_of[a] >= 0]
         ranges = tuple(sorted([(r.begin, r.end) for r in arena.reserved_ranges if r.begin < r.end]))
-        own, ids = terms.renumbered(number), tuple([self.ids[k] for k in rows])
+        pool_terms, ids = terms.renumbered(row_of), tuple([self.ids[k] for k in rows])
         birth, death = np.array([(lives[k][0][0], lives[k][-1][1]) for k in rows], np.int64).T
         size, alignment = np.array([(buffers[k].size, buffers[k].alignment) for k in rows], np.uint64).T
         return Problem(
@@ -246,5 +246,5 @@ class _Reading:
             must_not_alias=np.array(pairs, np.int64) if pairs else None,
             fixed=np.array([fixed[k] for k in rows], np.int64) if any(fixed[k] >= 0 for k in rows) else None,
             gaps=gaps if any(gaps) else None,
-            reuse=ReuseTerms(own.colocations, own.exclusions, own.penalties, ranges),
+            reuse=ReuseTerms(pool_terms.colocations, pool_terms.exclusions, pool_terms.penalties, ranges),
         )

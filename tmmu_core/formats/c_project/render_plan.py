@@ -73,7 +73,7 @@ class RenderConstantBlob:
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order. Raises :class:`RenderIncomplete` after a constant of another length."""
+        """Yield the bytes in order. Raises :class:`RenderIncomplete` if a constant and its tensor differ in size."""
         end = 0
         for part in self.parts:
             yield from _zeros(part.offset - end)
@@ -108,7 +108,7 @@ class RenderMemoryPlan:
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()  # tensors, sorted by tensor id bytes
-    residences: tuple[Residence | None, ...] = ()  # memory of each tensor, and why; empty without rules
+    residences: tuple[Residence | None, ...] = ()  # memory of each tensor, with the reason; empty without rules
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:
@@ -173,12 +173,12 @@ def build_render_plan(
             raise _incomplete(tensor.tensor_id, f"ends at byte {end:,} of {size:,}")
         if tensor.offset % tensor.alignment:
             raise _incomplete(tensor.tensor_id, f"is at byte {tensor.offset:,}, misaligned to {tensor.alignment}")
-    envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
-    placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
+    region_rows = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
+    places = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
     scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
-    hashes = H(["render_plan_v1", envelope]).hex(), H(["render_layout_v1", placement]).hex()
-    where = tuple(residences(plan))
-    render = RenderMemoryPlan(scratch, persistent, constant, (), *hashes, module_prefix, tensors, where)
+    hashes = H(["render_plan_v1", region_rows]).hex(), H(["render_layout_v1", places]).hex()
+    placed_in = tuple(residences(plan))
+    render = RenderMemoryPlan(scratch, persistent, constant, (), *hashes, module_prefix, tensors, placed_in)
     return _with_blobs(render, plan, bytes_of) if bytes_of else render
 
 

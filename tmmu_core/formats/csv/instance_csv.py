@@ -5,8 +5,8 @@ Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0`
 ``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
 
 * ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
-* ``upper``: also ``end``, which is the last step of the range, also for the gaps of such a file;
-* ``gaps``: ``7-9 12-14``, half-open ranges, not live; one with a window, ``12-14@0:64``, is ignored;
+* ``upper``: also ``end``, the last step of the live range; the gaps of such a file end with a last step too;
+* ``gaps``: ``7-9 12-14``, half-open ranges of steps, not live; a gap with a byte window, ``12-14@0:64``, is ignored;
 * ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
 """
 
@@ -28,14 +28,14 @@ from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, Packing, PlainInstance, Problem
 
-OTHERS = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}  # column → its other names
+ALIASES = {"id": ("buffer", "buffer_id"), "lower": ("start", "begin"), "upper": ("end",)}  # column → its other names
 COLUMNS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset")
-NAMES = {also: column for column in COLUMNS for also in (column, *OTHERS.get(column, ()))}
-NEEDED = ("id", "lower", "upper", "size")
+COLUMN_OF = {name: column for column in COLUMNS for name in (column, *ALIASES.get(column, ()))}
+REQUIRED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
-SHORT = 18  # maximum digits of a number that needs no comparison with a limit: it is below all of them
+MAX_SAFE_DIGITS = 18  # maximum digits of a number that is below every limit
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 
 
@@ -50,8 +50,8 @@ def refuses(data: bytes) -> str:
         return "it is not text"
     if _columns_in(text, ",")[:3] == ["tensor_id", "arena", "logical_slot"]:
         return "it contains the rows of a plan without its head, which a reader needs: store plans as JSON or CBOR"
-    is_known = len({NAMES[cell] for cell in _columns_in(text, delimiter_of(text)) if cell in NAMES}) >= 2
-    return "" if is_known else f"its first line does not name the columns {', '.join(NEEDED)}"
+    is_known = len({COLUMN_OF[cell] for cell in _columns_in(text, delimiter_of(text)) if cell in COLUMN_OF}) >= 2
+    return "" if is_known else f"its first line does not name the columns {', '.join(REQUIRED)}"
 
 
 def delimiter_of(text: str) -> str:
@@ -59,8 +59,8 @@ def delimiter_of(text: str) -> str:
     return max(",;\t|", key=text.lstrip().partition("\n")[0].count)
 
 
-def _columns_in(line: str, mark: str) -> list[str]:
-    return [cell.strip().strip('"').lower() for cell in line.split(mark)]
+def _columns_in(line: str, delimiter: str) -> list[str]:
+    return [cell.strip().strip('"').lower() for cell in line.split(delimiter)]
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
@@ -92,7 +92,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
         found: list[int] = []
         try:
             for text in cells.get(column, absent):
-                if len(text) <= SHORT and text.isascii() and text.isdecimal():
+                if len(text) <= MAX_SAFE_DIGITS and text.isascii() and text.isdecimal():
                     found.append(int(text))
                 else:
                     word = digits_of(text.strip())
@@ -196,7 +196,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
     """Return column → position, and whether the upper column has the last steps of live ranges (``end``)."""
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
-        name = NAMES.get(cell.lower())
+        name = COLUMN_OF.get(cell.lower())
         if name is None and cell == "tensor_id":
             hint = "Open the plan as .json or .cbor, or export it as an instance."
             raise _fault(line, cell, "the table of a plan, without its arenas and hashes", hint)
@@ -207,9 +207,9 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
             what = f"it is read as {name!r}, and so is {cells[where[name]]!r}"
             raise _fault(line, cell, what, "Keep one of the two.")
         where[name] = k
-    for name in NEEDED:
+    for name in REQUIRED:
         if name not in where:
-            called = f" {name} may be called {' or '.join(OTHERS[name])}." if name in OTHERS else ""
+            called = f" {name} may be called {' or '.join(ALIASES[name])}." if name in ALIASES else ""
             hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
             raise _fault(line, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
@@ -227,11 +227,11 @@ def digits_of(text: str, unit: str = "") -> str:
     text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     if text.isdecimal() and not unit:
         return text
-    part = _NUMBER.fullmatch(text)
-    if part is None or (unit and part["unit"]):
+    match = _NUMBER.fullmatch(text)
+    if match is None or (unit and match["unit"]):
         return text
-    number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
-    exact = number * 1024 ** max(0, "bkmgt".find((part["unit"] or unit or "b")[0].lower()))
+    number = Fraction(re.sub(r"[,_ \u00a0]", "", match["whole"]) + (match["part"] or ""))
+    exact = number * 1024 ** max(0, "bkmgt".find((match["unit"] or unit or "b")[0].lower()))
     return str(exact.numerator) if exact.denominator == 1 else text
 
 

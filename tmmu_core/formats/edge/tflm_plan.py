@@ -2,17 +2,17 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-The runtime places tensors with the offset −1: constants, variables, tensors with several ids in the plan, and tensors
-that would overlap another one in the runtime's live ranges.
+The runtime itself places tensors with the offset −1: constants, variables, tensors with several ids in the plan, and
+tensors that the plan places on bytes of a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 offset and one live range, even if its subgraph runs several times. Their steps are scopes: an operator, or the entry
 into a body of an operator. A tensor that an operator writes lives to its last reader; the results of a control-flow
 operator live while its bodies run.
 
-The old bytes stay, after a new root table, new lists of buffers and metadata, and the new metadata: references in a
-flatbuffer point forward. Two fields count from the start of the file, so the number of inserted bytes is added to
-them: ``Buffer.offset`` (data behind the flatbuffer) and ``Operator.large_custom_options_offset``.
+A new root table, new lists of buffers and metadata, and the new metadata are inserted before the old bytes, because
+references in a flatbuffer point forward. Two fields are offsets from the start of the file, so the number of inserted
+bytes is added to them: ``Buffer.offset`` (data behind the flatbuffer) and ``Operator.large_custom_options_offset``.
 """
 
 import struct
@@ -33,15 +33,15 @@ from tmmu_core.plans.model import Plan
 
 VERSION = 1
 LEFT_TO_RUNTIME = -1
-LARGEST = 2**31 - 1
+MAX_OFFSET = 2**31 - 1
 NESTED = ("IF", "WHILE", "CALL_ONCE")  # operators whose bodies the runtime enters
 BEFORE = -1  # first scope of tensors that are read before an operator writes them
-HEAD = 8  # bytes at the start of a file: the offset of the root table, and the identifier
-FIELDS = 8  # number of fields of the schema's table ``Model``: the version, and references
+HEAD_BYTES = 8  # bytes at the start of a file: the offset of the root table, and the identifier
+MODEL_FIELDS = 8  # number of fields of the schema's table ``Model``: the version, and references
 BUFFERS, METADATA = 4, 6  # numbers of the fields ``buffers`` and ``metadata``
-GRID = 64  # the number of inserted bytes is a multiple of this, so that the old bytes keep their alignment
+PADDING_UNIT = 64  # the number of inserted bytes is a multiple of this, so that the old bytes keep their alignment
 DATA_ALIGNMENT = 16
-OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # in vtables, of ``Buffer.offset`` and the options' offset
+OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9  # vtable slots of the two fields to correct
 
 Key = tuple[int, int]  # subgraph and tensor number
 
@@ -51,14 +51,14 @@ class Scope:
     """One step of the runtime: an operator of a subgraph, or the entry into a body."""
 
     instr: str
-    in_place: tuple[tuple[Key, Key], ...] = ()  # (operand, result): the operator may overwrite its last-read operand
+    in_place: tuple[tuple[Key, Key], ...] = ()  # (operand, result): the result may reuse the operand in place
 
 
 class MicroModel:
     """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Read a model. Raises ``Misuse`` if Vela compiled it or a part is not planned, and as :func:`.tflite.read`."""
+        """Read a model. Raises ``Misuse`` for a model of Vela or an unplanned part, else as :func:`.tflite.read`."""
         with source_of_errors(name):
             self.graph, reading = tflite.built(data, name)
             self.file = reading.file
@@ -91,7 +91,7 @@ class MicroModel:
         return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
-        """Return tensor → its only id in a plan of this model. Raises ``Misuse`` for another model or order."""
+        """Return tensor → id, for tensors with one id in ``plan``. Raises ``Misuse`` for another model or order."""
         used = Counter((number, i) for number, ids in self.uses for i in ids)
         found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
         as_run = {key: _id(key) for key in self.in_arena if key in self.lives}
@@ -114,7 +114,7 @@ class MicroModel:
             reads = [key for key, (first, last) in lives.items() if first < k == last]
             writes = [key for key, (first, _) in lives.items() if first == k]
             pairs = [pair for pair in scope.in_place if pair[0] in reads and pair[1] in writes]
-            inplace = tuple([(reads.index(giver), writes.index(taker)) for giver, taker in pairs])
+            inplace = tuple([(reads.index(operand), writes.index(result)) for operand, result in pairs])
             ids = tuple(map(_id, reads)), tuple(map(_id, writes))
             nodes.append(Node(f"{scope.instr}_{k}", scope.instr, *ids, inplace=inplace or "none"))
         tensors = tuple([structs.replace(self.tensor(key), id=_id(key)) for key in lives])
@@ -169,7 +169,7 @@ class TflmFile:
 
 
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
-    """Return the model with the offsets of ``plan``, of ``graph`` or ``as_run``. Raises ``Misuse`` for another plan."""
+    """Return the model with the offsets of a plan of its ``graph`` or ``as_run``. Raises ``Misuse`` for other plans."""
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}
@@ -181,8 +181,8 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
         (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
         if place[0] >= placed[other][1] or placed[other][0] >= place[1] or first > other_last or other_first > last:
             return False
-        giver, taker = (key, other) if first < other_first else (other, key)
-        is_granted = (giver, taker) in in_place and model.lives[giver][1] == model.lives[taker][0]
+        operand, result = (key, other) if first < other_first else (other, key)
+        is_granted = (operand, result) in in_place and model.lives[operand][1] == model.lives[result][0]
         return not (is_granted and place[0] == placed[other][0])
 
     for key in (key for key in model.in_arena if key in model.lives):
@@ -213,7 +213,7 @@ def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
             what = f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
             what += f"multiple of {tflite.ALIGNMENT}."
             raise Misuse(what, f"Plan the model with --alignment {tflite.ALIGNMENT}.")
-        if arena.extent_bytes > LARGEST:
+        if arena.extent_bytes > MAX_OFFSET:
             what = f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
             raise Misuse(what + "32-bit integers and reach 2 GiB.", "Use --planner auto, or split the model.")
 
@@ -245,20 +245,20 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
 
 
 def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, source: str) -> bytes:
-    """Return the file with new tables before its own; ``lists`` are its buffers and the metadata that stay."""
+    """Return the file with new tables before the old bytes; ``lists``: the old buffers, and the metadata to keep."""
     import flatbuffers
     import tflite
 
-    root, old = model._tab, bytes(model._tab.Bytes[HEAD:])
+    root, old = model._tab, bytes(model._tab.Bytes[HEAD_BYTES:])
     vtable = root.Pos - struct.unpack_from("<i", root.Bytes, root.Pos)[0]
     (vtable_bytes,) = struct.unpack_from("<H", root.Bytes, vtable)
-    if any(root.Offset(slot) for slot in range(4 + 2 * FIELDS, vtable_bytes, 2)):
+    if any(root.Offset(slot) for slot in range(4 + 2 * MODEL_FIELDS, vtable_bytes, 2)):
         what = f"{source or 'the model'} has fields of a newer schema of TensorFlow Lite, which would be lost."
         raise Misuse(what, "Convert the model with an earlier version of the converter.")
     builder = flatbuffers.Builder(0)
-    padding = -(HEAD + len(old)) % GRID  # the builder aligns positions that are counted from the end
+    padding = -(HEAD_BYTES + len(old)) % PADDING_UNIT  # the builder aligns positions that are counted from the end
     builder.Bytes = bytearray(old + bytes(padding))
-    end = HEAD + len(builder.Bytes)
+    end = HEAD_BYTES + len(builder.Bytes)
 
     def list_of(tables: list[Any], last: int) -> int:
         builder.StartVector(4, len(tables) + 1, 4)
@@ -277,11 +277,11 @@ def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, sou
     tflite.MetadataAddBuffer(builder, len(lists[0]))
     entry = tflite.MetadataEnd(builder)
     new = {BUFFERS: list_of(lists[0], buffer), METADATA: list_of(lists[1], entry)}
-    builder.StartObject(FIELDS)
+    builder.StartObject(MODEL_FIELDS)
     builder.PrependUint32Slot(0, model.Version(), 0)
-    for field in range(1, FIELDS):
+    for field in range(1, MODEL_FIELDS):
         at = root.Offset(4 + 2 * field)
         builder.PrependUOffsetTRelativeSlot(field, new.get(field, end - root.Indirect(root.Pos + at) if at else 0), 0)
-    builder.Prep(GRID, HEAD)
+    builder.Prep(PADDING_UNIT, HEAD_BYTES)
     builder.Finish(builder.EndObject(), b"TFL3")
     return bytes(builder.Output()[: len(builder.Output()) - padding])
