@@ -64,14 +64,14 @@ class _Arrays:
     def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
         """Store integers ≥ 0 in the narrowest type; return ``[type, start, count]`` for the header."""
         column = np.asarray(values)
-        top = int(column.max()) if column.size else 0
-        kind = next((name for name, limit in _NARROW if top < limit), "u8")
+        largest = int(column.max()) if column.size else 0
+        kind = next((name for name, limit in _NARROW if largest < limit), "u8")
         return [kind, *self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Store strings as one blob, with the end offset of each string; return their positions."""
+        """Store strings as one blob with their end offsets; return the header of both arrays."""
         listed = list(texts)
-        # A lone surrogate cannot be written as UTF-8. The drawing shows a question mark instead.
+        # UTF-8 cannot encode a lone surrogate: it becomes a question mark.
         blob = "".join(listed).encode("utf-8", "replace")
         lengths = np.fromiter(map(len, listed), np.int64, len(listed))
         if len(blob) > lengths.sum():  # a character has several bytes
@@ -80,7 +80,7 @@ class _Arrays:
         return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str]) -> dict[str, Any]:
-        """Store each distinct string once, with a code per row; return their positions."""
+        """Store each distinct string once, and a code per row; return the header of both."""
         codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
@@ -129,7 +129,7 @@ def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return a flag per row: whether its id or its producer's contains ``text``, like the search of the canvas."""
+    """Return per row whether its id or its producer's id contains ``text``, as the canvas searches."""
     if not text:
         return np.zeros(len(plan), np.bool_)
     needle = _fold(text)
@@ -152,7 +152,7 @@ def _fold(text: str) -> str:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, original steps of the drawn steps and of the end)``.
+    """Return ``(plan to draw, original step of each drawn step and of the end)``.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. Otherwise the plan itself is returned, and the second value is ``None``. ``beside``: a second
@@ -169,16 +169,16 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
         steps=end,
         birth=np.searchsorted(steps, plan.birth),
         death=np.searchsorted(steps, plan.death),
-        handoffs=tuple([(int(np.searchsorted(steps, step)), giver, taker) for step, giver, taker in plan.handoffs]),
+        handoffs=tuple([(int(np.searchsorted(steps, step)), source, target) for step, source, target in plan.handoffs]),
         has_inputs_step=False,
         execution_order=tuple([plan.node_at(step) for step in steps[:end].tolist()]),
     )
     return drawn, steps
 
 
-def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan and return its header; ``beside`` is the other plan of the drawing."""
-    plan, events = picture_of(original, beside)
+def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
+    """Pack a plan and return its header; ``other``: the plan that is drawn with the same steps."""
+    plan, events = picture_of(original, other)
     columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
     for name, column in columns.items():
         if column is not None and len(column) != len(plan):
@@ -187,7 +187,7 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
-    shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
+    shared_rows = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
         for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
@@ -224,8 +224,8 @@ def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Orig
         "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
-        "shared": arrays.add(shared),
-        "heads": arrays.add(storages.head[plan.storage[shared]]),
+        "shared": arrays.add(shared_rows),
+        "heads": arrays.add(storages.head[plan.storage[shared_rows]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
         "reuses": arrays.add(np.array(reuses, np.int64).reshape(-1)),
         "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),

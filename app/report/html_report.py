@@ -1,4 +1,4 @@
-"""HTML pages that work offline: the report of a plan (equal for equal plans), a plan in a notebook, and the viewer."""
+"""HTML pages that work offline: the report of a plan, the view of a plan in a notebook, and the viewer."""
 
 import base64
 import json
@@ -41,7 +41,7 @@ from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
-"""Maximum number of rows of each table. The caption shows the number of all rows."""
+"""Maximum number of rows of each table. The caption shows the total number of rows."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PDF_SECONDS = 120
 
@@ -62,8 +62,8 @@ def build_report(
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
-    The report computes the verdicts and the ``origin`` of the rows if the caller does not have them. ``budget``: limit
-    of all arenas together. ``review``: a ``Review`` of the session, to show with the ``moves`` of Fix. ``embedded``:
+    Equal inputs give equal bytes. Missing verdicts and a missing ``origin`` are computed. ``budget``: limit of all
+    arenas together. ``review``: a ``Review`` of the session, to show with the ``moves`` of Fix. ``embedded``:
     the review file as JSON, so that the report can be opened as a review.
     """
     plan = source.plan if isinstance(source, Solution) else source
@@ -72,7 +72,7 @@ def build_report(
     hint = totals_text.better(better_than(plan, source)) if isinstance(source, Solution) else ""
     origin = origin or _origin(source)
     verified = verified or verify_plan(plan, graph)
-    if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct
+    if any(error.rule != "capacity" for error in verified.errors):  # a plan over its capacity has correct figures
         plan = with_certificates(plan, verified)
     linted = linted or lint_verdict(plan, graph)
     drawn_before = None if before is None else in_memory(before)
@@ -112,7 +112,7 @@ def build_report(
         patterns=pictures.patterns(),
         style=_style(),
         script=Markup(canvas_script()),
-        packed=_text_of(packed.data),
+        packed=_gzip_base64(packed.data),
         first_arena=totals_text.main_arena(plan) or None,
         picture=picture,
     )
@@ -130,7 +130,7 @@ def viewer_page() -> bytes:
 
 
 NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
-"""Height of the drawing in a notebook, and of its heading, curve of live bytes and legend, in pixels."""
+"""Pixels of the arena map in a notebook, and of its heading, curve of live bytes and legend together."""
 
 _NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
@@ -141,15 +141,15 @@ plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}
 
 
 def notebook_view(plan: Plan, text: str) -> str:
-    """Return HTML with ``text`` and the arena map in an ``iframe``, which only trusted notebooks show."""
-    packed, arena = _text_of(pack_plan(plan).data), json.dumps(totals_text.main_arena(plan) or None)
+    """Return HTML with ``text`` and the arena map. The map is in an ``iframe``, which needs a trusted notebook."""
+    packed, arena = _gzip_base64(pack_plan(plan).data), json.dumps(totals_text.main_arena(plan) or None)
     page = _NOTEBOOK.format(script=canvas_script(), packed=packed, height=NOTEBOOK_HEIGHT, arena=arena)
     style = f"width:100%;height:{NOTEBOOK_HEIGHT + NOTEBOOK_MARGIN}px;border:0"
     frame = f'<iframe title="Arena map" srcdoc="{escape(page)}" style="{style}"></iframe>' if len(plan) else ""
     return f'<div style="max-width:1100px"><code>{escape(text)}</code>{frame}</div>'
 
 
-def _text_of(packed: bytes) -> str:
+def _gzip_base64(packed: bytes) -> str:
     return base64.b64encode(unpacking.pack(packed)).decode("ascii")
 
 
@@ -164,13 +164,13 @@ def pdf(report: bytes) -> bytes:
     if program is None:
         raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write OUT.html.")
     with TemporaryDirectory() as folder:
-        page, paper = Path(folder) / "report.html", Path(folder) / "report.pdf"
+        page, pdf_file = Path(folder) / "report.html", Path(folder) / "report.pdf"
         page.write_bytes(report)
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
-        options += [f"--user-data-dir={folder}/profile", f"--print-to-pdf={paper}"]
+        options += [f"--user-data-dir={folder}/profile", f"--print-to-pdf={pdf_file}"]
         try:
             subprocess.run([program, *options, page.as_uri()], capture_output=True, timeout=PDF_SECONDS)
-            return paper.read_bytes()
+            return pdf_file.read_bytes()
         except (OSError, subprocess.TimeoutExpired) as error:
             hint = "Write OUT.html, and print this file in a browser."
             raise UnwritableOutput(f"the browser did not print the report: {error}.", hint) from error
@@ -209,11 +209,11 @@ def _tensors(plan: Plan, rows: Sequence[int]) -> list[tuple[str, ...]]:
 
 
 def _handoffs(plan: Plan) -> list[tuple[str, ...]]:
-    """Return the cells of possible in-place reuses: step, input, output, size of the output, whether it is used."""
+    """Return the cells of possible in-place reuses: step, input, output, size of the output, used or not."""
     cells: list[tuple[str, ...]] = []
-    for (step, source, target), taken in islice(zip(plan.handoffs, plan.taken, strict=True), HANDOFFS):
+    for (step, source, target), is_used in islice(zip(plan.handoffs, plan.taken, strict=True), HANDOFFS):
         size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
-        used = "yes" if taken else "no"
+        used = "yes" if is_used else "no"
         cells.append((numbers.step(step, plan.node_at(step)), source, target, numbers.full_bytes(size), used))
     return cells
 
@@ -229,7 +229,7 @@ def _origin(solution: Solution | Plan | None) -> Origin:
 
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
-    """Return the template values of both verdicts. A plan whose only errors are exceeded capacities is called valid."""
+    """Return the template values of both verdicts. A plan is valid if its only errors are exceeded capacities."""
     over_capacity = {error.message for error in verified.errors if error.rule == "capacity"}
     rows = []
     for name, verdict in (("verifier", verified), ("lint", linted)):

@@ -19,15 +19,15 @@ from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
 MOST_BUFFERS, MOST_FINDINGS = 8, 5  # maximum number of rows in the summary of a plan
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
-"""Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters, of which the
-action uses 20,000 for a comparison."""
+"""Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters; the action
+needs 20,000 of these for a comparison."""
 LONGEST_NAME = 120  # characters, so that a comment is not too long
 BAR = 40  # characters of the longest bar
 
 
 def _rendered(template: str, **values: Any) -> str:
     """Render a Markdown template of this folder. Its filters ``code`` and ``md`` escape names from files."""
-    import jinja2  # only commands with Markdown load it
+    import jinja2  # loaded only when Markdown is written
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     environment.filters.update(code=code, md=for_markdown, full=numbers.full_bytes, delta=numbers.delta_bytes)
@@ -57,12 +57,12 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlann
 
 def _peak(plan: Plan, arena: str) -> dict[str, Any]:
     """Return the peak of an arena and ``(name, bytes, birth, death)`` of its live buffers, the largest first."""
-    (step, most), s = peak_step_of(plan, arena), storages_of(plan)
+    (step, peak_bytes), storages = peak_step_of(plan, arena), storages_of(plan)
     rows = []
     for row, size in storages_alive(plan, step, arena):
         storage = plan.storage[row]
-        rows.append((plan.tensor_ids[row], size, int(s.birth[storage]), int(s.death[storage])))
-    return {"arena": arena, "step": step, "bytes": most, "rows": rows}
+        rows.append((plan.tensor_ids[row], size, int(storages.birth[storage]), int(storages.death[storage])))
+    return {"arena": arena, "step": step, "bytes": peak_bytes, "rows": rows}
 
 
 def code(name: str) -> str:
@@ -72,7 +72,7 @@ def code(name: str) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A checked limit as texts."""
+    """A limit of ``tmmu gate`` and its result, as texts."""
 
     what: str
     arena: str
@@ -81,8 +81,8 @@ class Check:
     ok: bool
 
 
-def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
-    """Return a warning if baseline and plan have no tensor in common; else ""."""
+def different_models_warning(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
+    """Return a warning if the baseline and the plan have no tensor in common, else an empty text."""
     if before.ir_hash == after.ir_hash or before.row_of.keys() & after.row_of.keys() or not len(after):
         return ""
     names = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
@@ -101,7 +101,7 @@ def gate_markdown(
     counted: list[tuple[str, int]] = []
     grown: list[GrowthCauses] = []
     if before is not None:
-        warnings = [*filter(None, [another_model(before, after, code)]), *warnings]
+        warnings = [*filter(None, [different_models_warning(before, after, code)]), *warnings]
         comparison = compare(before, after)
         counted = [(kind, comparison.totals[kind][0]) for kind in KINDS if comparison.totals[kind][0]]
         causes = [growth_causes(before, after, arena.name) for arena in comparison.arenas]

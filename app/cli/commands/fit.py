@@ -28,7 +28,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.move import recipe as as_recipe
+from tmmu_core.fitting.move import recipe as recipe_document
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
@@ -43,7 +43,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
-EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "open": no plan that fits, and no proof
+EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "open": no fitting plan and no proof
 
 
 def fit_command(
@@ -71,7 +71,7 @@ def fit_command(
         raise UsageError(f"--dims and --largest both set {largest}.", f"Remove {largest} from --dims.")
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
-        raise UsageError(f"{graph} does not contain a graph.", "Pass a graph, because fit changes nodes.")
+        raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
     if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
@@ -84,15 +84,15 @@ def fit_command(
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
-        document = as_recipe(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
-        write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
+        moves_document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
+        write_output(recipe, msgspec.json.format(msgspec.json.encode(moves_document), indent=2) + b"\n", "the recipe")
     if json:
         sizes = {name: {what: size} for name, what in (("largest", largest), ("mesh", mesh)) if what is not None}
         write_json(as_json(fitted) | sizes)
     elif output != STREAM and recipe != STREAM:
-        if (name := largest or mesh) is not None:
-            found = f"largest {name} that fits: {size}" if largest else f"every rank fits with {name} = {size}"
-            print_lines(f"no size of {name} fits" if size is None else found)
+        if (dim_or_axis := largest or mesh) is not None:
+            found = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
+            print_lines(f"no size of {dim_or_axis} fits" if size is None else found)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 
@@ -107,7 +107,7 @@ def _search(
     largest: str | None,
     mesh: str | None,
 ) -> tuple[Fitted, int | None]:
-    """Return ``(fit, size)``; ``size``: the result of ``--largest`` or ``--mesh``, or ``None`` if no size fits."""
+    """Return ``(fit, size)``; ``size``: found for ``--largest`` or ``--mesh``, ``None`` if no size fits."""
     if mesh is not None:
         smallest = smallest_mesh(graph, request, mesh, limits, progress)
         return smallest.fitted, smallest.size
@@ -122,7 +122,7 @@ def _search(
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, else those of ``--arenas``. Raises :class:`UsageError` without a limit."""
+    """Return the limits of ``--capacity``, or without it of ``--arenas``. Raises :class:`UsageError` for no limit."""
     by_arena = dict(request.capacities)
     total = by_arena.pop(ANY_ARENA, None)
     if total is not None and by_arena:
@@ -212,7 +212,7 @@ def _print_fit(fitted: Fitted) -> None:
     sizes = [(name, extents(start.plan).get(name, 0), size) for name, size in extents(best.plan).items()]
     table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
     if best.has("alignment") and len({arena.alignment_bytes for arena in best.plan.arenas}) > 1:
-        print_lines("A graph file has one alignment: plan the changed graph with --arenas FILE.")
+        print_lines("A graph file has only one alignment. To set one per arena, plan it with --arenas FILE.")
     if best.moves:
         rows = []
         for move in best.moves:

@@ -21,7 +21,7 @@ from app.cli.resolve import (
     show_warnings,
     warnings_of,
 )
-from app.report.summary import Check, another_model, gate_markdown
+from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
@@ -196,7 +196,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     if before is not None:
         if lines := changes_at_peak(before.plan, after.plan):
             print_line_changes(lines)
-        if warning := another_model(before.plan, after.plan):
+        if warning := different_models_warning(before.plan, after.plan):
             print_lines("", warning)
     show_warnings(warnings_of(after, before))
 

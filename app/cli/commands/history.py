@@ -1,4 +1,4 @@
-"""``tmmu record``, ``history`` and ``bisect``: store a commit's plan, list all sizes, and find the cause of growth."""
+"""``tmmu record``, ``history`` and ``bisect``: store the plan of a commit, list sizes, find the cause of growth."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def record_command(
 
 
 def _time(text: str | None) -> datetime:
-    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970 [now]. Raises :class:`UsageError`."""
+    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970; ``None`` is the current time."""
     if text is None:
         return datetime.now(UTC)
     try:
@@ -110,17 +110,17 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return growth and changed plan settings of the runs from ``first`` on, each over the last of its series."""
+    """Return the growth and the changed plan settings of each run from ``first`` on, over its previous run."""
     latest: dict[tuple[str, ...], Run] = {}
-    plan_of = lru_cache(maxsize=8)(store.plan)  # a plan is compared with the plan before and the plan after
+    plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
     for position, run in enumerate(runs):
-        of_series = latest.get(run.series)
-        previous = of_series or latest.get((run.branch,))
+        before_in_series = latest.get(run.series)
+        previous = before_in_series or latest.get((run.branch,))
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
-        changes.append((run.extent_bytes - of_series.extent_bytes if of_series else 0, settings))
+        changes.append((run.extent_bytes - before_in_series.extent_bytes if before_in_series else 0, settings))
         latest[run.series] = latest[run.branch,] = run
     return changes[first:]
 
@@ -164,7 +164,7 @@ def bisect_command(
 
     The runs of one branch are compared (without --branch: main, or the branch of the latest run). A commit is
     represented by its runs with the planner, mode and preset of the latest run; without such runs, by its latest run.
-    The output lists changed plan settings, because these also change the size.
+    Changed plan settings also change the size, so the output lists them.
 
     Exit code: 0 no growth, 1 growth.
     """
@@ -194,7 +194,7 @@ def bisect_command(
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
         record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}
-        write_json({**record, "arenas": [_causes_record(one, limit) for one in causes]})
+        write_json({**record, "arenas": [_causes_record(cause, limit) for cause in causes]})
     else:
         _print_growth(runs, values, found, f"the {figure} of {arena}" if arena else f"the {figure}", changes)
         _print_causes(causes, limit)
@@ -202,7 +202,7 @@ def bisect_command(
 
 
 def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
-    """Return the change from the run before ``k`` to run ``k`` as a JSON-ready mapping."""
+    """Return the JSON record of the change from run ``k`` − 1 to run ``k``."""
     before, after = values[k - 1 : k + 1]
     figures = {"before_bytes": before, "after_bytes": after, "grown_bytes": after - before}
     return {"before": runs[k - 1].record(), "after": runs[k].record(), **figures}
@@ -225,23 +225,23 @@ def _print_growth(runs: Sequence[Run], values: Sequence[int], found: int | None,
 
 
 def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
-    for one in causes:
-        before, after = one.peak_bytes
-        total, peak, slack = map(numbers.delta_bytes, (one.grown_bytes, after - before, one.slack_bytes))
-        print_lines("", f"{one.arena}: arena size {total} = peak {peak} + between tensors {slack}")
+    for cause in causes:
+        before, after = cause.peak_bytes
+        total, peak, slack = map(numbers.delta_bytes, (cause.grown_bytes, after - before, cause.slack_bytes))
+        print_lines("", f"{cause.arena}: arena size {total} = peak {peak} + between tensors {slack}")
         rows = []
-        for share in one.shares[:limit]:
+        for share in cause.shares[:limit]:
             sides = (numbers.full_bytes(n) if n else "–" for n in (share.before_bytes, share.after_bytes))
             rows.append([share.tensor_id, numbers.delta_bytes(share.grown_bytes), numbers.change(*sides)])
         if rows:
             table(("live at the peak", ">change", ">bytes"), rows)
-            print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
+            print_lines(numbers.of(len(rows), len(cause.shares), "changed tensor"))
 
 
-def _causes_record(one: GrowthCauses, limit: int) -> dict[str, Any]:
+def _causes_record(cause: GrowthCauses, limit: int) -> dict[str, Any]:
     figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
     return {
-        **{name: getattr(one, name) for name in figures},
-        "tensors": [{**vars(share), "grown_bytes": share.grown_bytes} for share in one.shares[:limit]],
-        "changed_tensors": len(one.shares),
+        **{name: getattr(cause, name) for name in figures},
+        "tensors": [{**vars(share), "grown_bytes": share.grown_bytes} for share in cause.shares[:limit]],
+        "changed_tensors": len(cause.shares),
     }

@@ -24,7 +24,7 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 
-MANY = 200  # points from which a sweep uses one process per core by default, if Dask is installed
+PARALLEL = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
 
 
 def sweep_command(
@@ -40,7 +40,7 @@ def sweep_command(
     ),
     ranks: bool = flag("--ranks", "Plan all ranks of the shard spec; ranks with equal graphs have one row."),
     workers: int | None = option(
-        f"Number of processes; 0 means only this process [one per core from {MANY} points on, else 0].", "N", min=0
+        f"Number of processes; 0 means only this process [one per core from {PARALLEL} points on, else 0].", "N", min=0
     ),
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT"),
     files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
@@ -49,7 +49,7 @@ def sweep_command(
 ) -> int:
     """Plan models with many settings and print a table.
 
-    A row that cannot be planned has an error code. With --store, the same command resumes an interrupted sweep.
+    The row of a failed plan shows an error code. With --store, the same command resumes an interrupted sweep.
 
     Exit code: 0 if at least one row was planned, else 2.
     """
@@ -58,7 +58,7 @@ def sweep_command(
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
     if scheduler is not None and workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
-    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _commas(shards)}
+    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _split_at_commas(shards)}
     axes = Axes(
         modes=_names(modes, MODES) or (None,),
         presets=_names(presets, PRESETS) or (None,),
@@ -67,7 +67,7 @@ def sweep_command(
         else (None,),
         planners=_names(planners, tuple(PLANNERS)) or ("slots", "naive"),
         shards=tuple((escaped_surrogates(file), spec) for file, spec in specs.items()) if shards else None,
-        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _commas(fits)) or None,
+        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split_at_commas(fits)) or None,
         ranks=ranks,
     )
     sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]
@@ -78,7 +78,7 @@ def sweep_command(
         except TmmuError:
             if len(sources) == 1:
                 raise
-            sizes.append((None,))  # the rows of one of several files contain its error
+            sizes.append((None,))  # the rows of this file show the error, and the other files are planned
             continue
         _refuse_invalid_options(opened, source.name, request, axes)
         sizes.append(_sizes(over, opened, source.name, request) if over else (None,))
@@ -97,13 +97,13 @@ def sweep_command(
 
 
 def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
-    """Print the notes of an instance. Raises :class:`UsageError` if the options are invalid for all rows of a file."""
+    """Print the notes of an instance. Raises :class:`UsageError` for options that are invalid for a file."""
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
     if axes.ranks and (not isinstance(opened, Graph) or (request.shard_spec is None and axes.shards is None)):
-        raise UsageError("--ranks requires a graph and its shard spec.", "Pass both, the spec with --shard FILE.")
+        raise UsageError("--ranks requires a graph and its shard spec.", "Pass the shard spec with --shard FILE.")
     if axes.ranks and request.rank:
         raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
     if axes.ranks and axes.fits is not None:
@@ -116,7 +116,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
 def _run_points(
     sources: Sequence[Source], points: Sequence[Point], scheduler: str | None, workers: int | None, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Plan the points. Return the rows in the order of the points, and the sweep's name in the store ("" without)."""
+    """Plan the points. Return the rows in the order of the points, and the stored sweep's name ("" without store)."""
     rows: dict[int, tuple[dict[str, Any], ...]] = {}
     name, opened_store = "", None
     if url:
@@ -126,8 +126,8 @@ def _run_points(
         name = name_of_sweep(sources, points)
         description = {"sources": [source.name for source in sources]}
         stored_sweeps.begin(opened_store, name, datetime.now(UTC), description, len(points))
-        # A failed point runs again: a limit may be raised, or a package installed.
-        rows = {one.number: one.rows for one in stored_sweeps.results_of(opened_store, name) if not one.failed}
+        # A failed point runs again, because its cause, such as a limit or a missing package, may be removed.
+        rows = {r.number: r.rows for r in stored_sweeps.results_of(opened_store, name) if not r.failed}
         stored = f", {len(rows):,} already stored" if rows else ""
         print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
     remaining = [point for point in points if point.number not in rows]
@@ -135,7 +135,7 @@ def _run_points(
         for results in _results(scheduler, workers, sources, remaining):
             if opened_store is not None:
                 stored_sweeps.add(opened_store, name, results)
-            rows |= {one.number: one.rows for one in results}
+            rows |= {result.number: result.rows for result in results}
             progress("planning", len(rows), len(points))
     if opened_store is not None:
         opened_store.close()
@@ -149,7 +149,7 @@ def _results(
     if scheduler is not None or workers:
         require("distributed", "a sweep with several processes")
     if workers is None:
-        workers = (cpu_count() or 1) if len(points) >= MANY and installed("distributed") else 0
+        workers = (cpu_count() or 1) if len(points) >= PARALLEL and installed("distributed") else 0
     if not points or (scheduler is None and not workers):
         yield from run_here(sources, points)
         return
@@ -162,7 +162,7 @@ def _results(
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each distinct error or warning: the models and planners of its rows, and the text."""
+    """Return a line per distinct error or warning: models and planners of the rows that have it, then its text."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]
@@ -182,7 +182,7 @@ _COLUMNS = (
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return column → cell of a row. The column ``layout`` of a row without a plan has the error code."""
+    """Return column → cell of a row. Without a plan, the column ``layout`` shows the error code."""
     cells = {title: row[title] for title in ("model", "shard", "planner") if title in row}
     cells |= {title: row[title] or "" for title in ("mode", "preset")}
     cells[">alignment"] = "" if row["alignment"] is None else f"{row['alignment']:,}"
@@ -206,12 +206,12 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return cells
 
 
-def _commas(text: str | None) -> tuple[str, ...]:
+def _split_at_commas(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
 def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
-    names = known if text is not None and text.strip() == "all" else _commas(text)
+    names = known if text is not None and text.strip() == "all" else _split_at_commas(text)
     if unknown := next((name for name in names if name not in known), None):
         raise UsageError(f"unknown name {strict.shown(unknown)}.", strict.closest_hint(unknown, known))
     return names

@@ -1,4 +1,4 @@
-"""The view Changes: changes with which the plan fits a memory limit, or the reason why it does not fit."""
+"""The view Changes: the changes that make the plan fit a memory limit, or the reason why it cannot fit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,12 +40,12 @@ KINDS: dict[Kind, str] = {
 
 
 def draw(shown: Shown) -> None:
-    """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
+    """Draw the changes that make the plan fit its limit. Without a limit, draw the ranking of single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
         st.html(markup.claim("No memory limit is set. Enter a limit above to combine changes until the plan fits"))
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
-        preview = _with_selected_change()
+        preview = _plan_with_selected_change()
         if preview is not None:
             _memory(shown, preview, Capacity(numbers.UNLIMITED))
             _buttons(shown, preview)
@@ -61,7 +61,7 @@ def draw(shown: Shown) -> None:
         return
     fitted = long_work.result(search, "Making it fit", "The search failed")
     if fitted is not None:
-        body(shown, fitted, capacity)
+        draw_result(shown, fitted, capacity)
 
 
 def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
@@ -114,15 +114,15 @@ def pick_kinds() -> None:
     st.multiselect("Allowed changes", list(KINDS), key=key, format_func=KINDS.__getitem__, **options)
 
 
-def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    """Draw the result: the changes and other plans by cost, then memory by module, memory map and single changes."""
-    down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
-    is_searched = down is not None and down.wait(planning.PATIENCE) and down.succeeded
-    points = pareto([*fitted.curve, *down.result()]) if down is not None and is_searched else fitted.curve
+def draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
+    """Draw the result: changes, other plans by cost, memory by module, memory map, and single changes."""
+    minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
+    is_searched = minimum_job is not None and minimum_job.wait(planning.PATIENCE) and minimum_job.succeeded
+    points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
     clicked = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
-    preview = _with_selected_change() or clicked
+    preview = _plan_with_selected_change() or clicked
     _buttons(shown, preview)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
@@ -140,20 +140,20 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
             fig = bytes_against_cost(points, fitted.flops, capacity, preview)
             draw_chart(fig, key, lambda point: _pick(key, int(point["point_index"])))
-        if down is None:
+        if minimum_job is None:
             about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
             find = partial(state.put, "fit.down", True)
             st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
         elif not is_searched:
-            long_work.result(down, "Searching for the minimum", "The search failed", patience=0)
+            long_work.result(minimum_job, "Searching for the minimum", "The search failed", patience=0)
     move_tables.by_module(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
     move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
-def _with_selected_change() -> Candidate | None:
-    """Return the plan with the change that is selected in the ranking; ``None`` without a selected change."""
+def _plan_with_selected_change() -> Candidate | None:
+    """Return the plan with the single change that is selected in the ranking; ``None`` if none is planned."""
     move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None
@@ -167,7 +167,7 @@ def _pick(key: str, point: int) -> None:
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
-    """Draw live bytes and memory map of the preview, or of the current plan; bytes above the limit are red."""
+    """Draw the memory map of the preview, or without changes of the current plan. Bytes above the limit are red."""
     planned = shown
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
@@ -190,7 +190,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     plan_canvas(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
 
-_BEFORE = "fit.before"  # session key of the choice from which a plan of Fix was opened, for the button Undo
+_BEFORE = "fit.before"  # session key of the choice that the button Undo restores
 
 
 def _buttons(shown: Shown, preview: Candidate) -> None:
@@ -236,17 +236,17 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against extra FLOPs, in percent of ``flops``. The point of ``chosen`` is larger."""
+    """Return the curve of bytes against extra FLOPs in percent of ``flops``. ``chosen`` has a larger marker."""
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
-    looks = [(LIVE, "circle") if value <= limit else (BAD, "x") for value in y]
+    marker_styles = [(LIVE, "circle") if value <= limit else (BAD, "x") for value in y]
     marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}
-    marker |= {"color": [colour for colour, _ in looks], "symbol": [symbol for _, symbol in looks]}
+    marker |= {"color": [colour for colour, _ in marker_styles], "symbol": [symbol for _, symbol in marker_styles]}
     moved = [numbers.short_bytes(c.cost.moved_bytes) for c in curve]
     texts = [(numbers.full_bytes(size), moved[k], len(curve[k].moves)) for k, size in enumerate(y)]
     hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
-    # The marker of the current plan is on the axis, so it must not be clipped.
+    # The current plan has no extra FLOPs: its marker is on the axis, which would clip half of it.
     add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, mode="lines+markers", marker=marker, cliponaxis=False)
     limit_line(fig, limit)
     fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")

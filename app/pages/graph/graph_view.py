@@ -30,7 +30,7 @@ class Scene:
 
     shown: Shown
     view: GraphView
-    index: GraphIndex  # the executed graph by numbers of nodes and tensors
+    index: GraphIndex  # numbers of the nodes and tensors of the executed graph
     tree: Tree
     arena: str  # the chosen or default arena; "" for a plan without arenas
     peak: int  # step of the arena's peak
@@ -84,7 +84,7 @@ def _controls(scene: Scene) -> None:
 
 
 def search(shown: Shown) -> None:
-    """Draw the search over nodes and attributes. Enter selects the largest tensor of the next node found."""
+    """Draw the search for nodes and attributes. Enter selects the largest tensor of the next found node."""
     chosen = state.choice()
     matches = _matches(shown, chosen.search)
 
@@ -105,7 +105,7 @@ def search(shown: Shown) -> None:
 
 
 def _matches(shown: Shown, text: str) -> list[str]:
-    """Return the tensor to select for each node found, without repetitions."""
+    """Return the tensor to select for each found node, without duplicates."""
     return [name for name in dict.fromkeys(graph_levels.matching_steps(shown, text).values()) if name]
 
 
@@ -128,11 +128,11 @@ def drawing(scene: Scene) -> dict[str, Any]:
     graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
     total = plan.arena_of[arena].peak_live_bytes if arena else 0
     written = (0,) * len(graph.vertices)
-    if arena:  # the live bytes at the peak that the nodes of each box wrote
+    if arena:  # bytes that the nodes of each box wrote and that are live at the peak
         written = graph.total(live_bytes_by_writer(plan, scene.index, scene.peak, arena)[0])
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
-    tree, levels = scene.tree, []  # of each open module: number, parent, name, path, text of the node count
+    tree, levels = scene.tree, []  # per open module: number, parent, name, path, number of nodes as text
     for level in graph.levels:
         path, count = graph_levels.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
         levels.append([level, int(tree.parent[level]), visible(tree.label(level)), path, count])
@@ -149,14 +149,14 @@ def drawing(scene: Scene) -> dict[str, Any]:
         "marks": {
             "selected": _vertex_of(scene, tensor),
             "peak": int(graph.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
-            "carrying": _carrying(scene, tensor),
+            "carrying": _edges_of_buffer(scene, tensor),
         },
         "height": HEIGHT,
     }
 
 
 def _vertex_of(scene: Scene, tensor: int) -> int:
-    """Return the vertex that produces a tensor or shows it; −1 for no vertex."""
+    """Return the vertex of the tensor's producer, or of the tensor if it has none; −1 for no vertex."""
     graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1
@@ -166,7 +166,7 @@ def _vertex_of(scene: Scene, tensor: int) -> int:
     return next((k for k, v in enumerate(graph.vertices) if v.kind == kind and v.item == item), -1)
 
 
-def _carrying(scene: Scene, tensor: int) -> list[int]:
+def _edges_of_buffer(scene: Scene, tensor: int) -> list[int]:
     """Return the edges that carry the tensor or another tensor of its buffer."""
     solution = scene.shown.solution
     assert solution is not None
@@ -179,7 +179,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
 
 
 def status_text(scene: Scene) -> str:
-    """Return the status line: the number of boxes and edges drawn, and why not all requested boxes are drawn."""
+    """Return the status line: the number of drawn boxes and edges, and the reason if requested boxes are missing."""
     view = scene.view
     boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
     nodes = numbers.count(len(scene.index.node_ids), "node")
@@ -197,19 +197,19 @@ def status_text(scene: Scene) -> str:
 def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[str, Any]:
     """Return the box of a node, a tensor, all inputs, or a closed module.
 
-    ``written_bytes``: bytes that the nodes of the box wrote and that are live at the peak, of ``total`` live bytes. In
-    the result, ``pick`` is the tensor that a click selects, "" for none, ``path`` the module that a click opens,
-    ``None`` for none, ``held`` the share of the live bytes, and ``hidden`` the number of neighbours that are not drawn.
+    ``written_bytes``: bytes that the nodes of the box wrote and that are live at the peak; ``total``: all live bytes
+    there. In the result, ``pick`` is the tensor that a click selects ("": none), ``path`` the module that a click opens
+    (``None``: none), ``held`` the share of ``total``, and ``hidden`` the number of neighbours that are not drawn.
     """
     index, timeline, tree = scene.index, scene.shown.timeline, scene.tree
     share = f"{numbers.short_bytes(written_bytes)}, {numbers.percent(written_bytes, total)}"
-    of_peak = [("at the peak", share)] if written_bytes else []
+    peak_tip = [("at the peak", share)] if written_bytes else []
     pick, path, level = "", None, 0
     if vertex.kind == "level":
         blocks = int(tree.blocks[vertex.item])
         key, name, level, path = f"l{vertex.item}", tree.label(vertex.item), vertex.level, tree.paths[vertex.item]
         under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
-        tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.inside:,}"), *of_peak]
+        tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.inside:,}"), *peak_tip]
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs
         key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]
@@ -226,7 +226,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         pick = graph_levels.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
         size, step = numbers.short_bytes(sum(int(index.nbytes[t]) for t in written)), timeline.step_of[vertex.item]
         tip = [("operator", node.instr)] if node.instr not in ("", name) else []
-        tip += [("step", numbers.step(int(step)) if step >= 0 else "not in this mode"), ("writes", size), *of_peak]
+        tip += [("step", numbers.step(int(step)) if step >= 0 else "not in this mode"), ("writes", size), *peak_tip]
         origin = timeline.graph.origins.get(name)
         tip += [("source", origin.source)] if origin is not None and origin.source else []
         under = " · ".join(part for part in (node.instr, size) if part not in ("", name))

@@ -33,13 +33,13 @@ def draw(graph: Graph) -> None:
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
-        editor(graph, chosen)
+        draw_spec_editor(graph, chosen)
     job, failed = page_jobs.all_ranks(chosen), "The ranks could not be planned"
     with right:
         ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
             rank_controls(chosen, ranks)
-            heat(chosen, ranks)
+            draw_ranks(chosen, ranks)
     if ranks is None:
         title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
@@ -47,12 +47,12 @@ def draw(graph: Graph) -> None:
     title.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
 
 
-def editor(graph: Graph, chosen: Choice) -> None:
+def draw_spec_editor(graph: Graph, chosen: Choice) -> None:
     """Draw the presets and the text field of the shard spec."""
     presets = rank_sets.presets(graph)
     preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
     text = chosen.shard
-    with suppress(TmmuError):  # invalid JSON is shown as it is
+    with suppress(TmmuError):  # invalid JSON is shown unformatted
         text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
@@ -83,7 +83,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
 
 
 def _apply(text: str) -> None:
-    """Set the shard spec in the choice, and clear the selected rank and the rank that all pages show."""
+    """Set the shard spec, reset the selected rank, and return all pages to the whole graph."""
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
@@ -102,7 +102,7 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
     return title
 
 
-def heat(chosen: Choice, ranks: RankPlans) -> None:
+def draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell selects its rank."""
     note = "all arenas; stronger blue is larger; click a rank to select it"
     st.html(markup.heading("Bytes per rank", note))
@@ -136,7 +136,7 @@ def _classes(ranks: RankPlans, rank: int) -> str:
 
 
 def rank_controls(choice: Choice, ranks: RankPlans) -> None:
-    """Draw the selected rank and the button that opens its plan; ``choice`` is the choice of the whole graph."""
+    """Draw the selected rank and the button that opens its plan. ``choice``: the choice for the whole graph."""
     rank, look = _selected(ranks), state.choice().look
     if look not in (None, rank):
         st.caption(f"This mesh has no rank {look:,}. The rank with the largest plan is selected.")
@@ -149,9 +149,9 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         about = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=about, **options)
-        same = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+        twins = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
         st.html(
-            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {same} the same graph")}</div>'
+            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {twins} the same graph")}</div>'
         )
 
 
@@ -160,16 +160,16 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
 
 MOST_IN_ONE_ROW = 64
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
-"""The share of blue grows with the size, on a light and on a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # the points only receive clicks, which Streamlit does not send for a heat map
+"""The opacity grows with the size, so that the scale suits a light and a dark background."""
+HIDDEN = {"marker": {"opacity": 0}}  # for points that receive the clicks: Streamlit sends none for a heat map
 
 
 def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:
     """Return ``(columns, rows, title of the columns, title of the rows)`` of the heat map for the ranks of a mesh.
 
-    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. For more ranks, the slow mesh axes are the columns and the fast
-    axes the rows. If these would be more than 256 columns or 16 rows, the ranks fill long rows one after the other;
-    then the rows have no title.
+    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. With more ranks, the slow mesh axes form the columns, and the fast
+    axes form the rows. If no such grid has at most 256 columns and 16 rows, the ranks fill rows of fixed length, and
+    the rows have no title.
     """
     axes = [(name, size) for name, size in spec.mesh if size > 1]
     world = spec.world_size
@@ -189,8 +189,8 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
     (columns, rows, column_title, row_title), totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
     cell = 36 if rows == 1 else max(7, min(14, 200 // rows))
     fig = figure(rows * cell + 62)
-    numbered = np.arange(ranks.world_size)
-    x, y = np.divmod(numbered, rows) if row_title else np.divmod(numbered, columns)[::-1]
+    rank_numbers = np.arange(ranks.world_size)
+    x, y = np.divmod(rank_numbers, rows) if row_title else np.divmod(rank_numbers, columns)[::-1]
     z = np.full((rows, columns), np.nan)
     z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
     gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
@@ -211,11 +211,11 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
     )
     frame = {"x0": x[look] - 0.5, "x1": x[look] + 0.5, "y0": y[look] - 0.5, "y1": y[look] + 0.5}
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
-    plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
-    fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **plain)
+    axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
+    fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **axis_style)
     fig.update_xaxes(title={"text": column_title, "standoff": 4})
     ticks = _ticks(rows, 8)
-    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, showticklabels=rows > 1, **plain)
+    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, showticklabels=rows > 1, **axis_style)
     if row_title:
         fig.update_yaxes(title={"text": row_title, "standoff": 4})
     elif rows > 1:
@@ -225,5 +225,5 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
 
 
 def _ticks(count: int, most: int) -> list[int]:
-    """Return at most ``most`` ticks from 0 to ``count`` − 1, a power of two apart."""
+    """Return at most ``most`` ticks from 0 to ``count`` − 1. Their distance is a power of two."""
     return list(range(0, count, 1 << (-(-count // most) - 1).bit_length()))
