@@ -103,7 +103,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
     if axes.ranks and (not isinstance(opened, Graph) or (request.shard_spec is None and axes.shards is None)):
-        raise UsageError("--ranks requires a graph and its shard spec.", "Pass the shard spec with --shard FILE.")
+        raise UsageError("--ranks requires a graph and its shard spec.", "Pass a graph, and --shard FILE.")
     if axes.ranks and request.rank:
         raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
     if axes.ranks and axes.fits is not None:

@@ -149,9 +149,9 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         about = "All pages show the plan of this rank until you close it in the toolbar."
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=about, **options)
-        twins = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+        subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
         st.html(
-            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {twins} the same graph")}</div>'
+            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {subject} the same graph")}</div>'
         )
 
 
