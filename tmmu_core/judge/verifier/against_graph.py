@@ -69,15 +69,15 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
 
 def _dims_of_plan(plan: Plan, graph: Graph) -> dict[str, int]:
     """Return named dimension → size, from the shapes of the plan, limited to the range of the dimension."""
-    size_of: dict[str, int] = {}
+    size_of_dim: dict[str, int] = {}
     for tensor in graph.tensors:
         row = plan.row_of.get(tensor.id)
         if row is not None and len(plan.shapes[row]) == len(tensor.shape):
             for dim, value in zip(tensor.shape, plan.shapes[row], strict=True):
                 if isinstance(dim, str) and dim in graph.dims:
                     low, high = graph.dims[dim].min, graph.dims[dim].max
-                    size_of.setdefault(dim, min(max(value, low), high))
-    return size_of
+                    size_of_dim.setdefault(dim, min(max(value, low), high))
+    return size_of_dim
 
 
 def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:

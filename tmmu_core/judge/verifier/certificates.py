@@ -115,17 +115,17 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     ``claimed`` if a stated bound is not confirmed; else ``optimal`` or ``claimed`` is recomputed. ``incomplete`` stays.
     """
     stated_bound, status = arena.stated_bound_bytes, arena.status
-    stated_cost = arena.reuse_cost_lower_bound
-    known_cost = None if stated_cost is None else min(stated_cost, cost_bound)
+    stated_cost_bound = arena.reuse_cost_lower_bound
+    confirmed_cost_bound = None if stated_cost_bound is None else min(stated_cost_bound, cost_bound)
     best = max(bounds)[0]
     bound = min(best, stated_bound if status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # with the graph, the witness of the file may prove the stated bound
         witness, step = arena.witness, arena.witness_step
-    if (stated_bound > bound or known_cost != stated_cost) and status != INCOMPLETE:
+    if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:
         status = CLAIMED
     elif status in (OPTIMAL, CLAIMED):
-        is_at_bounds = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (known_cost or 0)
+        is_at_bounds = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (confirmed_cost_bound or 0)
         status = OPTIMAL if is_at_bounds else FEASIBLE
     return replace(
         arena,
@@ -134,7 +134,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
         proven_bytes=stated_bound if stated_bound > bound else None,
         witness=witness,
         witness_step=step,
-        reuse_cost_lower_bound=known_cost,
+        reuse_cost_lower_bound=confirmed_cost_bound,
     )
 
 

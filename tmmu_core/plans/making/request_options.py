@@ -123,11 +123,11 @@ def _order(text: str) -> tuple[str, ...]:
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
-    listed = read_json(text, "order")
-    for i, node in enumerate(listed):
+    node_ids = read_json(text, "order")
+    for i, node in enumerate(node_ids):
         if not isinstance(node, str):
             raise UnreadableInput("a node id of the order is not a string.", place=f"$[{i}]", hint=hint)
-    return tuple(listed)
+    return tuple(node_ids)
 
 
 def json_text(value: Any) -> str:
