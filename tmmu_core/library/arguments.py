@@ -97,7 +97,7 @@ _TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token":
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
     """Return the graph, instance, plan or trace of a source; a PyTorch module is traced on ``example_inputs``.
 
-    ``dims``: sizes of named dimensions, for which the shapes of some formats are inferred again. Raises
+    ``dims``: sizes of named dimensions; some readers infer all shapes from these. Raises
     ``UnreadableInput`` for a value of another type, and the errors of the readers.
     """
     dims = sizes_of(dims or {})
@@ -137,7 +137,7 @@ def is_training_module(source: Any) -> bool:
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Return whether PyTorch, which need not be imported, defines a value's type or a base class of it."""
+    """Return whether PyTorch defines a value's type or one of its base classes, without importing PyTorch."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
@@ -156,7 +156,7 @@ def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None 
 
 
 def request_of(options: Mapping[str, Any]) -> PlanRequest:
-    """Return the request of ``capacity`` and :class:`PlanOptions`.
+    """Return the request for ``options``: :class:`PlanOptions` and ``capacity``.
 
     ``None`` means the default. Raises ``UnreadableInput`` for a text or number that is not valid, and for options that
     exclude each other.
@@ -178,7 +178,7 @@ def _value(name: str, value: Any) -> Any:
     if name == "order" and not isinstance(value, str):
         return tuple(value)
     if name in _COUNTS:
-        value = _digits(value)
+        value = _number_text(value)
     if not isinstance(value, str | _TYPES.get(name, object)):
         wanted = "bytes" if _TYPES[name] is bytes else "a dict"
         raise UnreadableInput(f"{name}: {strict.shown(value)} is not {wanted}.", hint=f"Give {wanted} or a text.")
@@ -200,8 +200,8 @@ def sizes_of(dims: Mapping[str, Any]) -> dict[str, int]:
         raise UnreadableInput(why, hint='Write {"B": 8}.') from None
 
 
-def _digits(value: Any) -> str:
-    """Return a number or a text as the text that is parsed."""
+def _number_text(value: Any) -> str:
+    """Return a number or a text as a text that can be parsed."""
     return strict.shown(value) if isinstance(value, int) else str(value)
 
 
@@ -229,7 +229,7 @@ def amount_of_bytes(name: str, value: Amount) -> int:
 def ratio(name: str, value: Share) -> Fraction:
     """Return a percentage, given as a number or a text, as a ratio: 5 is 1/20. Raises ``UnreadableInput``."""
     try:
-        return parse_percent(_digits(value))
+        return parse_percent(_number_text(value))
     except ValueError as error:
         raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
 
@@ -240,7 +240,7 @@ def allowed_moves(
     keep_phases: bool,
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
-    """Return the moves that a fit may make. Raises ``UnreadableInput``, which names the option by ``options``."""
+    """Return the moves that a fit may make. ``options``: their names in errors (``UnreadableInput``)."""
     kinds = DEFAULT_KINDS if allow is None else allow
     names = [*filter(None, map(str.strip, kinds.split(",")))] if isinstance(kinds, str) else list(kinds)
     unknown = next((name for name in names if name not in KINDS), None)
@@ -264,7 +264,7 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
         read = ratio if what in ("gap", "reuse") else amount_of_bytes
         return Limit(what, Fraction(read(name, value)), arena)
     try:
-        return Limit(what, Fraction(strict.whole_number(_digits(value))), arena)
+        return Limit(what, Fraction(strict.whole_number(_number_text(value))), arena)
     except ValueError as error:
         raise UnreadableInput(f"{name}: {error}", hint="Write a cost of 0 or more.") from None
 
@@ -273,7 +273,7 @@ def growths_of(given: Mapping[str, Any]) -> list[Limit]:
     """Return the growth limits of live peak, extent and lower bound.
 
     ``given``: the names of three options → their values; the first option is for all measures, the second for the peak,
-    the third for the extent. Peak and extent use their own option, else the first one. The lower bound uses the first
+    the third for the extent. Peak and extent use their option, else the first option. The lower bound uses the first
     option, else that for the peak. Without either, the limit is 0.
     """
     overall, peak, extent = given
@@ -302,7 +302,7 @@ R = TypeVar("R")
 
 
 def suggest_options(options: Any = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: the ``TypeError`` of a function for an unknown keyword names the closest option.
+    """Return a decorator: for an unknown keyword, the function raises ``TypeError`` and names the closest option.
 
     ``options`` is the ``TypedDict`` of the function's ``**options``. Its keys become parameters of the signature.
     """

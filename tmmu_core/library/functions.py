@@ -233,12 +233,12 @@ rank, world_size, shard_spec, addressing, progress : optional
     >>> fitted.answer, fitted.extent_bytes
     ('fits', 270336)
     """
-    given: dict[str, Any] = {**options, "capacity": capacity}
+    args: dict[str, Any] = {**options, "capacity": capacity}
     capacity_of(capacity)  # reject it before the module is traced
-    loss, optimizer, reserve, largest = (given.pop(name, None) for name in ("loss", "optimizer", "reserve", "largest"))
+    loss, optimizer, reserve, largest = (args.pop(name, None) for name in ("loss", "optimizer", "reserve", "largest"))
     is_module = is_training_module(source)
-    dims = given.pop("dims", None) if is_module else None
-    request = request_of(given)
+    dims = args.pop("dims", None) if is_module else None
+    request = request_of(args)
     if is_module:
         from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
 
@@ -265,7 +265,7 @@ rank, world_size, shard_spec, addressing, progress : optional
 def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[PackOptions]) -> Packed:
     """Pack buffers with known live ranges into one arena: return each buffer's offset (dynamic storage allocation).
 
-    Buffers that are live at one step do not overlap. Source: MiniMalloc (Moffitt 2023).
+    Buffers that are live at the same step do not overlap. Source: MiniMalloc (Moffitt 2023).
 
     Parameters
     ----------
@@ -280,13 +280,13 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
-        Continue below the capacity to the least extent, which may take minutes [only without a capacity].
+        Search for the least extent even after a packing fits, which may take minutes [only without a capacity].
     separations, colocations : array of int, shape (m, 2), optional
-        Pairs of buffers, by index, that never share a byte, and pairs at one offset.
+        Pairs of buffers, by index, that must not share a byte, and pairs that must have the same offset.
     pinned : dict of int to int, optional
         Buffer → its offset in bytes.
     reuse_penalties : array of int, shape (m, 3), optional
-        Rows (first, second, cost): the cost is paid once where the two buffers share bytes. The objective is: fit the
+        Rows (first, second, cost): the cost is paid once if the two buffers share bytes. The objective is: fit the
         capacity, then the least cost, then the least extent. Source: Böhnlein et al. 2026, DSA with reuse penalties.
 
     Returns
@@ -366,7 +366,7 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     plan : Plan or anything that :func:`read` reads
         The plan to check.
     graph : Graph, optional
-        Check against this graph too [the graph that the plan was made from]; a trace digest is checked without it.
+        Check against this graph too [the graph that the plan was made from]; a trace digest is checked without a graph.
 
     Returns
     -------

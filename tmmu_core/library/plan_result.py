@@ -166,9 +166,9 @@ class Plan(model.Plan):
         True
         """
         baseline, allow_incomplete = options.get("baseline"), options.get("allow_incomplete", False)
-        of_measure: dict[Measure, str] = {"extent": "max_extent", "peak live bytes": "max_peak", "gap": "max_gap"}
-        of_measure |= {"reuse": "min_reuse", "reuse cost": "max_reuse_cost"}
-        limits = [limit for what, name in of_measure.items() for limit in arguments.limits_of(what, options.get(name))]
+        option_of: dict[Measure, str] = {"extent": "max_extent", "peak live bytes": "max_peak", "gap": "max_gap"}
+        option_of |= {"reuse": "min_reuse", "reuse cost": "max_reuse_cost"}
+        limits = [limit for what, name in option_of.items() for limit in arguments.limits_of(what, options.get(name))]
         before = None if baseline is None else as_plan(baseline)
         growths = {name: options.get(name) for name in ("max_growth", "max_peak_growth", "max_extent_growth")}
         if before is not None:
@@ -178,14 +178,14 @@ class Plan(model.Plan):
         if not limits:
             raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(options.get("graph"))
-        judged = self if self.planning is not None else with_certificates(self, verdict)
+        checked = self if self.planning is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
         if before is not None:
-            of_baseline = verify_plan(before)
-            verdict = verdict if of_baseline.ok or not verdict.ok else of_baseline
+            baseline_verdict = verify_plan(before)
+            verdict = verdict if baseline_verdict.ok or not verdict.ok else baseline_verdict
             warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
             warnings += [f"baseline: {text}" for text in plan_warnings(before)]
-        checks = gate(judged, limits, before) if verdict.ok else ()
+        checks = gate(checked, limits, before) if verdict.ok else ()
         return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:
@@ -279,10 +279,10 @@ class Plan(model.Plan):
         return subprocess.Popen(command if browser else [*command, "--no-browser"])
 
     def __repr__(self) -> str:
-        t = self.totals
-        gap = app_module("texts.numbers").over_bound(*t.gap)
+        total = self.totals
+        gap = app_module("texts.numbers").over_bound(*total.gap)
         status = "INVALID, " if self.is_invalid else "INCOMPLETE, " if self.incomplete else ""
-        figures = f"{status}extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
+        figures = f"{status}extent {total.extent_bytes:,} B, bound {total.lower_bound_bytes:,} B, gap {gap}"
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ, model.GIVEN_OFFSETS)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH].rstrip('.')}" for text in remarks if text)
@@ -299,7 +299,7 @@ class Plan(model.Plan):
 
 @dataclass(frozen=True)
 class Gate:
-    """The result of :meth:`Plan.gate`; true if it is :attr:`ok`."""
+    """The result of :meth:`Plan.gate`; true if :attr:`ok` is true."""
 
     verdict: Verdict
     checks: tuple[Check, ...]
@@ -335,8 +335,8 @@ def as_plan(source: Source) -> model.Plan:
         found = found.plan
     if isinstance(found, model.Plan):
         return Plan.of(verify_finished(found).plan)
-    made = arguments.plan_opened(found, PlanRequest())
-    return Plan.of(made.plan, made)
+    result = arguments.plan_opened(found, PlanRequest())
+    return Plan.of(result.plan, result)
 
 
 def fit_graph(

@@ -39,8 +39,8 @@ DEFAULT_KINDS = KINDS[:2]
 """Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
-"""Nodes of the search for a packing, at most, and times the nodes of the graph. With 1,000, plans whose live bytes fit
-the capacity are packed above it, and a plan with up to twice the extra FLOPs is selected."""
+"""Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With 1,000 search nodes,
+plans whose live bytes fit are packed above the capacity, and a plan with up to twice the extra FLOPs is selected."""
 LOWER = 96  # if the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -68,9 +68,9 @@ class TorchFit(Fit[Plan]):
     def partition_fn(self) -> Callable[..., Any]:
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
-        In a call of AOTAutograd of your own, it fits the graph of that call again, and raises ``UnreadableInput`` if
+        If you call AOTAutograd yourself, the function fits the graph of that call. It raises ``UnreadableInput`` if
         only the step of :meth:`compile` fits: AOTAutograd copies the gradient of a result with gaps, such as a column.
-        Parts must be compiled with the boxed calling convention, so that they free their arguments.
+        Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
         def refit(graph: Graph) -> Graph:
@@ -89,7 +89,7 @@ class TorchFit(Fit[Plan]):
     def compile(self, backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the fitted step.
 
-        ``backend`` is ``"eager"`` (operator by operator, what the plan describes) or a compiler of fx graphs. With a
+        ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a
         loss the function returns the loss. It accepts inputs of the shapes and dtypes of the example inputs only.
         Gradients that exist before a call (gradient accumulation) are in the plan if they exist at the time of the
         fit; else the function warns once.
@@ -153,8 +153,8 @@ class TorchFit(Fit[Plan]):
     def reserved_bytes(self) -> int:
         """Bytes that PyTorch's caching allocator reserves on a GPU for the storages, by a model of the allocator.
 
-        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB, without a limit: with one, the allocator
-        releases free segments before it fails. Memory that libraries allocate for themselves comes in addition.
+        The model has 512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB, and no memory limit: at a
+        limit, the allocator releases free segments. Memory that libraries allocate directly is not included.
         Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
         return _reserved_peak(self.fitted.best.plan)
@@ -164,8 +164,8 @@ class TorchFit(Fit[Plan]):
         return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return bytes by module path: parameters, gradients, optimizer state, activations, what of these is kept,
-        recomputed and offloaded, and what is live at the peak."""
+        """Return bytes by module path: parameters, gradients, optimizer state, activations; which of these bytes are
+        kept, recomputed and offloaded; and the bytes live at the peak."""
         return fitted_layers(self.fitted, {each.leaf for each in self.step.executed.leaf_gradients})
 
 
@@ -179,7 +179,7 @@ class TorchModel:
     optimizer: Any = None
 
     def at_size(self, size: int, axis: int) -> TorchModel:
-        """Return the model with ``size`` rows along ``axis``, in all inputs as long there as the first one.
+        """Return the model with ``size`` rows along ``axis``, in each input that has as many rows as the first input.
 
         Rows of the example inputs are repeated, so that the step can run if they have data. Raises
         ``UnreadableInput`` if no input has the axis, or for lack of memory.
@@ -259,26 +259,26 @@ def largest_size(
         return graph
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> int:
-        def at(size: int) -> Fitted:
+        def fit_at(size: int) -> Fitted:
             graph = graph_at(size)
             device = next(iter(steps.values())).device
             found[size] = _fitted(graph, *limits, progress, device, smallest=False)
             return found[size]
 
-        return bisect_size(Dim(low, high), at).size or (high if sought is None else low)
+        return bisect_size(Dim(low, high), fit_at).size or (high if sought is None else low)
 
-    def extended(graphs: Sequence[Graph], size: int) -> Graph:
-        return sized_graph(graphs, size - near) or traced(size)
+    def interpolated(graphs: Sequence[Graph], size: int) -> Graph:
+        return sized_graph(graphs, size - first) or traced(size)
 
-    near, size = max(2, low), None
+    first, size = max(2, low), None
     for count in (2, 3):
-        if size is None and near + count - 1 <= high and low < high:
-            graphs = [traced(near + k) for k in range(count)]
-            if None in (sized_graph(graphs, low - near), sized_graph(graphs, high - near)):
+        if size is None and first + count - 1 <= high and low < high:
+            graphs = [traced(first + k) for k in range(count)]
+            if None in (sized_graph(graphs, low - first), sized_graph(graphs, high - first)):
                 continue
-            with suppress(ContractError):  # numbers of a higher degree make a graph that is not valid
-                size = search(partial(extended, graphs))
-            if size is not None and sized_graph(graphs, size - near) != traced(size):
+            with suppress(ContractError):  # sizes of a higher degree give an invalid graph
+                size = search(partial(interpolated, graphs))
+            if size is not None and sized_graph(graphs, size - first) != traced(size):
                 size = None
     size = search(traced) if size is None else size
     if with_scratch(size) != traced(size):
@@ -380,12 +380,12 @@ def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
     """Return the reserved bytes of the allocator for the storages in ``memory``. Raises ``OutOfMemory``."""
     storages = storages_of(plan)
     on_device = np.array([each.name == ONE_MEMORY for each in plan.arenas])
-    made = (storages.size > 0) & on_device[storages.arena]
-    return reserved_peak(storages.birth[made], storages.death[made], storages.size[made], limit)
+    held = (storages.size > 0) & on_device[storages.arena]
+    return reserved_peak(storages.birth[held], storages.death[held], storages.size[held], limit)
 
 
 def _runs_on_gpu(plan: Any, limit: int) -> bool:
-    """Whether PyTorch's caching allocator can run the plan within ``limit`` bytes, by the model of it.
+    """Whether PyTorch's caching allocator can run the plan within ``limit`` bytes, by a model of it.
 
     With expandable segments, free memory is never too fragmented.
     """
@@ -401,7 +401,7 @@ def _fitted(
 ) -> Fitted:
     """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan.
 
-    On a GPU, a plan fits if the caching allocator can run it within the capacity; if not, lower peaks are searched.
+    On a GPU, a plan must also fit by the caching allocator; if it does not, plans with lower peaks are searched.
     """
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit

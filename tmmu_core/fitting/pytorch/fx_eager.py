@@ -1,7 +1,7 @@
 """Record a training step as eager PyTorch runs it, on fake tensors: a node per operator that allocates or writes bytes.
 
 Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
-The recorder observes when a storage is freed, and makes it an input of the last node that ran before that.
+When a storage is freed, the recorder adds it to the inputs of the last node that ran before.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def parameters_with_gradients(module: Any) -> frozenset[str]:
 
 @contextmanager
 def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
-    """Context manager: ``grad`` is zeros for the parameters ``names``, else ``None``; it is restored on exit."""
+    """Context manager: set ``grad`` to zeros for the parameters ``names``, else to ``None``; restore it on exit."""
     before = [(each, each.grad) for each in module.parameters()]
     for name, each in module.named_parameters():
         each.grad = torch.zeros_like(each) if name in names else None
@@ -107,7 +107,7 @@ def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
 
 
 def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
-    """Run forward and backward, and return the module's result, which is not freed before the step ends."""
+    """Run forward and backward; return the module's result, which the caller keeps until the step ends."""
     with recorder, torch.enable_grad():
         result = module(*args, **kwargs)
         outputs = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
@@ -123,7 +123,7 @@ class EagerRecorder(TorchDispatchMode):
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Return whether PyTorch compiles a control-flow body now, which only works under an infra mode."""
+        """Return whether PyTorch compiles a control-flow body now: then this mode must be an infra mode."""
         return bool(hops._in_hop_compile())
 
     def __init__(self, origin_now: Callable[[], Origin | None]) -> None:
@@ -142,7 +142,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the id of the tensor for the storage of ``value``; a new storage becomes ``name``, made unique."""
+        """Return the tensor of the storage of ``value``; declare a new storage as ``name``, made unique."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():
@@ -158,16 +158,16 @@ class EagerRecorder(TorchDispatchMode):
         return name
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._release()
+        self._record_freed()
         if isinstance(func, torch._ops.HigherOrderOperator):
             self.has_bodies = True
-            result = func(*[self._observed(each) for each in args], **(kwargs or {}))
+            result = func(*[self._recorded_body(each) for each in args], **(kwargs or {}))
         else:
             result = with_real_storage(func, args, func(*args, **(kwargs or {})))
         self._record(func, args, kwargs or {}, result)
         return result
 
-    def _observed(self, body: Any) -> Any:
+    def _recorded_body(self, body: Any) -> Any:
         """Return a function that records what ``body``, an argument of a control-flow operator, runs."""
         if not callable(body) or isinstance(body, torch.Tensor):
             return body
@@ -178,7 +178,7 @@ class EagerRecorder(TorchDispatchMode):
 
         return run
 
-    def _release(self) -> None:
+    def _record_freed(self) -> None:
         """Add the storages that were freed after the last node to the inputs of that node."""
         for address in [address for address, storage in self.alive.items() if storage.expired()]:
             del self.alive[address]
@@ -232,7 +232,7 @@ class EagerRecorder(TorchDispatchMode):
 
     def graph(self, name: str, inputs: tuple[str, ...]) -> Graph:
         """Return the recorded step; storages that are still alive are its outputs."""
-        self._release()
+        self._record_freed()
         nodes = tuple(draft.node() for draft in self.nodes)
         alive = [self.name_of[address] for address in self.alive]
         graph = Graph(

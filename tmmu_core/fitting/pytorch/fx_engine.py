@@ -1,7 +1,7 @@
 """The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
 
-The caller holds the gradients of results in the backward pass. Results that share a storage have one gradient,
-their sum: the engine computes it when backward begins. For results that are parameters or inputs, or views of them, the
+The caller holds the gradients of results in the backward pass. If results share a storage, the
+engine sums their gradients when backward begins. For results that are parameters or inputs, or views of them, the
 sum lives until backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied
 if it is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
@@ -16,7 +16,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph, Node, Tensor
 
-ACCUMULATED = ".accumulated_grad"  # ending of the name of a gradient that exists before the step
+ACCUMULATED = ".accumulated_grad"  # suffix of the name of a gradient that exists before the step
 SCALAR_BYTES = 16  # maximum bytes of the gradient of a loss
 
 
@@ -36,16 +36,16 @@ def with_engine(
     accumulated: Collection[str],
     has_optimizer: bool,
 ) -> tuple[Graph, dict[str, str]]:
-    """Return ``graph`` with the engine's tensors, and the gradient of each parameter and input at the end.
+    """Return ``graph`` with the engine's tensors, and a mapping: parameter or input → its final gradient.
 
     ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none; ``accumulated`` has the
     parameters whose gradient exists before the step. With an optimizer, gradients of results are freed when backward
     ends.
     """
-    start = _Start(graph, frozenset(each.leaf for each in gradients))
+    start = _BackwardStart(graph, frozenset(each.leaf for each in gradients))
     start.add_results(results)
     graph = start.graph_with_sums()
-    end = _End({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
+    end = _BackwardEnd({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
     end.add_sums(gradients)
     copied = {(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied
     end.add_copies({each for each in copied if each[0] not in accumulated})
@@ -53,7 +53,7 @@ def with_engine(
     end.add_end(accumulated, sorted(held) if has_optimizer else ())
     if has_optimizer:
         for name in {_root(end.tensors, each) for each in held}:
-            # The caller holds it. A member of an alias group is not recomputed.
+            # The caller holds the gradient. A member of an alias group is not recomputed.
             end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
     returned = {each.tensor for each in gradients}.difference(graph.inputs)
     freed = returned | held if has_optimizer else returned - held
@@ -71,7 +71,7 @@ def with_engine(
     return graph, end.final
 
 
-class _Start:
+class _BackwardStart:
     """Collects what the caller and the engine allocate when backward begins."""
 
     def __init__(self, graph: Graph, leaves: frozenset[str]) -> None:
@@ -88,7 +88,7 @@ class _Start:
         """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
         self.copied: set[tuple[str, str]] = set()
-        """A parameter or input that is a result, with its gradient that the caller holds: the engine copies it."""
+        """Parameter or input that is a result, and its gradient: the caller holds this, so the engine copies it."""
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
@@ -102,25 +102,25 @@ class _Start:
                 self._add_sum_of_leaf(root, group)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
-        found = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
+        tangents = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
         # Two outputs: AOTAutograd copies a dense gradient to one with gaps.
-        copies = [node for node in found if len(node.outputs) > 1]
+        copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
         self._add_caller_gradients([each for each in group if each[0] in {node.inputs[0] for node in copies}])
-        found = [node for node in found if node not in copies]
-        if not found:
+        tangents = [node for node in tangents if node not in copies]
+        if not tangents:
             return
-        others = {node.inputs[0] for node in (*found[:-1], *copies)}
+        others = {node.inputs[0] for node in (*tangents[:-1], *copies)}
         parts = [each for each in group if each[0] not in others]
-        total = self.tensors[found[-1].outputs[-1]]
+        total = self.tensors[tangents[-1].outputs[-1]]
         if [size for _, size in parts] == [_bytes(total)]:
             return
         self._add_caller_gradients(parts)
-        most = _copies_while_summed(self._is_new(root, parts, _bytes(total)))
+        live_count = _tensors_while_summed(self._is_new(root, parts, _bytes(total)))
         # A member of an alias group is not recomputed.
         self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
-        self._add_sum(found[-1], found[-1].outputs, most - 1, _bytes(total))
+        self._add_sum(tangents[-1], tangents[-1].outputs, live_count - 1, _bytes(total))
 
     def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
         held = self._add_caller_gradients(group)
@@ -134,7 +134,7 @@ class _Start:
             return
         total = self._declare(f"{leaf}.result_gradient", size)
         self.sum_of_leaf[leaf] = total
-        self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _copies_while_summed(is_new) - 1, size)
+        self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _tensors_while_summed(is_new) - 1, size)
 
     def _add_caller_gradients(self, parts: Sequence[tuple[str, int]]) -> list[str]:
         """Add a gradient that the caller holds for each result of ``parts``; return their names."""
@@ -152,7 +152,7 @@ class _Start:
         return name
 
     def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return whether each summand is new, in the order of the sum: the storage, then its views in reverse."""
+        """Return for each summand whether it is new; order of the sum: the storage, then its views in reverse."""
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 
@@ -164,13 +164,13 @@ class _Start:
         """Return the graph: the caller's gradients are written first, then the other tangents, then ``sums``.
 
         The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
-        Backward begins when all of them are live.
+        Backward begins when all sums are live.
         """
         graph = self.graph
         sizes = [_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]
         if not self.caller_gradients and len(sizes) == 1 and sizes[0] <= SCALAR_BYTES:
             return graph
-        at = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
+        first = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
         single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in self.sums]
         held = [*self.caller_gradients, *(name for node in single for name in node.outputs)]
         in_order = [node for _, node in sorted(self.sums.values(), key=lambda each: each[0])]
@@ -188,11 +188,11 @@ class _Start:
             ),
             Node(begin, TANGENT, (*held, *totals), (begin,), "backward", "none"),
         ]
-        made = {name for node in graph.nodes[at:] if node.instr != TANGENT for name in node.outputs}
-        nodes = [*graph.nodes[:at], *start]
-        for node in graph.nodes[at:]:
+        written = {name for node in graph.nodes[first:] if node.instr != TANGENT for name in node.outputs}
+        nodes = [*graph.nodes[:first], *start]
+        for node in graph.nodes[first:]:
             if node.instr != TANGENT:
-                is_first = node.phase == "backward" and made.isdisjoint(node.inputs)
+                is_first = node.phase == "backward" and written.isdisjoint(node.inputs)
                 nodes.append(msgspec.structs.replace(node, inputs=(*node.inputs, begin)) if is_first else node)
         return msgspec.structs.replace(
             graph,
@@ -204,7 +204,7 @@ class _Start:
 
 
 @dataclass
-class _End:
+class _BackwardEnd:
     """Collects what the engine allocates when the backward pass has returned its gradients."""
 
     tensors: dict[str, Tensor]
@@ -212,7 +212,7 @@ class _End:
     nodes: list[Node] = field(default_factory=list)
 
     def add_sums(self, gradients: Sequence[LeafGradient]) -> None:
-        """Add the returned gradients to those so far; all of them live until the last sum."""
+        """Sum the gradients of each parameter and input; all returned gradients are live until the last sum."""
         returned = [each.tensor for each in gradients]
         for each in gradients:
             if each.leaf in self.final:
@@ -221,13 +221,13 @@ class _End:
                 self.final[each.leaf] = each.tensor
 
     def add_copies(self, copied: Container[tuple[str, str]]) -> None:
-        """Replace each gradient of ``copied``: pairs of a parameter or input and its gradient."""
+        """Copy each final gradient in ``copied``: pairs of a parameter or input and its gradient."""
         for leaf, gradient in self.final.items():
             if (leaf, gradient) in copied:
                 self._replace(leaf, "grad_copy", ())
 
     def add_end(self, leaves: Iterable[str], held: Iterable[str]) -> None:
-        """Add gradients that exist before the step, and a node that adds the new ones; ``held`` is live until it."""
+        """Add gradients that exist before the step, and a node that adds the new ones; it also reads ``held``."""
         existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in leaves}
         for leaf, name in existing.items():
             self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)
@@ -235,9 +235,9 @@ class _End:
             self.add_node("backward_end", [*existing.values(), *held], ())
         self.final.update({leaf: name for leaf, name in existing.items() if leaf in self.final})
 
-    def _replace(self, leaf: str, ending: str, held: Iterable[str]) -> None:
-        name, given = _unused_name(self.tensors, f"{leaf}.{ending}"), self.tensors[leaf]
-        self.tensors[name] = Tensor(name, given.shape, given.dtype, "gradient", alias_group_id=name)
+    def _replace(self, leaf: str, suffix: str, held: Iterable[str]) -> None:
+        name, like = _unused_name(self.tensors, f"{leaf}.{suffix}"), self.tensors[leaf]
+        self.tensors[name] = Tensor(name, like.shape, like.dtype, "gradient", alias_group_id=name)
         self.add_node(name, held, (name,))
         self.final[leaf] = name
 
@@ -247,8 +247,8 @@ class _End:
         self.nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
 
 
-def _copies_while_summed(is_new: Sequence[bool]) -> int:
-    """Return the most tensors of the size of a sum that are live while the autograd engine computes the sum.
+def _tensors_while_summed(is_new: Sequence[bool]) -> int:
+    """Return the maximum number of live tensors of a sum's size while the autograd engine computes the sum.
 
     ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
     Each pairwise sum is a new tensor.

@@ -32,9 +32,9 @@ class Executed:
     fx_of: Mapping[str, Any]  # node id → fx node
     constants: tuple[Any, ...]
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
-    results: Mapping[int, str]  # number of a result of the module → its tensor
+    results: Mapping[int, str]  # index of a result of the module → its tensor
     leaf_gradients: tuple[LeafGradient, ...]  # gradients that the backward pass returns, in order
-    generators: tuple[torch.Generator, ...]  # random generators that the step names, without the default generators
+    generators: tuple[torch.Generator, ...]  # random generators that the step uses, except the default ones
     scratch: Mapping[str, int]  # node id → bytes of scratch memory on a GPU (``fx_scratch``), which is not in ``graph``
 
 
@@ -71,7 +71,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
 
 
 def _compute_results_first(joint: Any) -> None:
-    """Move the nodes that compute results of the module before the backward pass: the trace ends with views of them."""
+    """Move nodes that compute the module's results before backward: a trace has views of results at its end."""
     needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
@@ -110,25 +110,25 @@ class _Executed(JointReader):
             self.fx_of[node_id] = n
             self.scratch[node_id] = scratch_bytes(n.target, self._values_of(n.args), self._values_of(n.kwargs))
             if is_batch_norm(n) or is_batch_norm_backward(n):
-                self._replace_running_statistics(n, self.nodes[-1])
+                self._remove_statistics_reads(n, self.nodes[-1])
         return value
 
-    def _replace_running_statistics(self, n: Any, draft: Draft) -> None:
-        """Omit reads of running statistics: in training mode, only the new running statistics depend on them.
+    def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
+        """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
 
-        An empty tensor of each operator that updates them keeps the order of these operators. Old statistics live until
-        a node after the update reads them.
+        Each operator that updates them writes an empty tensor, which the next update reads: this keeps their order. A
+        node after the update reads the old statistics, so that they are live until then.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
         writer = next((each for each in reversed(self.nodes) if running.intersection(each.outputs)), None)
-        if is_batch_norm(n) and writer is not None:  # else they are buffers, or inputs in an own call of AOTAutograd
-            draft.inputs.append(self._order_of(writer))
-            reads = [*sorted(running), self._order_of(draft)]
+        if is_batch_norm(n) and writer is not None:  # without a writer, they are buffers or inputs
+            draft.inputs.append(self._order_tensor(writer))
+            reads = [*sorted(running), self._order_tensor(draft)]
             self.nodes.append(Draft(f"{draft.node_id}.updated", "copy_", reads, [], draft.phase))
 
-    def _order_of(self, draft: Draft) -> str:
-        """Return the empty tensor that ``draft`` writes for the order of nodes."""
+    def _order_tensor(self, draft: Draft) -> str:
+        """Return the empty tensor that ``draft`` writes, so that its readers run after it."""
         order = f"{draft.node_id}.order"
         if order not in self.tensors:
             self.tensors[order] = Tensor(order, (0,), "uint8", "activation")
@@ -143,7 +143,7 @@ class _Executed(JointReader):
 
     def _begin_backward(self) -> None:
         end = Draft("forward_end", "copy_", self._copy_buffers(), [], "backward")
-        order = [self._order_of(end)] if end.inputs else []
+        order = [self._order_tensor(end)] if end.inputs else []
         self.nodes += [end] * bool(order)
         first = len(self.nodes)
         super()._begin_backward()
@@ -202,9 +202,9 @@ class _Executed(JointReader):
         return tuple(gradients)
 
     def _name_gradients(self) -> None:
-        before = dict(self.gradients)
+        old = dict(self.gradients)
         super()._name_gradients()
-        names = {before[parameter]: gradient for parameter, gradient in self.gradients.items()}
+        names = {old[parameter]: gradient for parameter, gradient in self.gradients.items()}
         self.tensor_of = {node: names.get(tensor, tensor) for node, tensor in self.tensor_of.items()}
 
 

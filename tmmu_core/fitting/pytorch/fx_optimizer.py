@@ -22,8 +22,8 @@ STEP = "optimizer.step"
 LATE = 1000.0  # number of the planned step: ``RAdam`` allocates more from its sixth step on
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
-"""A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function of the
-parameters."""
+"""A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function
+from the parameters to an optimizer."""
 
 
 def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
@@ -45,7 +45,7 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 
 
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
-    """Return an optimizer before its step ``LATE``, after a step with the existing gradients, which allocates states.
+    """Create an optimizer, run a step with the existing gradients to allocate its states, set its step to ``LATE``.
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
@@ -73,8 +73,8 @@ def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
     return optimizer
 
 
-class _Values(TorchDispatchMode):
-    """Mode that returns ``LATE`` or 1 for a value that the optimizer reads, such as the number of its step."""
+class _ConstantValues(TorchDispatchMode):
+    """Mode that returns ``LATE`` or 1 if the optimizer reads a value of a fake tensor, such as its step number."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -94,10 +94,10 @@ class _PeakSizes(LiveBytes):
 
 
 def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, list[int]]:
-    """Return the optimizer after two steps, and the bytes of each storage that the second step adds, at its peak."""
+    """Return the optimizer after two steps, and the sizes of the storages of the second step at its peak."""
     optimizer, values = make_optimizer(given, parameters), parameters.values()
     for group in optimizer.param_groups:
-        if group.get("foreach", False) is None and not group.get("fused"):  # the default for real, not fake tensors
+        if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
             group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in values)
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
     gradients = [each.grad for each in values if each.grad is not None]
@@ -119,7 +119,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         return graph
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
-    with stand_ins.mode, _Values(), torch.enable_grad():
+    with stand_ins.mode, _ConstantValues(), torch.enable_grad():
         fakes = {
             each: stand_ins.of(each).detach().requires_grad_(each.requires_grad)
             for each in parameters_of(given, list(module.parameters()))

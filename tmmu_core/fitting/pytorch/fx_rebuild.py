@@ -34,7 +34,7 @@ def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -
     module = rebuilt.module()
     backward_results = set(rebuilt.output.args[0][num_fwd_outputs:])
     saved = [n for n in rebuilt.forward if n in backward_results or not rebuilt.backward.isdisjoint(n.users)]
-    with inductor_config.patch(fallback_random=True):  # random operators whose result nothing reads remain
+    with inductor_config.patch(fallback_random=True):  # keep random operators without a reader
         forward, backward = _extract_fwd_bwd_modules(module, saved, [], num_fwd_outputs=num_fwd_outputs)
     return forward, backward
 
@@ -46,12 +46,12 @@ class _Rebuild:
         self.joint, self.executed, self.fitted = joint, executed, fitted
         self.original = {node.node_id: node for node in executed.graph.nodes}
         self.graph = FxGraph()
-        self.value: dict[str, FxNode] = {}  # tensor id → the new fx node that holds it
+        self.node_of: dict[str, FxNode] = {}  # tensor id → the new fx node that computes it
         self.copied: dict[FxNode, FxNode] = {}  # fx node of the joint graph → its first copy
         self.forward: list[FxNode] = []  # values that may be saved: inputs and results of the forward part
         self.backward: set[FxNode] = set()
-        self.copy_of: dict[str, str] = {}  # copy of a tensor, recomputed or back from host memory → the tensor
-        self.returned: dict[str, str] = {}  # tensor → the copy of it that the autograd engine or the optimizer reads
+        self.source_of: dict[str, str] = {}  # recomputed tensor, or copy from host memory → the original tensor
+        self.returned: dict[str, str] = {}  # tensor → its copy that the autograd engine or the optimizer reads
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
 
     def module(self) -> GraphModule:
@@ -76,15 +76,15 @@ class _Rebuild:
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
-            copies = {self.copy_of[name]: name for name in node.inputs if name in self.copy_of}
-            self.returned.update({of: name for of, name in copies.items() if of not in self.fitted.outputs})
+            copies = {self.source_of[copy]: copy for copy in node.inputs if copy in self.source_of}
+            self.returned.update({each: copy for each, copy in copies.items() if each not in self.fitted.outputs})
             return
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
         if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
             args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
-            given = self._generator(source), self.value[node.inputs[-1]], source.target, *args
-            new = self.graph.call_function(fx_runtime.run_with_state, given, dict(kwargs))
+            run_args = self._generator(source), self.node_of[node.inputs[-1]], source.target, *args
+            new = self.graph.call_function(fx_runtime.run_with_state, run_args, dict(kwargs))
             new.meta = _meta(source)
         elif node.recomputes and is_batch_norm(source):
             new = self._recompute_batch_norm(source, renamed)
@@ -92,10 +92,10 @@ class _Rebuild:
             if any(name.endswith(STATE) for name in node.outputs):
                 self._record(node.outputs[-1], self._state(source), node)
             new = self._copy(source, renamed)
-        self._record_part(new, node)
+        self._record_phase(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
         if node.recomputes:
-            self.copy_of.update({name: of for of, name in results.items()})
+            self.source_of.update({copy: tensor for tensor, copy in results.items()})
         self._record_tensor(source, new, results)
         without_statistics = new.target is BATCH_NORM_NO_STATS
         for item in source.users:
@@ -103,16 +103,16 @@ class _Rebuild:
                 part = self.graph.node_copy(item, lambda _, new=new: new)
                 part.meta = _meta(item)
                 self.copied.setdefault(item, part)
-                self._record_part(part, node)
+                self._record_phase(part, node)
                 self._record_tensor(item, part, results)
 
     def _record_tensor(self, source: FxNode, new: FxNode, results: Mapping[str, str]) -> None:
         tensor = self.executed.tensor_of.get(source.name)
         if tensor is not None:
-            self.value[results.get(tensor, tensor)] = new
+            self.node_of[results.get(tensor, tensor)] = new
 
-    def _record_part(self, new: FxNode, node: Node) -> None:
-        # Without these tags, PyTorch also runs a random operator in the other part if its operands are there.
+    def _record_phase(self, new: FxNode, node: Node) -> None:
+        # Without these tags, PyTorch runs a random operator in both parts if both have its operands.
         if node.phase == "forward":
             self.forward.append(new)
             new.meta["partitioner_tag"] = "must_be_in_forward"
@@ -121,18 +121,18 @@ class _Rebuild:
             new.meta["partitioner_tag"] = "must_be_in_backward"
 
     def _record(self, tensor: str, new: FxNode, node: Node) -> None:
-        self.value[tensor] = new
-        self._record_part(new, node)
+        self.node_of[tensor] = new
+        self._record_phase(new, node)
 
     def _transfer(self, node: Node) -> None:
         """Copy a tensor to host memory (to a tensor of the offload arena), or back."""
         (read,), (written,) = node.inputs, node.outputs
         if written in self.host_tensors:
-            new = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
+            new = self.graph.call_function(fx_runtime.to_host, (self.node_of[read],))
         else:
-            self.copy_of[written] = node.offloads
-            new = self.graph.call_function(fx_runtime.from_host, (self.value[read], _device_of(self.value[read])))
-        new.meta["val"] = self.value[read].meta["val"]
+            self.source_of[written] = node.offloads
+            new = self.graph.call_function(fx_runtime.from_host, (self.node_of[read], _device_of(self.node_of[read])))
+        new.meta["val"] = self.node_of[read].meta["val"]
         self._record(written, new, node)
 
     def _copy(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
@@ -161,7 +161,7 @@ class _Rebuild:
         args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._new_node_of(arg, renamed))
         running = source.args[3].meta["val"]
         if args[1] is None and running.dtype != source.args[0].meta["val"].dtype:
-            # Without any parameter the operator rounds the statistics to the dtype of the input.
+            # Without a weight and a bias, the operator rounds the statistics to the dtype of the input.
             tensor_options = {"dtype": running.dtype, "device": running.device}
             ones = self.graph.call_function(torch.ops.aten.ones.default, (list(running.shape),), tensor_options)
             ones.meta["val"] = running
@@ -172,7 +172,7 @@ class _Rebuild:
 
     def _new_node_of(self, arg: FxNode, renamed: Mapping[str, str]) -> FxNode:
         tensor = self.executed.tensor_of.get(arg.name)
-        return self.copied[arg] if tensor is None else self.value[renamed.get(tensor, tensor)]
+        return self.copied[arg] if tensor is None else self.node_of[renamed.get(tensor, tensor)]
 
 
 def _meta(source: FxNode) -> dict[str, Any]:

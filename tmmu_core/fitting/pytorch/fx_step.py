@@ -53,7 +53,7 @@ class TorchStep:
     code: str  # Python code of the joint graph, before equal operators are merged
     result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
     accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
-    tensors: Mapping[str, Any]  # parameter, buffer or argument → what identifies it (``_described``)
+    tensors: Mapping[str, Any]  # parameter, buffer or argument → its identity (``_described``)
     autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
 
     @cached_property
@@ -84,7 +84,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: the autocast of the trace. A context for no change would keep casts of parameters alive."""
+        """Context manager: set the autocast of the trace if another is set: a context keeps casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -110,8 +110,8 @@ class TorchStep:
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
 
-        It splits the joint graph of this step in the order of ``fitted``, and another joint graph in the order that
-        ``refit`` returns for it.
+        The function splits the joint graph of this step in the order of ``fitted``. For another joint graph, it calls
+        ``refit``, and splits in the order of the returned graph.
         """
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
@@ -209,21 +209,21 @@ class TorchStep:
 
     def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         """Raise ``ValueError`` for other tensors or parts (``_parts``, ``before`` and ``now``) than in the fit."""
-        # Without autocast, the step runs with that of the fit, whose casts are operators of the step.
+        # A call without autocast uses the autocast of the fit, because its casts are operators of the step.
         expected, actual = {**self.tensors, **before}, {**_described(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
-            one, other = expected.get(name), actual.get(name)
-            is_frozen = isinstance(other, tuple) and one == (*other[:-1], True)  # a frozen parameter has no gradient
-            if one != other and not is_frozen:
+            fitted, given = expected.get(name), actual.get(name)
+            is_frozen = isinstance(given, tuple) and fitted == (*given[:-1], True)  # a frozen parameter
+            if fitted != given and not is_frozen:
                 raise ValueError(
-                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {_text(one)}, not {_text(other)}. "
+                    f"The step is fitted for {name.removeprefix(WRAPPER)} = {_text(fitted)}, not {_text(given)}. "
                     "Call tmmu.fit again with it, or convert it. Register a number that changes often as a buffer."
                 )
 
     def measured(self, step: Callable[..., Any]) -> Measured:
         """Run one real step and return its peak, its gradients and its buffers; the module's state is restored.
 
-        The peak on a GPU is that of PyTorch's allocator, which holds the scratch memory of kernels too. Two runs of the
+        On a GPU, the peak is measured by PyTorch's allocator, with the scratch memory of kernels. Two runs of the
         same operators give the same bits only if both are compiled and run in ``deterministic``.
         """
         accumulated = self.accumulated | parameters_with_gradients(self.module)
@@ -335,7 +335,7 @@ def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str,
 def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator, ...]) -> bool:
     """Return whether a second trace, from another state of the generators, seeds them or has other generators.
 
-    A trace draws no numbers, so it changes a seed only by setting it.
+    A trace draws no numbers, so a changed seed means that the module has set it.
     """
     states = [each.get_state() for each in generators]
     for each in generators:
@@ -351,9 +351,9 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
 
 
 def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Return path → class, mode and hooks of each part of a module of ``fx_trace.with_loss``, or value of an attribute.
+    """Return path → class, mode and hooks of each part of the module, and path → value of each attribute in ``read``.
 
-    ``read``: path of a part → its attributes that the forward pass reads.
+    ``module``: of ``fx_trace.with_loss``. ``read``: path of a part → its attributes that the forward pass reads.
     """
     found = {}
     for path, part in module.module.named_modules(prefix=WRAPPER[:-1]):
@@ -370,7 +370,7 @@ def _has_no_data(module: Any, call: Call) -> bool:
 
 
 def _refuse_backend(backend: Any) -> None:
-    is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it has other operators
+    is_inductor = str(getattr(backend, "__module__", "")).startswith("torch._inductor")  # it decomposes operators
     if backend != "eager" and (is_inductor or not callable(backend)):
         raise UnreadableInput(
             f"a fitted step has no backend {getattr(backend, '__name__', backend)!r}.",
@@ -389,7 +389,7 @@ def _named(module: Any, call: Call) -> dict[str, Any]:
 
 
 def _shared(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str, str]]:
-    """Return the pairs of tensors with one storage of which the step writes the second."""
+    """Return the pairs of tensors that share a storage, where the step writes the second tensor of the pair."""
     owners: dict[int, list[str]] = {}
     for name, each in named.items() if written else ():
         if isinstance(each, torch.Tensor) and each.layout == torch.strided and each.nbytes:
@@ -398,7 +398,7 @@ def _shared(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str
 
 
 def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
-    """Return name → what identifies a tensor, without its values, or a number or a text; and PyTorch's modes."""
+    """Return name → identity of a tensor (without its values), a number or a text; also PyTorch's modes."""
     modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
     return {name: _identity(each) for name, each in named.items()} | modes
 
@@ -415,13 +415,13 @@ def _identity(value: Any) -> Any:
 def _text(identity: Any) -> str:
     if not isinstance(identity, tuple):
         return str(identity)
-    dtype, shape, strides, device, is_learned = identity
-    with_strides, learned = f" with strides {strides}" * bool(strides), " with a gradient" * is_learned
-    return f"{dtype} {tuple(shape)}{with_strides} on {device}{learned}"
+    dtype, shape, strides, device, needs_gradient = identity
+    with_strides, with_gradient = f" with strides {strides}" * bool(strides), " with a gradient" * needs_gradient
+    return f"{dtype} {tuple(shape)}{with_strides} on {device}{with_gradient}"
 
 
 def equal_bits(first: list[Any], second: list[Any]) -> bool:
-    """Return whether two lists of tensors or ``None`` are equal bit by bit; the bits of two NaNs can be equal."""
+    """Return whether two lists of tensors or ``None`` are equal bit by bit; NaNs with equal bits are equal."""
 
     def bits(value: torch.Tensor) -> torch.Tensor:
         return value.detach().contiguous().flatten().view(torch.uint8)

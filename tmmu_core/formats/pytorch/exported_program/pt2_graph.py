@@ -230,11 +230,9 @@ class _Reader:
         if results[0].storage != results[0].id or op.overload in pt2_operators.NOT_POINTWISE_WITH:
             return "none"
         layout = results[0].layout
-        candidates = operands[:1] if over_first else operands
+        inputs = operands[:1] if over_first else operands
         pairs = tuple(
-            (i, 0)
-            for i, value in enumerate(candidates)
-            if value.layout == layout and value.nbytes == layout.dense_bytes
+            (i, 0) for i, value in enumerate(inputs) if value.layout == layout and value.nbytes == layout.dense_bytes
         )
         return pairs or "none"
 
