@@ -12,7 +12,7 @@ parameter's last use. Constants and parameters that are not donated are live fro
 
 A value that a loop carries, or the result of branches, is in one buffer. XLA lists several values for this buffer,
 and marks the last one ``(phi)``. The reader merges them into one storage, with gaps where the loop body reuses its
-bytes. Values of called computations (``thread-local``) have no live range; a note has the number of such allocations.
+bytes. Allocations of called computations (``thread-local``) have no live ranges and are omitted, with a note.
 """
 
 import os
@@ -84,7 +84,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the other files of a module, the program's text last; empty if ``name`` is neither file of a plan."""
+    """Return the other files of a module, the program's text last; empty if ``name`` has neither ending of a plan."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
