@@ -1,7 +1,7 @@
 """Lower bounds on the extent of an arena, with the storages that prove them (the witness).
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
-* **grid**: each live storage of alignment g or more, but the topmost of them, takes a multiple of g bytes.
+* **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
 * **hand-off**: a storage that dies at the step counts with the live ones if its in-place reuse is impossible (both
   offsets are fixed and differ, or the two must not alias).
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
@@ -19,7 +19,7 @@ from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
 MAX_MOMENTS = 64
-"""Number of steps, those with most live bytes, for which the bounds ``grid`` to ``never alias`` are computed."""
+"""Number of steps for which ``grid``, ``hand-off`` and ``never alias`` are computed: those with the most live bytes."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ def bound_of(cols: Columns) -> Bound:
         return Bound(0, (), -1, "empty", 0)
     live = cols.live_bytes()
     tallest = int(np.argmax(cols.sizes))
-    fullest = np.argsort(-live, kind="stable").tolist()
-    peak = int(live[fullest[0]]) if len(live) else 0
+    by_live_bytes = np.argsort(-live, kind="stable").tolist()
+    peak = int(live[by_live_bytes[0]]) if len(live) else 0
     if peak >= cols.size[tallest]:
-        witness = tuple(cols.alive_at(fullest[0]).tolist())
-        best = Bound(peak, witness, int(cols.births[fullest[0]]), "live", peak)
+        witness = tuple(cols.alive_at(by_live_bytes[0]).tolist())
+        best = Bound(peak, witness, int(cols.births[by_live_bytes[0]]), "live", peak)
     else:  # a storage without live steps needs its bytes too
         best = Bound(cols.size[tallest], (tallest,), -1, "live", peak)
 
@@ -68,9 +68,9 @@ def bound_of(cols: Columns) -> Bound:
 
     is_coarse = max(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
-    limit = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
-    for column in fullest[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
-        if limit is not None and limit[column] <= best.bytes:
+    padded_live = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
+    for column in by_live_bytes[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
+        if padded_live is not None and padded_live[column] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
         alive = cols.alive_at(column).tolist()
         step = int(cols.births[column])
@@ -110,7 +110,7 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 
 
 def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
-    """Return a storage that dies at ``step`` and conflicts with all live ones, also with the one that may reuse it."""
+    """Return one storage or none: it dies at ``step`` and conflicts with all live ones, also its in-place reuser."""
     if cols.problem.handoff_from is None:
         return []
     for j in alive:

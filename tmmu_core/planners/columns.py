@@ -23,7 +23,7 @@ from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_err
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of conflict that need no overlap in time: no common byte; common bytes only at the same offset."""
+"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless the offsets are equal."""
 
 
 class ConflictTable:
@@ -143,8 +143,8 @@ def _extra_conflicts(problem: Problem) -> ConflictTable:
     n = len(problem)
     pairs = [np.zeros(0, np.int64)]
     if problem.handoff_from is not None:
-        takers = np.flatnonzero(problem.handoff_from >= 0)
-        pairs.append(_both_ways(np.stack([problem.handoff_from[takers], takers], axis=1), n) * 2 + HANDOFF)
+        reusing = np.flatnonzero(problem.handoff_from >= 0)
+        pairs.append(_both_ways(np.stack([problem.handoff_from[reusing], reusing], axis=1), n) * 2 + HANDOFF)
     if problem.must_not_alias is not None:
         pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
     keys = np.sort(np.concatenate(pairs))
@@ -165,7 +165,7 @@ def _check_fixed(cols: Columns) -> None:
     """Raise ``InvalidIrShapes`` if two fixed storages conflict and have common bytes."""
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
-    live: list[tuple[int, int]] = []  # (offset, storage), sorted; they share no byte
+    live: list[tuple[int, int]] = []  # (offset, storage), sorted; no two share a byte
     dying: list[tuple[int, int]] = []  # heap of (end, storage)
     for lo, hi, i in sorted(parts):
         while dying and dying[0][0] <= lo:
@@ -173,16 +173,16 @@ def _check_fixed(cols: Columns) -> None:
             del live[bisect_left(live, (cols.fixed[j], j))]
         place = bisect_left(live, (cols.fixed[i], i))
         for _, j in live[max(place - 1, 0) : place + 1]:
-            _refuse_collision(cols, i, j, may_coincide=False)
+            _check_collision(cols, i, j, may_coincide=False)
         live.insert(place, (cols.fixed[i], i))
         heappush(dying, (hi, i))
     for i, offset in enumerate(cols.fixed):
         for j, kind in cols.extra_conflicts[i]:
             if j > i and min(offset, cols.fixed[j]) >= 0:
-                _refuse_collision(cols, i, j, may_coincide=kind == HANDOFF)
+                _check_collision(cols, i, j, may_coincide=kind == HANDOFF)
 
 
-def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
+def _check_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
     """Raise ``InvalidIrShapes`` if two fixed storages overlap; ``may_coincide`` permits equal offsets."""
     a, b = cols.fixed[i], cols.fixed[j]
     if i == j or (may_coincide and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
@@ -191,7 +191,7 @@ def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None
     raise InvalidIrShapes(
         f"storages {one!r} and {two!r} of arena {cols.problem.arena!r} are fixed on common bytes and conflict.",
         t=int(max(cols.problem.birth[i], cols.problem.birth[j])),
-        hint="Free one of the two offsets.",
+        hint="Remove one of the two fixed offsets.",
         reason="fixed_offsets_collide",
         arena=cols.problem.arena,
         tensor_id=one,
@@ -200,7 +200,7 @@ def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None
 
 
 def align_up(at: int, alignment: int) -> int:
-    """Return the next multiple (≥ ``at``) of ``alignment``."""
+    """Return the least multiple of ``alignment`` that is at least ``at``."""
     return -(-at // alignment) * alignment
 
 

@@ -23,8 +23,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 FITS = ("lowest", "tightest", "free_list")
-NEAR_UP_TO = 128  # mean number of neighbours per storage up to which the native loop sorts them
-PAIRS_UP_TO = 2_000_000  # maximum rows of the neighbour table, about 40 bytes each; beyond, the tree needs less memory
+MAX_MEAN_NEIGHBOURS = 128  # mean number of neighbours per storage up to which the native loop sorts them
+MAX_PAIR_ROWS = 2_000_000  # maximum rows (about 40 bytes) of the neighbour table; beyond, the tree needs less memory
 
 
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -173,22 +173,22 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
 
 
 def _treeless_call(cols: Columns) -> tuple[str, Any]:
-    """Return the native function without the tree that is fastest for a plain problem, and its arguments; cached.
+    """Return the fastest native function without a tree for a plain problem, and its arguments; cached.
 
-    ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage, which overlap it in
-    time. The arguments are ``None`` if the tree is faster than both.
+    ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage: the storages that
+    overlap it in time. The arguments are ``None`` if the tree is faster than both.
     """
     if "treeless" not in cols.memo:
         lo, hi, n = cols.part_lo, cols.part_hi, len(cols)
         order = np.argsort(lo, kind="stable")
-        later = np.searchsorted(lo[order], hi[order])  # number of storages born before the k-th by birth dies
-        count = later - np.arange(1, n + 1)
+        before_death = np.searchsorted(lo[order], hi[order])  # births before each death, in birth order
+        count = before_death - np.arange(1, n + 1)
         rows = 2 * int(count.sum())
         function, tables = "place_near", None
         if 4 * n**3 <= rows**2:  # the mean number of neighbours is at least 2 √n
             function = "place_all"
             tables = {"first": lo, "other": hi, "spans": np.empty(4 * n, np.int64), "placed": np.empty(0, np.int64)}
-        elif rows <= min(NEAR_UP_TO * n, PAIRS_UP_TO):
+        elif rows <= min(MAX_MEAN_NEIGHBOURS * n, MAX_PAIR_ROWS):
             one = np.repeat(np.arange(n), count)
             other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
             one = order[one]
@@ -222,7 +222,7 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in extra:
                 here, end = offset[j], offset[j] + size
-                # In-place reuse is always the tightest fit; it is the lowest only if its offset is lower.
+                # In-place reuse is always the tightest fit. It is the lowest fit only if its offset is below the gap's.
                 if kind != HANDOFF or here % align or not (tightest or here < at):
                     continue
                 if all(o == j or offset[o] + cols.size[o] <= here or end <= offset[o] for o in near):

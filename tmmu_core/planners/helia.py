@@ -50,9 +50,9 @@ class Region:
     is_requested: bool = False  # whether a rule or a tensor names the memories of a member
     offset: dict[int, int] = field(default_factory=dict)  # storage → its offset, in placement order
     decided_by: dict[str, list[str]] = field(default_factory=dict)
-    """``rule 2``, ``tensor`` (it names its memory) or ``order`` (of the memories) → the storages placed for it."""
+    """Decider of the memory (``rule 2``, ``tensor``, or ``order`` of the memories) → ids of the storages it decides."""
     spills: list[dict[str, str]] = field(default_factory=list)
-    """``storage``, ``wanted`` (its preferred memory) and ``reason``: why each memory before did not fit."""
+    """``storage``, ``wanted`` (its preferred memory) and ``reason``: why the memories tried before did not fit."""
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
     Return the regions by role, then memory name; a region's index is its id. Arena, capacity, gaps, fixed offsets and
-    in-place reuse of ``problem`` are ignored: a caller extends the death of an input that must outlive its reader.
+    in-place reuse of ``problem`` are ignored: a caller must extend the death of an input that outlives its reader.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
@@ -121,21 +121,21 @@ class _Placing:
             arena=f"{role}@{candidates[0][0]}",
             capacity=self.memory[candidates[0][0]].max_size or 0,
             required=int(self.problem.size[i]),
-            hint="Enlarge a memory, add one, or let a rule move other tensors away.",
+            hint="Enlarge or add a memory, or add a rule that moves other tensors to another memory.",
         )
 
     def _candidates(self, i: int) -> tuple[str, list[Candidate]]:
-        """Return what decides the memory of storage ``i``, and its candidates: the memory that it names, then others.
+        """Return the decider (see ``Region.decided_by``) and the candidates of storage ``i``, a requested memory first.
 
-        A constant with a destination has only two: the destination, and the memory that stores it.
+        A constant with a destination has two candidates: the destination, and the memory that stores it.
         """
         requested = self.facts[i].memory
         decider = "order" if requested is None else "tensor"
         for number, rule in enumerate(self.platform.rules, start=1) if requested is None else ():
             if self._matches(rule, i):
-                decider, requested, to = f"rule {number}", rule.memory, rule.constant_destination_memory
-                if self.facts[i].role == "constant" and to is not None and to != requested:
-                    return decider, [(to, requested, True), (requested, requested, False)]
+                decider, requested, target = f"rule {number}", rule.memory, rule.constant_destination_memory
+                if self.facts[i].role == "constant" and target is not None and target != requested:
+                    return decider, [(target, requested, True), (requested, requested, False)]
                 break
         first = [] if requested is None else [(requested, requested, True)]
         return decider, first + [(name, name, False) for name in self.memory if name != requested]
@@ -155,7 +155,7 @@ class _Placing:
         """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""
         role, memory = self.facts[i].role, self.memory[name]
         region = self.regions.get((role, name))
-        if not memory.writable and role != "constant":  # :mod:`.platform` rejects a copy into a read-only memory
+        if not memory.writable and role != "constant":  # :mod:`.platform` checks the destinations of constants
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != source:
             if is_requested and region.is_requested:
@@ -182,8 +182,8 @@ class _Placing:
             end = offset + size
         base = max(BASE_ALIGNMENT, alignment, region.alignment if region else BASE_ALIGNMENT)
         candidate = Region(role, name, source, base, end)
-        for each in dict.fromkeys((name, source)):
-            if reason := self._overflow_reason(candidate, each):
+        for memory_name in dict.fromkeys((name, source)):
+            if reason := self._overflow_reason(candidate, memory_name):
                 return reason
         if end > U64_MAX:
             raise AllocationOverflow(
@@ -204,7 +204,7 @@ class _Placing:
         return ""
 
     def _overflow_reason(self, candidate: Region, name: str) -> str:
-        """Return why memory ``name`` is too small if ``candidate`` replaces its old region; empty if it is not.
+        """Return why memory ``name`` is too small for ``candidate`` and the other regions; empty if all fit.
 
         A memory holds its arenas in region order, then the sources of staged arenas, each aligned.
         """

@@ -31,7 +31,7 @@ Pairs = tuple[tuple[int, int], ...]
 class ReuseTerms:
     """Constraints and costs of sharing bytes, by storage index (contract §12, "Reuse costs")."""
 
-    colocations: Pairs = ()  # pairs at one offset
+    colocations: Pairs = ()  # pairs that must have the same offset
     exclusions: Pairs = ()  # pairs that may share bytes although their live ranges overlap, because no run uses both
     penalties: tuple[tuple[int, int, int], ...] = ()
     """``(i, j, cost)``: the cost is paid once if the byte ranges of i and j overlap."""
@@ -56,14 +56,14 @@ class Problem:
     Two storages conflict, and must not share a byte, if their live ranges (``[birth, death)`` without the gaps)
     overlap, or if ``must_not_alias`` contains the pair. In-place reuse (hand-off, contract §1): ``handoff_from[j] ==
     i`` means that storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly
-    i's offset; at any other offset the two conflict. A planner with slots need not check this: storages of one slot
-    have the same offset, and slots share no byte.
+    i's offset; at any other offset the two conflict. Planners with slots need no check of offsets: storages of
+    one slot have the same offset, and slots share no byte.
     """
 
     arena: str
     ids: tuple[str, ...]
     birth: I64  # first step, included
-    death: I64  # step after the last one; above the birth
+    death: I64  # step after the last live step; above the birth
     size: U64  # bytes; may be 0
     alignment: U64  # bytes, powers of two, at least the arena's alignment
     capacity: int = UNLIMITED  # bytes
@@ -132,7 +132,7 @@ class Packing:
 
 
 def option_error(message: str, hint: str) -> InvalidIrShapes:
-    """Return the error for an option that a planner cannot follow (reason ``planner_option``)."""
+    """Return the error for an invalid planner option (reason ``planner_option``)."""
     return InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
 
 
@@ -175,7 +175,7 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    """Return the live ranges without gaps: the first row of each storage, shape (n + 1,), and begin and end per row."""
+    """Return the live parts (between gaps): first row of each storage, shape (n + 1,), and begin and end per row."""
     n = len(problem)
     birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
     if problem.gaps is None or not any(problem.gaps):

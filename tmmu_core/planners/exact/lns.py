@@ -28,8 +28,7 @@ CLOSE_OMITTED = 1  # a normal run that omits at most this many units is repeated
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Bisection begins after the first number of long runs at the low end, or after a run that omits more units than the
-second number."""
+"""Bisection begins after the first number of long runs at the low end, or when one omits more units than the second."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9

@@ -3,8 +3,8 @@
 A packing below a capacity that omits some units is changed by *ruin and recreate* (Schrimpf et al. 2000; adjacent
 removal as in Christiaens and Vanden Berghe 2020): choose a unit, mostly an omitted one, and a point of its lifetime;
 remove the units nearest to that point in time and bytes; reinsert all units without a place one by one. The result is
-accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn before the
-repair, which ends when the cost reaches the limit.
+accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn at random
+before the repair, and the repair ends when the cost reaches this limit.
 
 Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
 unit is the longest path from the bottom; its highest offset is the capacity less the longest path from the top (heads
@@ -31,7 +31,7 @@ OFFSET, OMITTED, WEIGHT, PLACED_ORDER = range(4)
 """Rows of ``LnsState.work``: result (−1: omitted), omitted units, weight of each unit, placed units from the bottom."""
 RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)  # cells of ``LnsState.progress``
 
-SCALE = 1024  # the whole time, or the whole capacity, in units of distance
+SCALE = 1024  # units of distance in the whole time, and in the whole capacity
 STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
@@ -51,15 +51,15 @@ class LnsState(NamedTuple):
     """n units and a packing; sizes and offsets are in multiples of ``LnsRun.step`` bytes (:mod:`.lns`)."""
 
     unit: I64
-    """(n, 10): five sort keys of the reinsertion up to 2^20, greatest first (area, bytes, life, SCALE − begin, end);
-    begin and end of the lifetime in units of ``SCALE``; size, alignment, and fixed offset or −1."""
+    """(n, 10): five keys up to 2^20 for the order of reinsertion, greatest first (area, bytes, sections,
+    SCALE − begin, end); begin and end of the lifetime, scaled to ``SCALE``; size; alignment; fixed offset or −1."""
     conflicts: NDArray[np.uint8]  # (n, n): 1 if two units must not share bytes; also on the diagonal
     first_run: I64  # (n + 1,): first row of each unit in ``run``
     run: I64  # (r, 2): consecutive sections of a lifetime: the first, and the one after the last
     temperature: I64  # (STAGES + 1,): in units of ``WEIGHT``, times 2^10
     log_table: I64  # (1024,): −ln of (k + ½) / 1024, in 1/1024
     noise: NDArray[np.int32]
-    """(2, NOISE_PERIOD + n at least): factors 11 to 20 of a distance; 0 to 1,023 of a lifetime's length."""
+    """(2, NOISE_PERIOD + n at least): factors of a distance, 11 to 20; factors of a lifetime's length, 0 to 1,023."""
     work: I64  # (15, n + 1): ``OFFSET … PLACED_ORDER``; the other rows are working memory of the native library
     progress: I64  # (6,): ``RANDOM_STATE … ITERATION``
 
@@ -111,7 +111,7 @@ class Search:
         return self.fixed[i] if self.fixed[i] >= 0 else (ceiling - self.size[i]) & -self.align[i]
 
     def skyline(self, at: int) -> I64:
-        """Return ``at`` for each section: the initial highest end, or the initial lowest offset."""
+        """Return an array with the offset ``at`` for each section: the skyline before any unit is placed."""
         return np.full(self.state.run.max(initial=0), at, np.int64)
 
     def packed(self, order: list[int]) -> Packing:
@@ -142,15 +142,15 @@ class Search:
     def omission_cost(self, i: int, lacking: int) -> int:
         """Return the cost of omitting ``i`` if its widest gap is ``lacking`` bytes too small."""
         weight, size = self.weight[i], self.size[i]
-        lacks = max(min(lacking, size), 0) * SHORTFALL_SHARE // max(size, 1)
-        return weight - (weight * SHORTFALL_SHARE >> 10) + (weight * lacks >> 10)
+        share = max(min(lacking, size), 0) * SHORTFALL_SHARE // max(size, 1)
+        return weight - (weight * SHORTFALL_SHARE >> 10) + (weight * share >> 10)
 
     def total_cost(self, omitted: list[int], packing: Packing) -> int:
         """Return the cost of omitting these units."""
         widest = (max(ceiling - floor for _, floor, ceiling in self.gaps(i, packing)) for i in omitted)
         return sum(self.omission_cost(i, self.size[i] - room) for i, room in zip(omitted, widest, strict=True))
 
-    # --- an iteration
+    # --- steps of an iteration
 
     def destroy(self, mean_destroyed: int) -> tuple[list[int], list[int]]:
         """Return the units to reinsert (the nearest to a random centre, and the omitted ones) and those that stay."""
@@ -180,7 +180,7 @@ class Search:
     def sort_placed(self, by: int) -> I64:
         """Sort the placed units by position; return the position of each unit, −1 if it is omitted or fixed."""
         order, low_end, high_offset = self.packing
-        twice = {}
+        twice = {}  # unit → 2 × its position
         for i in order:
             low = low_end[i] - self.size[i]
             twice[i] = 2 * low if by == BY_LOWEST else 2 * high_offset[i] if by == BY_HIGHEST else low + high_offset[i]
@@ -202,14 +202,14 @@ class Search:
         return sorted(units, key=key.__getitem__)
 
     def repair(self, units: list[int], packing: Packing, cost_limit: int) -> tuple[list[int], int]:
-        """Reinsert units while the cost of misfits is below the limit; return the misfits and the cost."""
-        rule_of_most = self.draw() & 3
+        """Reinsert units until the cost of omitted units reaches the limit; return the omitted units and the cost."""
+        main_rule = self.draw() & 3
         cost, omitted = 0, list[int]()
         for i in units:
             if cost >= cost_limit:
                 return omitted, cost
             random = self.draw()
-            gap = self.choose_gap(i, packing, rule_of_most if random & 7 else random >> 3 & 3)
+            gap = self.choose_gap(i, packing, main_rule if random & 7 else random >> 3 & 3)
             if gap is None:
                 omitted.append(i)
                 cost += self.omission_cost(i, 0)
@@ -218,7 +218,7 @@ class Search:
         return omitted, self.total_cost(omitted, packing) if cost < cost_limit else cost
 
     def choose_gap(self, i: int, packing: Packing, rule: int) -> tuple[int, int, int] | None:
-        """Return the gap for ``i`` that a rule chooses, or ``None`` if none fits or all are skipped."""
+        """Return the gap for ``i`` by a rule; ``None`` if no gap is large enough or all such gaps are skipped."""
         best, least = None, 0
         for k, gap in enumerate(self.gaps(i, packing)):
             _, floor, ceiling = gap
@@ -233,7 +233,7 @@ class Search:
         return best
 
     def insert(self, i: int, packing: Packing, place: int, floor: int, ceiling: int) -> None:
-        """Insert ``i`` into a gap; units above and below move apart."""
+        """Insert ``i`` into a gap; the units above it move up, the units below it move down."""
         order, low_end, high_offset = packing
         low_end[i] = highest_end = self.lowest_offset(i, floor) + self.size[i]
         high_offset[i] = lowest_start = self.highest_offset(i, ceiling)

@@ -70,7 +70,7 @@ class Model:
 
 
 def log2_fixed(x: I64) -> I64:
-    """Return log₂ of integers from 1 to 2^62 in 1/4096, rounded down, by integers only."""
+    """Return log₂ of integers from 1 to 2^62, in units of 1/4096, rounded down, with integer arithmetic."""
     whole = np.searchsorted(1 << np.arange(63), x, side="right") - 1
     scaled = x.astype(np.uint64) << (62 - whole).astype(np.uint64) >> np.uint64(31)  # in [2^31, 2^32)
     for _ in range(12):
@@ -92,7 +92,7 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
     """Return the storages of each unit for a choice of in-place reuses; ``None`` if the choice is inconsistent.
 
     A choice is inconsistent if two storages of a unit conflict, or cannot have the same offset because of fixed offsets
-    and alignments, or if conflicting units then are fixed on common bytes.
+    and alignments, or if fixed offsets then make conflicting units overlap.
     """
     units = _Units(cols)
     for pair in taken:
@@ -115,7 +115,7 @@ class _Unit:
 
 
 class _Units:
-    """The units of some in-place reuses; without any, every storage is a unit."""
+    """The units for the in-place reuses taken so far. At first, every storage is a unit."""
 
     def __init__(self, cols: Columns) -> None:
         self.cols = cols
@@ -124,7 +124,7 @@ class _Units:
         """Unit of each storage."""
 
     def merged(self, i: int, j: int) -> _Unit | None:
-        """Return one unit for those of i and j; ``None`` if two storages conflict or cannot have the same offset."""
+        """Return the union of the units of i and j; ``None`` if two storages conflict or cannot share an offset."""
         cols, one, two = self.cols, self.of[i], self.of[j]
         fixed = {unit.fixed for unit in (one, two) if unit.fixed >= 0}
         align = max(one.align, two.align)
@@ -149,13 +149,13 @@ class _Units:
         return False
 
     def add(self, unit: _Unit) -> None:
-        """Replace the units of the storages of ``unit``."""
+        """Make ``unit`` the unit of each of its storages."""
         for i in unit.storages:
             self.of[i] = unit
 
 
 def greedy_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
-    """Return the in-place reuses that result if each, in normative order, is taken where the choice is consistent."""
+    """Return a greedy choice of in-place reuses: take each, in normative order, if the choice stays consistent."""
     taken: list[tuple[int, int]] = []
     units = _Units(cols)
     for pair in possible_handoffs(cols):
@@ -169,7 +169,7 @@ def greedy_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None, *, handoffs: bool = True) -> Model:
     """Return the model of ``units``; without them, each storage is a unit.
 
-    With ``handoffs=False`` it is a relaxation without the conflicts of in-place reuses that are not taken.
+    With ``handoffs=False``, omit the conflicts of in-place reuses that are not taken: the model is a relaxation.
     """
     units = units if units is not None else tuple([(i,) for i in range(len(cols))])
     unit_of = np.empty(len(cols), dtype=np.int64)
@@ -179,14 +179,14 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     moments, storage, section = _time_sections(cols)
     # A storage without live steps has no conflicts, but needs an offset: it has a section of its own.
     isolated = [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
-    others = [*_pair_sections(cols, unit_of, handoffs), *isolated]
-    if others:
-        keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in others)]
-        place = np.empty(len(keys), dtype=np.int64)
-        place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        more = [(i, k) for k, (_, storages) in enumerate(others, len(moments)) for i in storages]
-        storage = np.concatenate([storage, np.array([i for i, _ in more], dtype=np.int64)])
-        section = place[np.concatenate([section, np.array([k for _, k in more], dtype=np.int64)])]
+    other_sections = [*_pair_sections(cols, unit_of, handoffs), *isolated]
+    if other_sections:
+        keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in other_sections)]
+        number = np.empty(len(keys), dtype=np.int64)
+        number[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        entries = [(i, k) for k, (_, storages) in enumerate(other_sections, len(moments)) for i in storages]
+        storage = np.concatenate([storage, np.array([i for i, _ in entries], dtype=np.int64)])
+        section = number[np.concatenate([section, np.array([k for _, k in entries], dtype=np.int64)])]
     unit, height = unit_of[storage], cols.sizes[storage]
     ascends = (unit[1:] > unit[:-1]) | ((unit[1:] == unit[:-1]) & (section[1:] > section[:-1]))
     if not ascends.all():  # they ascend if each storage is a unit and all conflicts are overlaps in time
@@ -200,7 +200,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     np.maximum.at(fixed, unit_of, np.asarray(cols.fixed, dtype=np.int64))
     np.add.at(length, unit_of, cols.problem.death - cols.problem.birth)
     grain = common_step(cols.size, cols.fixed, cols.align)
-    return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
+    return Model(units, entry_of, section, height, len(moments) + len(other_sections), align, fixed, grain, length)
 
 
 def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]) -> int:
@@ -220,7 +220,7 @@ Section = tuple[tuple[int, int, int], tuple[int, ...]]  # sort key (compressed s
 def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:
     """Return the compressed steps of the maximal sets of live storages, and storage and section of each entry.
 
-    These are the steps after which a storage dies before the next one is born.
+    A set is maximal if one of its storages dies before the next birth, or at it.
     """
     dies = np.zeros(len(cols.births) + 1, dtype=bool)
     dies[cols.part_hi] = True

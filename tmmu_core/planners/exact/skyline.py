@@ -1,12 +1,12 @@
 """Skyline runs: fill memory from the bottom up, always at the lowest free offset (Burke, Kendall and Whitwell 2004).
 
-The *skyline* is the end of the placed bytes at each step. A run takes the lowest stretch of the skyline: the storage
-with the lowest rank whose whole lifetime lies in the stretch is placed there; without one, the stretch rises to its
-lower neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
+The *skyline* is the end of the placed bytes at each step. A run takes the lowest stretch of the skyline and puts there
+the storage of lowest rank whose whole lifetime is in the stretch. If there is none, the stretch rises to its lower
+neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
-On traces with many long lives, these runs end at or near the bound where no fixed order does. The storage of the bound
-with the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`).
+On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The storage
+of the bound's witness that has the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`).
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ TOP = 2**62  # height of the skyline outside the steps
 
 
 def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: int = 0) -> Best:
-    """Return the run of least extent, or ``best`` if no run is lower; stop at the bound, the goal, or by the meter.
+    """Return the run of least extent, or ``best`` if no run is lower; stop at the bound, at the goal or by the meter.
 
     ``cols`` must be plain and small.
     """
@@ -66,7 +66,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
 
 
 def skyline(cols: Columns, rank: I64) -> I64:
-    """Return the offsets of one run; of several storages that fit a stretch, the one of the lowest ``rank`` goes first.
+    """Return the offsets of one run. Of several storages that fit a stretch, the one of lowest ``rank`` is placed.
 
     Plain and native code give the same offsets.
     """

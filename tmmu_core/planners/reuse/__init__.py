@@ -32,7 +32,7 @@ RESTART_UNITS = 100
 placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""
 LARGE_FACTOR = 10
 WORK = 4_000_000_000
-"""Maximum number of offsets that the exhaustive search of an arena compares; it takes a few seconds."""
+"""Maximum number of offsets that the exhaustive search of an arena compares, within a few seconds."""
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -104,14 +104,14 @@ def observed_by_all(problem: Problem) -> bool:
 def _proven_extent(problem: Problem, meter: Meter) -> int | None:
     """Return a proven lower bound of the extent that exceeds the capacity, or ``None`` if there is no proof."""
     try:
-        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # with its own node limit
+        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # a new meter, with this limit
     except ArenaTooSmall as error:
         return int(str(error.diagnostics["required"]))
     return None
 
 
 def relaxed(problem: Problem) -> Problem:
-    """Return a problem without reuse terms that fits every capacity which ``problem`` fits, from its capacity on.
+    """Return a relaxation without reuse terms, valid for the capacity of ``problem`` and for greater ones.
 
     It drops the colocations, the storages without bytes, and one buffer of each exclusion unless the pair must not
     alias. The part of a reserved range below the capacity becomes a buffer with a fixed offset.
@@ -154,9 +154,9 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
     while low + 1 < high and not meter.ended():
         lower = replace(model, capacity=(low + high) // 2)
         start = [at if at + nbytes <= lower.capacity else -1 for at, nbytes in zip(offset, size, strict=True)]
-        missing, least, found = repair(lower, start, EXTENT_ROUNDS, 3, 0, cost)
+        missing, found_cost, found = repair(lower, start, EXTENT_ROUNDS, 3, 0, cost)
         meter.spend(1)
-        if missing or least > cost:
+        if missing or found_cost > cost:
             low = lower.capacity
         else:
             offset = moved_down(lower, found)
@@ -176,15 +176,15 @@ def first_placement(model: ReuseModel) -> list[int]:
 
 
 def moved_down(model: ReuseModel, offset: list[int]) -> list[int]:
-    """Return the placement with every unit moved down as long as the cost does not grow."""
+    """Return the placement after moving every unit down while the cost does not grow."""
     place = Placement(model, offset)
     moved = True
     while moved:
         moved = False
         for u in sorted(range(len(offset)), key=lambda u: (place.offset[u], u)):
             before = place.offset[u]
-            highest = place.price(u, before)
-            place.offset[u] = next((at for at, cost in place.costs(u) if at < before and cost <= highest), before)
+            old_cost = place.price(u, before)
+            place.offset[u] = next((at for at, cost in place.costs(u) if at < before and cost <= old_cost), before)
             moved |= place.offset[u] != before
     return place.offset
 

@@ -5,7 +5,7 @@ counted in cells of ``g`` bytes, their greatest common divisor: rounding every o
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
 overlap in it. That is convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 +
 (S − B q) q`` overlaps, ``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its
-penalty once. So the cost is at least that of the pairs with the cheapest overlaps that reach this number. The bounds of
+penalty once. So the cost is at least that of the pairs of least cost per overlap that reach this number. The bounds of
 cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
@@ -30,7 +30,7 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
-"""Minimum number of units from which cliques grow; more if they visit fewer pairs than the second number."""
+"""Minimum number of units from which cliques grow, and number of visited pairs up to which more are used."""
 SHIFT = 128  # fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61
 MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
 MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
@@ -75,10 +75,10 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 
 
 def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
-    """Return ``parts``; if an exhaustive search of a component proves more, the component replaces its groups.
+    """Return ``parts``, with a component in place of its groups where an exhaustive search proves a higher bound.
 
     First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
-    placement, whose cost is the upper bound; a component's offsets of a lower cost are written to it. ``work``: see
+    placement; its cost is the upper bound. It gets the offsets of a lower cost that the search finds. ``work``: see
     :func:`least_cost`.
     """
     place = Placement(model, offset)
@@ -107,7 +107,7 @@ def is_infeasible(model: ReuseModel, work: int) -> bool:
 
 
 def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
-    """Yield the connected components of the edges that contain one of ``units``."""
+    """Yield the connected components of the graph of all edges that contain one of ``units``."""
     seen: set[int] = set()
     for first in units:
         component, pending = {first}, [] if first in seen else [first]
@@ -124,12 +124,12 @@ def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[
     """Return the largest bound of the cliques that grow from the unit ``seed``, and the clique with this bound."""
     size, align = model.size.tolist(), model.align.tolist()
     clique, open_units, best = [seed], set(near[seed]), (0, [seed])
-    paid, grid, pairs = dict.fromkeys(open_units, 0), align[seed], Counter[Pair]()
+    penalty_count, grid, pairs = dict.fromkeys(open_units, 0), align[seed], Counter[Pair]()
     while open_units:
         last = clique[-1]
         for unit in open_units:
-            paid[unit] += soft.get((min(unit, last), max(unit, last)), 0) > 0
-        chosen = max(open_units, key=lambda unit: (paid[unit] + (len(clique) - paid[unit]) // 2, size[unit], -unit))
+            penalty_count[unit] += soft.get((min(unit, last), max(unit, last)), 0) > 0
+        chosen = max(open_units, key=lambda unit: ((len(clique) + penalty_count[unit]) // 2, size[unit], -unit))
         new = [(min(unit, chosen), max(unit, chosen)) for unit in clique]
         clique.append(chosen)
         open_units = open_units & near[chosen]
@@ -220,8 +220,8 @@ def least_cost(
 ) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost, at most ``upper`` (``upper`` if there is no placement); 0 if the search needs more than
-    ``work``, counted in offsets that are compared. If the least cost is below ``upper``, ``offset`` gets the offsets of
+    The bound is the least cost, or ``upper`` if no placement costs less; 0 if the search needs more than ``work``
+    comparisons of offsets. If the least cost is below ``upper``, ``offset`` gets the offsets of
     a placement of this cost.
     """
     edges = edges_between(model, chosen)
@@ -238,9 +238,9 @@ def least_cost(
         if nodes >= 0:
             nodes = search.solve(first, upper, nodes)
     if offset is not None and nodes >= 0 and search.least[0] < upper:
-        every = [at for row in candidates for at in row]
+        offsets = [at for row in candidates for at in row]
         for u, x in zip(units, search.placement(), strict=False):
-            offset[u] = every[x]
+            offset[u] = offsets[x]
     return search.least[0] if nodes >= 0 else 0, max(nodes, 0) * search.total
 
 
@@ -271,14 +271,14 @@ class Search:
             for own_size, other_size, cost in between:
                 part += cost * ((low[:, None] < high + other_size) & (high < low[:, None] + own_size))
         ends = [model.capacity - int(model.size[u]) for u in units]
-        self.mirrored = all(
+        self.is_mirrored = all(
             at == [end - x for x in reversed(at)] for at, end in zip(candidates, ends, strict=True)
         ) and all(
             (own_size, other_size) == (model.size[a], model.size[b])
             for (a, b), between in edges.items()
             for own_size, other_size, _ in between
         )
-        """Whether the mirror image of each placement is a placement: half of the first unit's offsets suffice."""
+        """Whether each placement has a mirror image of equal cost, so that half of the first unit's offsets suffice."""
         self.least = [0] * (self.units + 1)
         """Least cost of the units from each position on."""
 
@@ -305,7 +305,7 @@ class Search:
 
     def _limit(self, first: int) -> int:
         begin, end = self.start[first : first + 2]
-        return begin + (end - begin + 1) // 2 if self.mirrored else end
+        return begin + (end - begin + 1) // 2 if self.is_mirrored else end
 
     def _search(self, first: int, upper: int, nodes: int) -> None:
         self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.units, list[int]()

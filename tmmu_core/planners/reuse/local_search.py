@@ -21,7 +21,7 @@ MOST_OUT = 12  # maximum number of units that a round selects; it also removes a
 
 
 class Placement:
-    """Offsets of the units of a model (−1: not placed), with the two primitives of every search: price and put."""
+    """Offsets of the units of a model (−1: not placed), and the two operations of every search: price and put."""
 
     def __init__(self, model: ReuseModel, offset: list[int] | None = None) -> None:
         self.model = model
@@ -48,7 +48,7 @@ class Placement:
     def costs(self, u: int) -> Iterator[tuple[int, int]]:
         """Yield aligned offsets for unit ``u`` within the capacity, ascending, and the cost of each.
 
-        The offsets are its pin, else 0 and the ends of occupied bytes, without the forbidden ones.
+        The offsets are the pin of ``u``; without a pin, 0 and the ends of occupied ranges, unless forbidden.
         """
         size, offset, grid = self.size[u], self.offset, self.align[u]
         spans = [(begin - size, end, HARD) for begin, end in self.reserved]
@@ -81,7 +81,7 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return (number of unplaced units, cost, offsets) of the best placement found; stops at cost ``bound``."""
+    """Return (number of unplaced units, cost, offsets) of the best placement found; stop at a cost of ``bound``."""
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:

@@ -52,10 +52,10 @@ def live_together(problem: Problem) -> list[tuple[int, int]]:
     """Return the pairs of storages that are live at the same step (not in a gap), by index, sorted."""
     first, begins, ends = live_parts(problem)
     storage = np.repeat(np.arange(len(problem)), np.diff(first)).tolist()
-    # This planner does not reuse in place: a storage that an output could take over stays live at its last read.
-    taken_over = set() if problem.handoff_from is None else set(problem.handoff_from.tolist())
+    # This planner does not reuse in place: a storage that an output could reuse stays live at its last read.
+    reusable = set() if problem.handoff_from is None else set(problem.handoff_from.tolist())
     death, rows = problem.death.tolist(), zip(begins.tolist(), ends.tolist(), storage, strict=True)
-    parts = sorted([(lo, hi + (i in taken_over and hi == death[i]), i) for lo, hi, i in rows])
+    parts = sorted([(lo, hi + (i in reusable and hi == death[i]), i) for lo, hi, i in rows])
     pairs: set[tuple[int, int]] = set()
     alive: list[tuple[int, int]] = []
     for lo, hi, i in parts:
@@ -123,20 +123,20 @@ def reuse_model(problem: Problem) -> ReuseModel:
     sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     _check_sums(problem, terms, fixed)
-    size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
+    size, align, pin, pin_error = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
         size[u], align[u] = max(size[u], sizes[i]), max(align[u], alignments[i])
         if fixed[i] >= 0:
             if pin[u] not in (-1, fixed[i]):
-                pinned = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[u]} must be at the same offset'
+                pin_error = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[u]} must be at the same offset'
             pin[u] = fixed[i]
     for i, at in enumerate(pin[u] for u in unit):
         if at >= 0 and at % alignments[i]:
-            pinned = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {alignments[i]}'
+            pin_error = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {alignments[i]}'
         for begin, end in terms.reserved:
             if at >= 0 and max(at, begin) < min(at + sizes[i], end):
-                pinned = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
-    hard, together = _hard_edges(problem, terms, unit, pin)
+                pin_error = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
+    hard, edge_error = _hard_edges(problem, terms, unit, pin)
     rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
     unavoidable = 0
     for a, b, weight in terms.penalties:
@@ -164,5 +164,5 @@ def reuse_model(problem: Problem) -> ReuseModel:
         weight=weight_of,
         reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
         unavoidable=unavoidable,
-        contradiction=together or pinned,
+        contradiction=edge_error or pin_error,
     )
