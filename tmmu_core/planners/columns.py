@@ -23,7 +23,7 @@ from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_err
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless the offsets are equal."""
+"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless offsets are equal."""
 
 
 class ConflictTable:
