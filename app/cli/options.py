@@ -43,6 +43,7 @@ MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE
 AS_JSON: bool = flag("--json", "Write JSON; errors become one JSON record.")
 OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
+OUTPUTS = ("output", "recipe")  # parameters whose value - is standard output
 GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
 STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
 BRANCH: str | None = option("Use only runs of this branch.", "NAME")
@@ -61,7 +62,7 @@ def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
         texts = {name: values.pop(name) for name in OPTION_SPECS}
         texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
         named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
-        inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name != "output"]
+        inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name not in OUTPUTS]
         if sum(files.count(STREAM) for files in inputs) > 1:
             raise UsageError("standard input can be read only once.", "Use - for one file.")
         request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})

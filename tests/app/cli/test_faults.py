@@ -297,6 +297,7 @@ def test_slow_reader_gets_everything() -> None:
 def test_standard_input_is_read_once(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:
     code, _, error = tmmu(*arguments)
     assert (code, "standard input can be read only once" in error) == (2, True)
+    assert "only once" not in tmmu("fit", "-", "--recipe", "-")[2]  # this one is standard output
 
 
 @pytest.mark.parametrize(
