@@ -28,12 +28,14 @@ def resembles(name: str, known: Collection[str]) -> bool:
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
-    """Return the hint of an error about an unknown name: the closest known name, and a list of known names."""
+    """Return the hint of an error about an unknown name: a similar known name, and a list of known names."""
     names = list(dict.fromkeys(known))
     if not names:
         return "No name is defined here."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
-    return f"Did you mean {_similar(name, names, 0.0)!r}? Known: {', '.join(names[:LISTED])}{more}."
+    similar = _similar(name, names, 0.5)
+    question = f"Did you mean {similar!r}? " if similar else ""
+    return f"{question}Known: {', '.join(names[:LISTED])}{more}."
 
 
 def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
