@@ -61,6 +61,10 @@ def test_pointer_is_base_plus_offset():
         assert address % row.alignment == 0
 
 
+def test_tensor_map_is_sorted_by_id():
+    assert list(apply_plan(plan_graph(weighted()).plan).tensor_map()) == ["a", "v", "w", "x", "y"]
+
+
 def test_bytes_written_through_a_pointer_are_visible_in_the_view():
     applied = apply_plan(plan_graph(weighted()).plan)
     assert applied.pointer("v") == applied.pointer("a") + 8
