@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from app.cli.main import run
+from tests.formats.edge.test_tflite_features import Op, T, X
+from tests.formats.edge.test_tflite_features import model as tflite_model
 from tests.formats.onnx.test_onnx import model, op, value
 from tests.support.paths import DATA
 from tmmu_core.base.errors import MissingExtra, UnreadableInput
@@ -83,6 +85,9 @@ def test_litert_reports_its_arena_exactly() -> None:
     assert found.given.bound == 55_296
     # The tensors of this model are smaller than the gaps between them: 1 + 16 + 1 + 16 bytes, each 64-aligned.
     assert measure((DATA / "tflite" / "hello_world_int8.tflite").read_bytes(), "hello.tflite").theirs == 144
+    found_places = tflite_model([X, T("places", (1, 1), "INT64", signature=(-1, 1))], [Op("WHERE", (0,), (1,))])
+    incomplete = measure(found_places, "places.tflite").given.incomplete
+    assert "places: its size depends on data" in incomplete[0]
 
 
 def test_executorch_reports_the_bytes_of_its_program() -> None:

@@ -2,6 +2,7 @@
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_json
 from app.cli.options import AS_JSON, argument, flag, option
+from app.cli.resolve import show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -79,6 +80,7 @@ def measure_command(
     print_lines("", f"{found.runtime} uses {numbers.full_bytes(found.theirs)}, {above:,} B above the lower bound:")
     print_lines(*(f"  {size:>14,} B  {what}" for what, size in found.difference()))
     print_lines("", ABOUT[found.runtime])
+    show_warnings(found.planned.incomplete)
     if found.outputs_equal is not None:
         print_lines(f"Outputs with our plan, on random inputs: {'equal' if found.outputs_equal else 'DIFFERENT'}.")
     return exit_code

@@ -25,6 +25,7 @@ from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -41,6 +42,7 @@ class Figures:
     ours: int  # arena size in the plan
     bound: int  # lower bound of the arena size
     inputs: int  # bytes of the inputs, which the caller owns
+    incomplete: tuple[str, ...] = ()  # warning that names the parts of the graph without a plan
 
 
 @dataclass(frozen=True)
@@ -234,4 +236,4 @@ def _figures(graph: Graph, dim_sizes: dict[str, int]) -> Figures:
 def _summary(graph: Graph, plan: Plan) -> Figures:
     arena = plan.arena_of["activations"]
     inputs = sum(int(plan.size[plan.row_of[name]]) for name in graph.inputs if name in plan.row_of)
-    return Figures(arena.extent_bytes, arena.bound_bytes, inputs)
+    return Figures(arena.extent_bytes, arena.bound_bytes, inputs, unplanned_parts(plan))
