@@ -1,4 +1,4 @@
-"""Build packing instances from live ranges and offsets: common parts of the readers of other tools' plans."""
+"""Common functions of the readers of other tools' plans: build packing instances from live ranges and offsets."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
-LAST_BYTE = 2**62  # upper limit of offsets, sizes and steps
+MAX_VALUE = 2**62  # maximum offset, size or step that a reader accepts
 
 
 @dataclass(slots=True)
@@ -30,29 +30,29 @@ class LiveRange:
     arena: str = "arena"
 
 
-def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
-    """Return the live ranges after giving repeated ids a number (``x``, ``x #2``, …), in place."""
-    ids: set[str] = set()
-    last: dict[str, int] = {}
-    numbered = list(lives)
-    for life in numbered:
-        name = life.id
-        while life.id in ids:
-            last[name] = last.get(name, 1) + 1
-            life.id = f"{name} #{last[name]}"
-        ids.add(life.id)
-    return numbered
+def with_unique_ids(live_ranges: Iterable[LiveRange]) -> list[LiveRange]:
+    """Change repeated ids to ``x``, ``x #2``, … in place. Return the live ranges as a list."""
+    used_ids: set[str] = set()
+    last_number: dict[str, int] = {}
+    changed = list(live_ranges)
+    for live_range in changed:
+        name = live_range.id
+        while live_range.id in used_ids:
+            last_number[name] = last_number.get(name, 1) + 1
+            live_range.id = f"{name} #{last_number[name]}"
+        used_ids.add(live_range.id)
+    return changed
 
 
 def arena_names(memories: Iterable[int]) -> dict[int, str]:
-    """Return number → arena name of each memory: ``memory 1``, …; ``arena`` if there is only one memory."""
+    """Return memory number → arena name: ``memory 1``, …, or ``arena`` if there is only one memory."""
     numbers = set(memories)
     return {number: f"memory {number}" if len(numbers) > 1 else "arena" for number in numbers}
 
 
 def is_log(data: bytes) -> bool:
-    """Return whether bytes may be a text log: no zero byte at the start, no document, no ONNX model (first byte 8)."""
-    return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
+    """Return whether bytes may be a text log: they do not begin like JSON, CBOR, ONNX or other binary data."""
+    return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"  # ONNX models begin with 8
 
 
 def file_name(path: str) -> str:
@@ -67,15 +67,17 @@ def stem_of(path: str) -> str:
 
 
 def instance_of(
-    name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
+    name: str, live_ranges: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance of live ranges, with a packing if they are ``placed``. Raises ``UnreadableInput``."""
-    rows = sorted(lives, key=lambda life: (life.arena, life.birth, -life.size, life.id))  # texts sort as UTF-8 bytes
-    refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
-    arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
-    first, *others = [Problem(arena, **columns_of(own), roles=tuple([r.role for r in own])) for arena, own in arenas]
-    packing = Packing(np.array([life.offset for life in rows], np.uint64)) if placed else None
-    return PlainInstance(name, first, packing, tuple(notes), others=tuple(others))
+    """Return the instance of live ranges, with their offsets as a packing if ``placed``. Raises ``UnreadableInput``."""
+    rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))  # texts sort as UTF-8 bytes
+    refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
+    rows_of = {arena: list(group) for arena, group in groupby(rows, key=lambda row: row.arena)} or {"arena": rows}
+    problems = [
+        Problem(arena, **columns_of(group), roles=tuple([r.role for r in group])) for arena, group in rows_of.items()
+    ]
+    packing = Packing(np.array([row.offset for row in rows], np.uint64)) if placed else None
+    return PlainInstance(name, problems[0], packing, tuple(notes), others=tuple(problems[1:]))
 
 
 def columns_of(rows: Sequence[Any]) -> dict[str, Any]:
@@ -86,20 +88,20 @@ def columns_of(rows: Sequence[Any]) -> dict[str, Any]:
 
 
 def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the row numbers of an instance, sorted by birth, −bytes and id bytes."""
+    """Return the row numbers of an instance, sorted by birth, then size (largest first), then id bytes."""
     by_id = np.array(sorted(range(len(ids)), key=ids.__getitem__), np.int64)  # texts sort as their UTF-8 bytes
     return by_id[np.lexsort((U64_MAX - size[by_id].astype(np.uint64), birth[by_id]))]
 
 
-def refuse_beyond_last_byte(*byte_counts: int) -> None:
-    """Raise ``UnreadableInput`` if a sum of sizes, or the end of a buffer, exceeds :data:`LAST_BYTE`."""
-    if max(byte_counts) > LAST_BYTE:
-        what = f"all buffers together have more than {LAST_BYTE} bytes, or a buffer ends beyond that byte."
+def refuse_too_many_bytes(total: int, *ends: int) -> None:
+    """Raise ``UnreadableInput`` if the total size of all buffers, or the end of one, exceeds :data:`MAX_VALUE`."""
+    if max(total, *ends) > MAX_VALUE:
+        what = f"the total size of all buffers, or the end of one of them, is more than {MAX_VALUE} bytes."
         raise UnreadableInput(what, hint="Export the plan again.")
 
 
-def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
+def peak_of(live_ranges: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
-    columns = columns_of(lives)
+    columns = columns_of(live_ranges)
     end = int(columns["death"].max(initial=0))
     return peak_of_ranges(columns["birth"], columns["death"], columns["size"], end)

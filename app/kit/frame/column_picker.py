@@ -33,7 +33,7 @@ def draw() -> None:
         state.put(_TABLE, None)
         return
     columns = csv_table.columns_of(data)
-    guess = csv_table.likely(columns)
+    guess = csv_table.suggested_columns(columns)
     with st.container(key="columns", border=True):
         st.html(markup.heading(f"Assign the columns of {name}", "only the size is required"))
         with st.form("columns-form", border=False):

@@ -3,7 +3,7 @@
 ::
 
     <prefix>_memory.h, .c       offsets, sizes and their assertions; the tables
-    <prefix>_arenas.c           the arenas, each in its own section; binding, loading of constants, SHA-256
+    <prefix>_arenas.c           the arenas, each in its own section; functions that bind arenas and load constants
     <prefix>_blobs.c            the constants' bytes as C arrays; or
     <prefix>_blobs.S, *.bin     the constants' bytes in files that the assembler includes
     <prefix>_selftest.c         loads the constants, checks their bytes and the bounds of arenas and tensors
@@ -12,9 +12,9 @@
     residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; not in a zip archive
 
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program provides
-the memory of arenas that are too large for its image, and of constants without bytes. The files are rendered from
-``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. If the arenas are too
+large to be static arrays, or the bytes of constants are not available, the program must bind memory of its own. The
+files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
@@ -35,7 +35,7 @@ from tmmu_core.graph.constants import Piece, in_memory
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"  # the file of a project that lists the generated files
-MAX_IMAGE_BYTES = 1 << 28  # maximum bytes of all writable arenas in the program's image; else it has none of them
+MAX_IMAGE_BYTES = 1 << 28  # above this sum of bytes, no writable arena is a static array
 MAX_INLINE_BYTES = 1 << 20  # maximum bytes that ``auto`` writes inline: large C arrays compile slowly
 _LINKER_NAME = re.compile(r"[A-Za-z]\w{0,63}", re.A)
 
@@ -73,11 +73,12 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
 
 
-STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")  # of the C functions, from 0
+STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
+"""Statuses that the C functions return; the value of a status is its index."""
 
 
 def comment(text: str) -> str:
-    """Return any text made safe for a C comment: it cannot end or begin a comment, or continue it on the next line."""
+    """Return ``text`` without line breaks, backslashes, comment delimiters and trigraphs, for use in a C comment."""
     plain = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/")
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
 
@@ -113,7 +114,7 @@ def _from_template(template: str, render: RenderMemoryPlan, **values: Any) -> st
         "P": render.prefix.upper(),
         "regions": list(zip(render.all_arenas, render.region_names, strict=True)),
         "tensors": [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors],
-        # Code that refers to this symbol links only with objects of a plan with the same arenas and offsets.
+        # The symbol's name contains the hashes, so code for a plan with other arenas or offsets does not link.
         "plan_symbol": f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}",
         "statuses": STATUSES,
     }
@@ -134,13 +135,13 @@ def _linker_fragment(render: RenderMemoryPlan) -> str:
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
-    # A memory that is no identifier of the linker gets a number: valid names never begin with an underscore.
+    # A memory whose name is not valid in the linker gets a unique name: no valid name begins with an underscore.
     names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
     return _from_template("memory.ld", render, memories=names, origins=origins)
 
 
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
-    """Yield the file ``<prefix>_blobs.c`` in parts, because it is several times as long as the blobs."""
+    """Yield the file ``<prefix>_blobs.c`` in parts: it is several times as long as the blobs."""
     yield _from_template("blobs.c", render).encode()
     upper = render.prefix.upper()
     for arena, name, blob in _blobs(render):
@@ -163,7 +164,7 @@ def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames,
 
 
 def zipped(files: Mapping[str, Piece]) -> bytes:
-    """Return a zip archive of the files without times, so that equal files give equal archives."""
+    """Return a zip archive of the files without timestamps, so that equal files give equal archives."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, piece in files.items():
@@ -177,16 +178,17 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write files and their manifest; delete files that only an earlier manifest lists. Return the number of bytes."""
+    """Write files and their manifest, delete the other files of the previous manifest. Return the bytes written."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
     new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}
     try:
-        earlier = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
+        previous = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged
-        earlier = []
+        previous = []
     size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in new_files.items())
-    for name in earlier:
-        if name not in new_files and Path(name).name == name and (folder / name).is_file():  # a path could lead outside
+    for name in previous:
+        is_in_folder = Path(name).name == name  # a damaged manifest could contain a path to another folder
+        if name not in new_files and is_in_folder and (folder / name).is_file():
             (folder / name).unlink()
     return size

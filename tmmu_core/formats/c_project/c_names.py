@@ -1,8 +1,9 @@
 """Compute unique C names, legal in C11 and C++17, from the names of a model, its memories and its tensors.
 
-Those names are any text. A C name has their ASCII letters and digits; one underscore replaces each run of other
-characters. If two names become equal, or a name becomes equal to a derived name (memory ``A_SIZE`` and the size of
-memory ``A``), a number is added. Only the suffixes ``__blob`` and ``__source`` have two underscores in a row.
+The name of a model, memory or tensor is any text. Its C name keeps the ASCII letters and digits, and has one underscore
+for each run of other characters. A number makes equal C names different, also if one is a derived name: the name of
+memory ``A_SIZE`` and the macro for the size of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have two
+underscores in a row, so no other name ends in them.
 """
 
 from collections import Counter
@@ -10,20 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 
-MAX_LENGTH = 80  # maximum characters that a C name contains of one memory or tensor name
+MAX_LENGTH = 80  # maximum number of characters of a memory or tensor name in a C name
 
 
 @dataclass(frozen=True)
 class RegionNames:
     """The names of one arena."""
 
-    stem: str  # The name of the enumerator; with ``_SIZE`` and ``_ALIGNMENT``, the names of the macros. In upper case.
-    symbol: str  # the symbol, in lower case, of the arena's buffer, or of the blob of an unstaged constant arena
-    source: str = ""  # the symbol of a staged arena's blob; ``""`` if the arena is not staged
+    stem: str  # the enumerator, and the prefix of the macros ``…_SIZE`` and ``…_ALIGNMENT``; in upper case
+    symbol: str  # the array that is the arena's memory: a buffer, or the blob of an unstaged constant arena
+    source: str = ""  # the array that is copied to a staged arena; ``""`` if the arena is not staged
 
     @property
     def blob(self) -> str:
-        """The symbol of a constant arena's blob."""
+        """The array with the bytes of a constant arena."""
         return self.source or self.symbol
 
 
@@ -59,7 +60,7 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
 
 
 def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
-    """Return tensor id → the upper-case prefix of its macros; ids that become equal or empty get their position."""
+    """Return tensor id → upper-case prefix of its macros, with its position if the id alone is empty or not unique."""
     names = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
     uses = Counter(names)
     stems = {}

@@ -1,9 +1,9 @@
 """Read any table, CSV or JSON, as a packing instance; the user assigns its columns to :data:`FIELDS`.
 
-A live range is ``[lower, upper)``. Defaults: without live ranges all rows are live at once, without offsets the table
-is a problem to plan, without ids rows are numbered. Rows with the same ``alias`` share their bytes: they become one
-buffer. JSON is a list of objects, or an object whose first list is one. Bytes may have a unit in the name of the column
-(``Size (KiB)``), or in the cell, as in an instance.
+A live range is ``[lower, upper)``. Without live ranges, all rows are live at the same time. Without offsets, the
+instance has no packing. Without ids, rows are numbered. Rows with the same ``alias`` become one buffer. A JSON table is
+a list of objects, or an object whose first list is a list of objects. The unit of sizes and offsets is bytes; the name
+of the column (``Size (KiB)``) or the cell may contain another unit.
 """
 
 import re
@@ -23,12 +23,12 @@ from tmmu_core.planners.problem import PlainInstance
 
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
-_NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})  # keys of other documents
-RANGE = ("lower", "upper")
-BYTES = ("size", "offset", "alignment")
-# In the name of a column: ``Size (KiB)``, ``size_mb``.
+_NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})  # keys of other JSON formats
+_RANGE_FIELDS = ("lower", "upper")
+_BYTE_FIELDS = ("size", "offset", "alignment")
+# At the end of a column name: ``Size (KiB)``, ``size_mb``.
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
-_LIKELY: dict[str, tuple[str, ...]] = {
+_USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "name", "buffer", "tensor", "buf", "label"),
     "lower": ("lower", "start", "begin", "first", "from", "birth", "alloc"),
     "upper": ("upper", "end", "stop", "until", "to", "death", "free"),
@@ -37,11 +37,11 @@ _LIKELY: dict[str, tuple[str, ...]] = {
     "offset": ("offset", "address", "addr", "at"),
     "alias": ("alias", "same", "group", "storage"),
 }
-"""Field → words in common names of its column, the most likely first."""
+"""Field → words that the name of its column usually contains, the most likely first."""
 
 
 def columns_of(data: bytes) -> tuple[str, ...]:
-    """Return the columns of a table; none for bytes that are not a table with at least two columns, all named."""
+    """Return the column names of a table; ``()`` if there are fewer than two, or one has no name."""
     try:
         data = unpacking.unpack(data)
         if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
@@ -53,17 +53,16 @@ def columns_of(data: bytes) -> tuple[str, ...]:
     return named if 2 <= len(named) == len(first) else ()
 
 
-def likely(columns: Iterable[str]) -> dict[str, str]:
-    """Return the assignment that the column names suggest: field → column."""
-    unassigned = list(columns)
-    found: dict[str, str] = {}
-    for field, words in _LIKELY.items():
-        parts = {column: column.lower().replace("-", "_").replace(" ", "_").split("_") for column in unassigned}
-        column = next((column for word in words for column in unassigned if word in parts[column]), None)
+def suggested_columns(columns: Iterable[str]) -> dict[str, str]:
+    """Return field → column for the fields that can be recognised by the names of the columns."""
+    words_of = {column: column.lower().replace("-", "_").replace(" ", "_").split("_") for column in columns}
+    suggested: dict[str, str] = {}
+    for field, words in _USUAL_NAMES.items():
+        column = next((column for word in words for column in words_of if word in words_of[column]), None)
         if column is not None:
-            found[field] = column
-            unassigned.remove(column)
-    return found
+            suggested[field] = column
+            del words_of[column]
+    return suggested
 
 
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
@@ -81,39 +80,37 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     numbered = list(_rows(data))
     if not numbered:
         raise UnreadableInput("the table has no rows.", hint=HINT)
-    first = numbered[0][1]
-    named = {field: columns.get(field, field) for field in FIELDS}
-    assigned = {field: column for field, column in named.items() if column in first}
-    has_ranges = not assigned.keys().isdisjoint(RANGE)
-    required = {"size", *columns, *(RANGE if has_ranges else ())}
-    missing = next((named[field] for field in FIELDS if field in required and field not in assigned), None)
+    present = numbered[0][1].keys()
+    expected = {field: columns.get(field, field) for field in FIELDS}
+    assigned = {field: column for field, column in expected.items() if column in present}
+    has_ranges = not assigned.keys().isdisjoint(_RANGE_FIELDS)
+    required = {"size", *columns, *(_RANGE_FIELDS if has_ranges else ())}
+    missing = next((expected[field] for field in FIELDS if field in required and field not in assigned), None)
     if missing is not None:
-        present = sorted(first)
-        near = strict.closest_hint(missing, present) if missing in columns.values() else ""
-        what = f'the table has no column "{missing}": it has {", ".join(present)[:400]}.'
-        raise UnreadableInput(what, hint=f"{near} {HINT}".strip())
-    found_units = {field: _UNIT.search(column.strip()) for field, column in assigned.items() if field in BYTES}
-    units = {field: unit[1][0].lower() if unit else "" for field, unit in found_units.items()}  # k, m or g
+        closest = strict.closest_hint(missing, sorted(present)) if missing in columns.values() else ""
+        what = f'the table has no column "{missing}": it has {", ".join(sorted(present))[:400]}.'
+        raise UnreadableInput(what, hint=f"{closest} {HINT}".strip())
+    found_units = {field: _UNIT.search(assigned[field].strip()) for field in _BYTE_FIELDS if field in assigned}
+    units = {field: found[1][0].lower() for field, found in found_units.items() if found}  # k, m or g
     count = len(numbered)
     cells = {"id": [f"row {k}" for k in range(1, count + 1)], "lower": ["0"] * count, "upper": ["1"] * count}
     for field, column in assigned.items():
         texts = ["" if row.get(column) is None else str(row[column]).strip() for _, row in numbered]
-        is_number = field in (*RANGE, *BYTES)
+        is_number = field in (*_RANGE_FIELDS, *_BYTE_FIELDS)
         cells[field] = [digits_of(text, units.get(field, "")) for text in texts] if is_number else texts
-    buffers = _merged(cells, cells.pop("alias", [""] * count))
-    cells = {field: [texts[row] for row in buffers] for field, texts in cells.items()}
-    instance = instance_csv.from_columns(cells, [numbered[row][0] for row in buffers])
-    from_name = {assigned[field]: f"{unit.upper()}iB" for field, unit in units.items() if unit}
-    notes = [f'"{column}" is read as {unit} because of its name' for column, unit in from_name.items()]
-    if len(buffers) < count:
-        notes.append(f"{count - len(buffers):,} rows share the bytes of another row (same alias)")
+    kept = _merge_aliases(cells, cells.pop("alias", [""] * count))
+    cells = {field: [texts[row] for row in kept] for field, texts in cells.items()}
+    instance = instance_csv.from_columns(cells, [numbered[row][0] for row in kept])
+    notes = [f'"{assigned[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items()]
+    if len(kept) < count:
+        notes.append(f"{count - len(kept):,} rows share the bytes of another row (same alias)")
     if not has_ranges:
         notes.append("the table has no live ranges: all rows are live at once")
     return replace(instance, notes=(*instance.notes, *notes))
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield ``(line, column → cell)`` of each row of a table; JSON counts as one row per line, from line 2."""
+    """Yield ``(line, column → cell)`` of each row of a table; the lines of JSON rows are 2, 3, …, as in CSV."""
     if data.lstrip()[:1] in (b"[", b"{"):
         yield from enumerate(_objects(data), start=2)
         return
@@ -125,18 +122,21 @@ def _rows(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
 def _objects(data: bytes) -> list[dict[str, Any]]:
     hint = "Write a list of objects."
     try:
-        found = msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableInput(f"the table is not JSON: {error}.", hint=hint) from error
-    if isinstance(found, dict):
-        found = next((value for value in found.values() if isinstance(value, list)), None)
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+    if isinstance(value, dict):
+        value = next((member for member in value.values() if isinstance(member, list)), None)
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise UnreadableInput("the JSON contains no list of objects.", hint=hint)
-    return found
+    return value
 
 
-def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
-    """Return the rows that stay; the first row of each alias gets the hull of its live ranges and the largest size."""
+def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
+    """Merge the rows of each alias into its first row in ``cells``. Return the rows to keep.
+
+    The merged row is live from the first to the last step of its rows and has the largest of their sizes.
+    """
     first_of: dict[str, int] = {}
     kept = []
     for row, alias in enumerate(aliases):
@@ -145,8 +145,8 @@ def _merged(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
             kept.append(row)
             continue
         try:
-            for field, choose in (("lower", min), ("upper", max), ("size", max)):
-                cells[field][first] = str(choose(*[strict.whole_number(cells[field][k]) for k in (first, row)]))
+            for field, merge in (("lower", min), ("upper", max), ("size", max)):
+                cells[field][first] = str(merge(*[strict.whole_number(cells[field][k]) for k in (first, row)]))
         except ValueError as error:
             what = f'the rows of the alias "{alias[:80]}" contain a value that is not a whole number.'
             raise UnreadableInput(what, hint="Write digits only.") from error

@@ -32,7 +32,7 @@ import msgspec
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, arena_names, instance_of, peak_of, stem_of
 from tmmu_core.formats.signatures import MEMORY_EVENTS
 from tmmu_core.planners.problem import PlainInstance
 
@@ -188,7 +188,7 @@ class _Method:
         if element >= len(_ELEMENT_BYTES) or any(side < 0 for side in shape):
             raise ValueError(f"value {number} has the element type {element} and the shape {list(shape[:8])}.")
         size, offset = _ELEMENT_BYTES[element] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
-        if max(size, offset) > LAST_BYTE:
+        if max(size, offset) > MAX_VALUE:
             raise ValueError(f"value {number} has {size} bytes at offset {offset}.")
         extra_info = table.table(9)
         label = extra_info.text(1) if extra_info is not None else ""
@@ -292,7 +292,7 @@ class _Method:
             yield f"the file does not contain the memory that {self.delegate_calls} delegate calls allocate"
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=LAST_BYTE)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)]
 
 
 class _Event(msgspec.Struct, gc=False):

@@ -8,16 +8,16 @@
     [RecordingMicroAllocator] Arena allocation total 85264 bytes                  RecordingMicroAllocator
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …         ::PrintAllocations
 
-The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints the bytes of
-the arena, of its head and of its tail, and the bytes of the persistent buffers in the tail by kind. Persistent buffers
-are live at every step. If the log has only totals, the head is one buffer. Other lines are ignored. Of several plans,
-the last one is read.
+The planner prints live ranges (last step included) and offsets of the buffers in the arena's head. The allocator prints
+the sizes of the arena, its head and its tail, and the size of each kind of persistent buffers in the tail. Persistent
+buffers are live at every step. If the log has no line of the planner, the head becomes one buffer. Other lines are
+ignored. If the log has several plans, the last one is read.
 """
 
 import re
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, is_log, stem_of, with_unique_ids
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, is_log, stem_of, with_unique_ids
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
@@ -41,37 +41,36 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the plan in the log; without live ranges, the buffers at one moment. Raises ``UnreadableInput``."""
-    buffers: dict[int, tuple[int, int, int, int]] = {}
-    arena: dict[str, int] = {}
-    kinds: dict[str, int] = {}
+    """Return the plan in the log; without live ranges, all buffers are live at one step. Raises ``UnreadableInput``."""
+    buffers: dict[int, LiveRange] = {}
+    bytes_of_area: dict[str, int] = {}  # total, head, tail
+    bytes_of_kind: dict[str, int] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if found := _ARENA.search(line):
-            arena[found[1]] = int(found[2])
+            bytes_of_area[found[1]] = int(found[2])
         elif found := _KIND.search(line):
-            kinds[found[1]] = int(found[2])
+            bytes_of_kind[found[1]] = int(found[2])
         elif found := _PLAN.search(line) or _OLD_PLAN.search(line):
             buffer, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
-            if first > last or max(offset + size, last) > LAST_BYTE:
+            if first > last or max(offset + size, last) > MAX_VALUE:
                 raise UnreadableInput(f"invalid buffer: {line.strip()[:80]!r}.", place=f"line {number}", hint=HINT)
             if buffer == 0:  # another plan begins
                 buffers.clear()
-            buffers[buffer] = first, last + 1, size, offset
-    lives = [LiveRange(f"buffer {buffer}", *row) for buffer, row in buffers.items() if row[2]]
-    head = max([arena.get("head", 0), *(life.offset + life.size for life in lives)])
-    end = max((life.death for life in lives), default=1)
-    if not lives and arena.get("head"):
-        lives.append(LiveRange("head: planned buffers", 0, 1, arena["head"], 0))
+            buffers[buffer] = LiveRange(f"buffer {buffer}", first, last + 1, size, offset)
+    live_ranges = [buffer for buffer in buffers.values() if buffer.size]
+    end = max((buffer.death for buffer in live_ranges), default=1)
+    offset = max([bytes_of_area.get("head", 0), *(buffer.offset + buffer.size for buffer in live_ranges)])
+    if not live_ranges and offset:
+        live_ranges.append(LiveRange("head: planned buffers", 0, 1, offset, 0))
     notes = ["a step is an operator of the model"] if buffers else ["the log has no live ranges: it shows one moment"]
-    unlisted = max(arena.get("tail", 0) - sum(kinds.values()), 0)
-    offset = head
-    for kind, size in (*kinds.items(), ("tail: not itemised in the log", unlisted)):
+    unlisted = max(bytes_of_area.get("tail", 0) - sum(bytes_of_kind.values()), 0)
+    for kind, size in (*bytes_of_kind.items(), ("tail: not itemised in the log", unlisted)):
         if size:
-            lives.append(LiveRange(kind, 0, end, size, offset, "buffer"))
+            live_ranges.append(LiveRange(kind, 0, end, size, offset, "buffer"))
             offset += size
-    if not lives:
+    if not live_ranges:
         raise UnreadableInput("the log has no buffer and no arena.", hint=HINT)
-    if arena:
-        areas = ", ".join(f"{part} {size:,}" for part, size in arena.items())
-        notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")
-    return instance_of(stem_of(name) or "tflm", with_unique_ids(lives), notes)
+    if bytes_of_area:
+        areas = ", ".join(f"{area} {size:,}" for area, size in bytes_of_area.items())
+        notes.append(f"arena in bytes: {areas}; this plan places the tail directly after the head")
+    return instance_of(stem_of(name) or "tflm", with_unique_ids(live_ranges), notes)

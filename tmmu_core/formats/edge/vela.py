@@ -7,10 +7,9 @@
     Start Time - End Time  : Start Addr -   End Addr: Tensor Size: … : Name
              0 -          1:        0x0 -     0x2400:        9216: … : input
 
-A live range includes its end time; the bytes do not include the end address. Both compilers of Vela print these
-columns; one also prints ``Purpose``. Tensors with the same times and addresses are one buffer with several names. Of
-several memories, the one with the highest peak is shown, and notes name the others; read-only memory is shown only if
-there is no other memory. Other lines are ignored.
+A live range includes its end time; the bytes do not include the end address. Some versions of Vela also print the
+column ``Purpose``. Tensors with the same times and addresses become one buffer with several names. If the log has
+several memories, the writable memory with the highest peak is read, and notes list the others. Other lines are ignored.
 """
 
 import re
@@ -18,11 +17,11 @@ from collections.abc import Iterator
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import allocator_plan
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write it with vela --verbose-allocation MODEL > FILE."
-_HEAD = re.compile(r"Start Time\s+-\s+End Time\s*:\s*Start Addr\s+-\s+End Addr\s*:\s*Tensor Size\s*:.*: Name\s*$")
+_HEADER = re.compile(r"Start Time\s+-\s+End Time\s*:\s*Start Addr\s+-\s+End Addr\s*:\s*Tensor Size\s*:.*: Name\s*$")
 _ROW = re.compile(
     r"\s*(\d{1,19}) -\s+(\d{1,19}):\s+0x([0-9a-f]{1,16}) -\s+0x([0-9a-f]{1,16}):\s+(\d{1,19}):(.*)", re.A | re.I
 )
@@ -39,24 +38,24 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the memory with the highest peak. Raises ``UnreadableInput``."""
-    tables = [(title, rows, _lives(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
+    tables = [(title, rows, _live_ranges(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
     if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", hint=HINT)
-    peaks = [allocator_plan.peak_of(lives)[1] for _, _, lives in tables]
+    peaks = [allocator_plan.peak_of(live_ranges)[1] for _, _, live_ranges in tables]
     is_writable = [not ("read-only" in title or "Permanent" in title) for title, _, _ in tables]
     chosen = max(range(len(tables)), key=lambda k: (is_writable[k], peaks[k]))
-    title, buffers, lives = tables[chosen]
+    title, buffers, live_ranges = tables[chosen]
     notes = [f"the memory is {title}"]
     others = [(other, peaks[k]) for k, (other, _, _) in enumerate(tables) if k != chosen]
     notes += [f"the log also contains {other}: {peak:,} bytes at its peak" for other, peak in others]
-    shared = sum(len(names) - 1 for names in buffers.values())
-    if shared:
-        notes.append(f"{shared} tensors share a buffer with another tensor")
-    notes.append("the log has no alignments: buffers are planned at any byte")
-    return allocator_plan.instance_of(allocator_plan.stem_of(name) or "vela", lives, notes)
+    sharing_tensors = sum(len(names) - 1 for names in buffers.values())
+    if sharing_tensors:
+        notes.append(f"{sharing_tensors} tensors share a buffer with another tensor")
+    notes.append("the log has no alignments: every buffer has alignment 1")
+    return allocator_plan.instance_of(allocator_plan.stem_of(name) or "vela", live_ranges, notes)
 
 
-def _lives(buffers: _Buffers) -> list[LiveRange]:
+def _live_ranges(buffers: _Buffers) -> list[LiveRange]:
     return allocator_plan.with_unique_ids(
         LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
         for (first, last, address, size), names in buffers.items()
@@ -65,26 +64,28 @@ def _lives(buffers: _Buffers) -> list[LiveRange]:
 
 
 def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
-    title, columns = "", 0
+    """Yield the title and the buffers of each table."""
+    title, separators = "", 0
     buffers: _Buffers | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if buffers is None:
             found = _TITLE.match(line.strip())
             title = found[1].removesuffix(":") if found else title
-            if _HEAD.match(line.strip()):
-                buffers, columns = {}, line.count(":") - 3
+            if _HEADER.match(line.strip()):
+                buffers, separators = {}, line.count(":") - 3  # between the size and the name, which may contain colons
             continue
         row = _ROW.match(line)
         if row is None and not (line.lstrip()[:1].isdigit() and "0x" in line):
             yield title or "unnamed", buffers
             title, buffers = "", None
             continue
-        first, last, size = (int(row[k]) for k in (1, 2, 5)) if row is not None else (1, 0, 0)
-        start, end = (int(row[k], 16) for k in (3, 4)) if row is not None else (0, 0)
-        if row is None or first > last or start + size != end or max(last, end) > LAST_BYTE:
-            what = f"invalid row of an allocation table: {line.strip()[:80]!r}."
-            raise UnreadableInput(what, place=f"line {number}", hint=HINT)
-        label = row[6].split(":", columns)[-1].strip() or f"line {number}"
+        invalid_row = f"invalid row of an allocation table: {line.strip()[:80]!r}."
+        if row is None:
+            raise UnreadableInput(invalid_row, place=f"line {number}", hint=HINT)
+        first, last, start, end, size = (int(row[k], 16 if k in (3, 4) else 10) for k in range(1, 6))
+        if first > last or start + size != end or max(last, end) > MAX_VALUE:
+            raise UnreadableInput(invalid_row, place=f"line {number}", hint=HINT)
+        label = row[6].split(":", separators)[-1].strip() or f"line {number}"
         buffers.setdefault((first, last, start, size), []).append(label)
     if buffers is not None:
         yield title or "unnamed", buffers

@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import prod
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, instance_of, stem_of, with_unique_ids
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, stem_of, with_unique_ids
 from tmmu_core.planners.problem import PlainInstance
 
 MARK = b"Memory Space:"
@@ -51,7 +51,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             row = _ROW.match(line)
             size, is_exact = _size(row[1], row[2], row[5]) if row is not None else (0, False)
             start = base + int(row[3]) if row is not None else 0
-            if row is None or not allocation or start + size > LAST_BYTE:
+            if row is None or not allocation or start + size > MAX_VALUE:
                 what = f"invalid line of a memory usage report: {line.strip()[:80]!r}."
                 raise UnreadableInput(what, place=f"line {number}", hint=HINT)
             rounded_count += not is_exact

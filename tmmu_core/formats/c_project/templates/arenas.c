@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* 1: the program contains no writable arena; the caller binds each of them. */
+/* 0: the writable arenas are the static arrays below. 1: the caller binds each of them with «p»_bind. */
 #ifndef «P»_EXTERNAL_ARENAS
 #define «P»_EXTERNAL_ARENAS «'0' if fits_image else '1'»
 #endif
@@ -38,6 +38,7 @@ uint8_t *«p»_arena_buffers[] = {
 /*% endfor %*/
 };
 
+/* By region id: the bytes of a constant region, from which a staged region is copied. */
 static const uint8_t *sources[] = {
 /*% for arena, name in regions %*/
     «name.blob if arena.region_id in r.blob_of else 'NULL'»,
@@ -61,7 +62,7 @@ static const region_info_t region_info[] = {
 /*% endfor %*/
 };
 
-/* A call, because compilers warn about `region >= 0` in a plan without regions. */
+/* A function, because compilers warn about `region >= 0` if the constant is 0. */
 static unsigned region_count(void) {
     return (unsigned)«P»_REGION_COUNT;
 }
@@ -92,29 +93,29 @@ int «p»_is_written(«p»_region_t region) {
 «P»_WEAK «p»_status_t «p»_hydrate_constants(void) {
     for (unsigned region = 0; region < region_count(); region++) {
         uint8_t *arena = «p»_arena_buffers[region];
-        const uint8_t *stored = region_info[region].is_staged ? sources[region] : arena;
+        const uint8_t *source = region_info[region].is_staged ? sources[region] : arena;
         if (!region_info[region].is_constant) {
             continue;
         }
-        if (arena == NULL || stored == NULL) {
+        if (arena == NULL || source == NULL) {
             return «P»_ERROR_UNBOUND;
         }
         if (region_info[region].has_digest) {
             uint8_t digest[32];
-            «p»_sha256(stored, «p»_region_size[region], digest);
+            «p»_sha256(source, «p»_region_size[region], digest);
             if (memcmp(digest, region_info[region].digest, sizeof digest) != 0) {
                 return «P»_ERROR_BLOB_HASH;
             }
         }
         if (region_info[region].is_staged) {
-            memcpy(arena, stored, (size_t)«p»_region_size[region]);
+            memcpy(arena, source, (size_t)«p»_region_size[region]);
         }
     }
     return «P»_OK;
 }
 
 /* SHA-256 (FIPS 180-4). */
-static const uint32_t rounds[64] = {
+static const uint32_t round_constants[64] = {
     0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
     0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u,
     0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau,
@@ -125,8 +126,8 @@ static const uint32_t rounds[64] = {
     0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u,
 };
 
-static uint32_t rotate_right(uint32_t word, unsigned by) {
-    return (word >> by) | (word << (32u - by));
+static uint32_t rotate_right(uint32_t word, unsigned bits) {
+    return (word >> bits) | (word << (32u - bits));
 }
 
 static void sha256_block(uint32_t state[8], const uint8_t block[64]) {
@@ -143,13 +144,13 @@ static void sha256_block(uint32_t state[8], const uint8_t block[64]) {
     }
     memcpy(v, state, sizeof v);
     for (unsigned k = 0; k < 64u; k++) {
-        uint32_t one = v[7] + (rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25)) +
-                       ((v[4] & v[5]) ^ (~v[4] & v[6])) + rounds[k] + w[k];
-        uint32_t two = (rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22)) +
-                       ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+        uint32_t t1 = v[7] + (rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25)) +
+                      ((v[4] & v[5]) ^ (~v[4] & v[6])) + round_constants[k] + w[k];
+        uint32_t t2 = (rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22)) +
+                      ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
         memmove(&v[1], &v[0], 7u * sizeof v[0]);
-        v[4] += one;
-        v[0] = one + two;
+        v[4] += t1;
+        v[0] = t1 + t2;
     }
     for (unsigned k = 0; k < 8u; k++) {
         state[k] += v[k];
@@ -160,24 +161,24 @@ void «p»_sha256(const void *data, uint64_t size, uint8_t digest[32]) {
     uint32_t state[8] = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
                          0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
     const uint8_t *next = (const uint8_t *)data;
-    uint8_t last[128];
-    uint64_t left = size;
-    unsigned tail;
-    for (; left >= 64u; left -= 64u, next += 64) {
+    uint8_t padded[128];
+    uint64_t remaining = size;
+    unsigned padded_size;
+    for (; remaining >= 64u; remaining -= 64u, next += 64) {
         sha256_block(state, next);
     }
-    memset(last, 0, sizeof last);
-    if (left != 0u) {
-        memcpy(last, next, (size_t)left);
+    memset(padded, 0, sizeof padded);
+    if (remaining != 0u) {
+        memcpy(padded, next, (size_t)remaining);
     }
-    last[left] = 0x80u;
-    tail = left < 56u ? 64u : 128u;
+    padded[remaining] = 0x80u;
+    padded_size = remaining < 56u ? 64u : 128u;
     for (unsigned k = 0; k < 8u; k++) {
-        last[tail - 1u - k] = (uint8_t)((size << 3) >> (8u * k));
+        padded[padded_size - 1u - k] = (uint8_t)((size << 3) >> (8u * k));
     }
-    sha256_block(state, last);
-    if (tail == 128u) {
-        sha256_block(state, last + 64);
+    sha256_block(state, padded);
+    if (padded_size == 128u) {
+        sha256_block(state, padded + 64);
     }
     for (unsigned k = 0; k < 32u; k++) {
         digest[k] = (uint8_t)(state[k / 4u] >> (24u - 8u * (k % 4u)));

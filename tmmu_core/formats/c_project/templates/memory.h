@@ -51,7 +51,7 @@ extern const uint64_t «p»_region_alignment[];
 extern const «p»_slot_t «p»_tensors[];
 extern const char «p»_plan_hash[];
 
-/* The name contains hashes of the regions and of the tensors' offsets: code that uses it links with this plan only. */
+/* The symbol's name contains the hashes of the plan: code that uses the symbol links only with objects of this plan. */
 #define «P»_PLAN_SYMBOL «plan_symbol»
 extern const uint32_t «plan_symbol»;
 
@@ -65,13 +65,14 @@ typedef enum {
 /*% endfor %*/
 } «p»_status_t;
 
-/* Address of each region, by region id; NULL until the caller binds it. Constants that are not staged are read only. */
+/* Address of each region, by region id; NULL until the caller binds it. Do not write constants that are not staged. */
 extern uint8_t *«p»_arena_buffers[];
 /*% for region in r.blob_of %*/
 extern const uint8_t «r.region_names[region].blob»[];
 /*% endfor %*/
 
-/* Set the address of a region, or of the bytes that are copied to a staged region; return an error if it is invalid. */
+/* Set the address of a region; for a staged region, also the address of the bytes that are copied to it.
+   Return an error for an invalid region and for a misaligned address. */
 «p»_status_t «p»_bind(«p»_region_t region, void *base);
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
 

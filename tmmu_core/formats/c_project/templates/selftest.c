@@ -13,7 +13,7 @@ typedef struct {
 } check_t;
 
 #define CHECKS «checks | length»u
-#define NO_MEMORY 77
+#define NO_MEMORY 77 /* the exit status that CTest reports as skipped */
 
 static const check_t checks[] = {
 /*% for region, part, digest in checks %*/
@@ -23,7 +23,7 @@ static const check_t checks[] = {
 /*% endfor %*/
 };
 
-/* The symbol exists only in the objects of the same plan. */
+/* Without the objects of the same plan, the program does not link. */
 static const uint32_t *const plan_symbol = &«P»_PLAN_SYMBOL;
 
 static int failed(const char *what, unsigned long number) {
@@ -32,7 +32,7 @@ static int failed(const char *what, unsigned long number) {
 }
 
 static int constants_match(void) {
-    unsigned count = CHECKS;
+    unsigned count = CHECKS; /* a variable, because compilers warn about `k < 0u` */
     for (unsigned k = 0; k < count; k++) {
         const uint8_t *arena = «p»_arena_buffers[checks[k].region];
         uint8_t digest[32];
@@ -44,7 +44,7 @@ static int constants_match(void) {
     return 1;
 }
 
-/* Allocate and bind an arena that has no address; return 0 without enough memory. */
+/* Allocate and bind an arena that has no address. Return 0 if there is not enough memory. */
 static int bind_arena(unsigned region) {
     size_t alignment = (size_t)«p»_region_alignment[region];
     size_t size = (size_t)«p»_region_size[region];
@@ -81,7 +81,7 @@ int main(void) {
         }
         printf("region %u: %llu bytes\n", region, (unsigned long long)«p»_region_size[region]);
     }
-    /* Without exported bytes, a staged region has no source. */
+    /* ERROR_UNBOUND is correct if no constants were exported: a staged region then has no source. */
     status = «p»_hydrate_constants();
     if (status != «P»_OK && (CHECKS != 0u || status != «P»_ERROR_UNBOUND)) {
         return failed("hydration, status", (unsigned long)status);
@@ -99,7 +99,7 @@ int main(void) {
             return failed("address of tensor", k);
         }
     }
-    /* Fill each arena that the model writes with its own value, then check that no write changed another arena. */
+    /* Fill each writable arena with a value that depends on its region id, then check that no two arenas overlap. */
     for (unsigned region = 0; region < regions; region++) {
         if («p»_is_written((«p»_region_t)region)) {
             memset(«p»_arena_buffers[region], (int)(0x5au ^ (region & 0xffu)),

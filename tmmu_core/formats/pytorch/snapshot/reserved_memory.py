@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.formats.allocator_plan import refuse_beyond_last_byte
+from tmmu_core.formats.allocator_plan import refuse_too_many_bytes
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, I64, MAP, UNMAP, Device, Events, Segment
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
@@ -41,7 +41,7 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
     """Return the reserved bytes over the steps; ``segments`` are those at the end. Raises ``UnreadableInput``."""
     action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
     end = sum([segment.total_size for segment in segments])
-    refuse_beyond_last_byte(end + sum(size[(action == MAP) | (action == UNMAP)].tolist()))
+    refuse_too_many_bytes(end + sum(size[(action == MAP) | (action == UNMAP)].tolist()))
     change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
     start = end - int(change.sum())
     curve = start + np.cumsum(change)

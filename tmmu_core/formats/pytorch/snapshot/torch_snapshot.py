@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import normative_order, refuse_beyond_last_byte, stem_of
+from tmmu_core.formats.allocator_plan import normative_order, refuse_too_many_bytes, stem_of
 from tmmu_core.formats.pytorch.snapshot import snapshot_events
 from tmmu_core.formats.pytorch.snapshot import snapshot_stacks as codes
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History
@@ -85,7 +85,7 @@ def history_of(device: Device, stacks: Stacks) -> History:
 def instance_of_history(name: str, history: History, notes: list[str]) -> PlainInstance:
     """Return the finished plan of a device, with its history."""
     offset, note = layout(history, history.reserved_peak_bytes)
-    refuse_beyond_last_byte(sum(history.size.tolist()), int((offset + history.size).max(initial=0)))
+    refuse_too_many_bytes(sum(history.size.tolist()), int((offset + history.size).max(initial=0)))
     size, alignment = history.size.astype(np.uint64), np.ones(len(history.ids), np.uint64)
     roles = ("activation",) * len(history.ids)
     problem = Problem("arena", history.ids, history.birth, history.death, size, alignment, roles=roles)
