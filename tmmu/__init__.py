@@ -12,12 +12,14 @@
 |---|---|
 | plan a model: a file, a PyTorch module or a graph | ``plan(source)``, ``plan(module, x)`` |
 | change a model until it fits a memory limit | ``fit(source, "8GiB")``, ``fit(module, "8GiB", x)`` |
-| build a PyTorch model without its memory | ``with fake_tensors():`` around the model and its inputs |
+| build a PyTorch model without allocating its weights | ``with fake_tensors():`` around the model and its inputs |
 | pack buffers with known live ranges | ``pack(lower, upper, size)`` |
-| compare two plans; check one | ``compare(before, after)``, ``verify(plan)`` |
-| gate a plan in CI | ``plan.gate(max_extent="8MiB", baseline="golden.json")`` |
-| plot | a plan at the end of a notebook cell, ``plan.report("plan.html")``, ``plan.show()`` |
-| open a PyTorch memory snapshot; a finished plan | ``plan("snapshot.pickle")``; ``read("plan.json")`` |
+| compare two plans | ``compare(before, after)`` |
+| verify a plan | ``verify(plan)`` |
+| check a plan against limits in CI | ``plan.gate(max_extent="8MiB", baseline="golden.json")`` |
+| plot a plan | ``plan`` as the last line of a notebook cell, ``plan.report("plan.html")``, ``plan.show()`` |
+| open a PyTorch memory snapshot | ``plan("snapshot.pickle")`` |
+| open a finished plan | ``read("plan.json")`` |
 | sweep settings | a loop over ``plan(source, planner=…, dims=…)``; many workers: ``tmmu sweep`` |
 | store plans by commit | ``tmmu record``, ``tmmu history``, ``tmmu gate --store`` on the command line |
 | plan an ExecuTorch program | ``executorch_pass()`` |

@@ -1,4 +1,4 @@
-"""Tensor memory planner: graph → liveness → planners → plans → runtime; the judge verifies plans.
+"""Tensor memory planner: read a graph, compute its live ranges, place its tensors in arenas, verify the plan.
 
 ``import tmmu`` is the public API (``docs/how-to/python.md``); the names of ``__all__`` are loaded at their first use.
 A folder imports only folders that precede it in ``ORDER`` of ``benchmarks/house.py`` (``tests/test_architecture.py``).

@@ -9,14 +9,14 @@ from tmmu_core.base.app_package import app_module
 
 
 def main() -> None:
-    """Run the console script; ``--version`` needs no other imports."""
+    """Run the command line; ``--version`` prints the version without importing it."""
     if sys.argv[1:] == ["--version"]:
-        with suppress(OSError, AttributeError):  # the command line reports an unwritable standard output
+        with suppress(OSError, AttributeError):  # if standard output cannot be written, the command line reports it
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())
             return
     try:
         app_module("cli.main").main()
-    except KeyboardInterrupt:  # during the imports; the command line handles a later one
+    except KeyboardInterrupt:  # pressed during the imports; afterwards the command line handles the key
         sys.exit(130)
 
 

@@ -129,7 +129,7 @@ def ordered(name: str) -> Row:
         steps.append(max(done, steps[-1]))
         return True
 
-    found = best_order(model, goes_on, proof=300)
+    found = best_order(model, goes_on, budget=300)
     return {
         "peak": found.peak,
         "bound": found.bound,
@@ -138,7 +138,7 @@ def ordered(name: str) -> Row:
         "asked": dict(sorted(asked.items())),
         "steps": steps[-1],
         "order": digest(found.order),
-        "others": [total for total, _ in found.others],
+        "others": [total for total, _ in found.orders],
     }
 
 

@@ -17,15 +17,16 @@ from tmmu_core.plans.figures.live_bytes import storages_of
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes.
 
-``activations`` are the results of the forward pass that the backward pass reads before or after the fit: the sum of
-``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live results of the module at the peak, gradients included.
+``activations`` are the results of the forward pass that the backward pass reads, in the initial or the fitted graph.
+They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak`` are the results of the module's operators,
+also of the backward pass, that are live at the peak.
 """
 
 
 def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return module path → the figures ``COLUMNS`` of its own parameters and operators; empty without a backward pass.
+    """Return module path → column of ``COLUMNS`` → bytes, without submodules; empty if the graph has no backward pass.
 
-    ``gradients`` are the parameters that have one; default: those with a tensor ``PARAMETER.grad``. O(operands).
+    ``gradients`` names the parameters with a gradient; default: those with a tensor ``PARAMETER.grad``. O(operands).
     """
     graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.fitted_graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
@@ -37,11 +38,11 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 
     liveness = fitted.start.liveness
     size_of = _sizes(liveness) | _sizes(fitted.best.liveness)
-    first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
+    first_of_storage = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
     if gradients is None:
         gradients = {name.removesuffix(".grad") for name in size_of if name.endswith(".grad")}
-    # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
-    for tensor in (each for each in graph_before.tensors if each.id in first):
+    # An in-place update shares the storage of the tensor that it updates, so only the first tensor of a storage counts.
+    for tensor in (each for each in graph_before.tensors if each.id in first_of_storage):
         parent, size = tensor.id.rpartition(".")[0], size_of[tensor.id]
         if tensor.role == "parameter":
             add(parent, "parameters", size)
@@ -73,7 +74,7 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
     return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
-LOSS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of operators of a classification loss
+LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # an operator whose name contains one of these
 CHUNKED_LOSS = (
     "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
     "under torch.utils.checkpoint, so that only one chunk's logits are live."
@@ -83,8 +84,9 @@ CHUNKED_LOSS = (
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     """Describe the peak of the best plan, counted over the arenas that the capacity limits.
 
-    ``node`` and ``module`` run at the peak. ``tensors`` are ``(tensor, bytes, module)`` of the live storages that are
-    not persistent, largest first; ``modules`` are their bytes by module, largest first. ``suggestion`` can be ``""``.
+    ``node`` runs at the peak, as a part of ``module``. ``tensors`` lists the live storages that are not persistent as
+    ``(tensor, bytes, module)``, and ``modules`` maps each module to their bytes, both largest first. ``suggestion`` is
+    a change of the model, or ``""``.
     """
     graph, plan = fitted.best.fitted_graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
@@ -98,7 +100,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
     modules: dict[str, int] = {}
-    of_loss = 0
+    loss_bytes = 0
     storages = storages_of(plan)
     for k in np.flatnonzero((storages.birth <= step) & (step < storages.death)).tolist():
         row = plan.row(int(storages.head[k]))
@@ -109,13 +111,13 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
         path = "" if producer is None else module.get(producer.node_id, "")
         live.append((tensor.id, size, path))
         modules[path] = modules.get(path, 0) + size
-        of_loss += size if producer is not None and any(word in producer.instr for word in LOSS) else 0
+        loss_bytes += size if producer is not None and any(word in producer.instr for word in LOSS_OPERATORS) else 0
     return {
         "node": node,
         "module": module.get(node or "", ""),
         "tensors": tuple(sorted(live, key=lambda each: -each[1])),
         "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
-        "suggestion": CHUNKED_LOSS if 4 * of_loss > sum(modules.values()) else "",
+        "suggestion": CHUNKED_LOSS if 4 * loss_bytes > sum(modules.values()) else "",
     }
 
 
@@ -137,7 +139,10 @@ def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
 
 
 def _results_for_backward(graph: Graph) -> dict[str, str]:
-    """Return result of the forward pass that the backward pass reads → its node, both as in the initial graph."""
+    """Return each result of the forward pass that the backward pass reads → the node that computes it.
+
+    A recomputed result and its node have their ids of the initial graph.
+    """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}
     producers = {name: node for node in graph.nodes for name in node.outputs}

@@ -1,7 +1,7 @@
 """The value types of fitting: kinds of moves, their costs, and moves.
 
-``search/candidates.py`` applies a move to a plan input. Recomputing and copying nodes are ordinary nodes of the native
-format, so the result is planned, verified, run and compared like any graph.
+``search/candidates.py`` applies a move to a plan input. A node that recomputes or copies is an ordinary node of the
+native format, so the fitted graph is planned, verified, run and compared like any graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shar
 (``search/smallest_mesh.py``).
 """
 
-FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: about 300 Tflop/s over a bus of 30 GB/s
+FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: 300 TFLOP/s divided by 30 GB/s (PCIe)
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Move:
 
     kind: Kind
     what: str  # description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``
-    why: str = ""  # why the move is valid, for most kinds because the results of the graph do not change
+    why: str = ""  # why the move is valid; most kinds do not change the results of the graph
     tensors: tuple[str, ...] = ()  # ids of the affected tensors, as in the initial graph
     nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes saved in addition to the moves before; may be negative. If several moves are planned together, the last has
-    the rest of the measured reduction, and the others have estimates from the live bytes.
+    """Bytes saved in addition to the moves before; may be negative. If several moves are planned together, only their
+    sum is measured: each has an estimate from the live bytes, except for the last, which has the rest of the sum.
     """
     details: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the move, JSON-ready; the keys depend on the kind."""

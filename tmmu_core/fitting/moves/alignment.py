@@ -1,7 +1,7 @@
-"""Alignment moves: place tensors at smaller alignments, where the hardware allows it.
+"""Alignment moves: reduce the alignment of the arenas, if the hardware allows it.
 
-The fitted graph contains the alignment if all arenas except ``offload`` have the same one; otherwise plan it with
-``--arenas FILE``. An alignment is never smaller than the widest element type of the graph.
+The fitted graph states the alignment if all arenas except ``offload`` have the same one. Otherwise ``--arenas FILE``
+must state the alignments when it is planned. An alignment is never smaller than the widest element type of the graph.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
     return replace(plan_input, arenas=config)
 
 
-def finer_alignments(base: Candidate) -> Iterator[Move]:
+def smaller_alignments(base: Candidate) -> Iterator[Move]:
     """Yield a move for every smaller alignment of all arenas except ``offload``, largest alignment first."""
-    config, arenas = read_arenas(base.plan_input.arenas), sorted(extents(base.plan))
-    largest = max((config.get(name, Arena()).alignment_bytes for name in arenas), default=1)
+    before, arenas = read_arenas(base.plan_input.arenas), sorted(extents(base.plan))
+    largest = max((before.get(name, Arena()).alignment_bytes for name in arenas), default=1)
     widest = max((itemsize(tensor.dtype) for tensor in base.plan_input.graph.tensors), default=1)
     alignment = largest // 2
     while alignment >= widest:

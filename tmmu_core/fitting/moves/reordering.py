@@ -27,48 +27,48 @@ class OrderMove:
     ordered: Ordered
 
     @property
-    def needs(self) -> Mapping[str, int]:
+    def arena_bounds(self) -> Mapping[str, int]:
         """Arena → lower bound of its extent over all orders; empty unless exactly one arena depends on the order."""
         model = self.ordered.model
         if len(model.variable_arenas) != 1:
             return {}
         arena = model.variable_arenas[0]
-        others = int(model.constant.sum() - model.constant[arena])
-        return {model.arenas[arena]: self.ordered.bound - others - int(model.padding[arena])}
+        other_arenas = int(model.constant.sum() - model.constant[arena])
+        return {model.arenas[arena]: self.ordered.bound - other_arenas - int(model.padding[arena])}
 
     @property
-    def total(self) -> int:
+    def total_bound(self) -> int:
         """Lower bound of the sum of all extents over all orders."""
         return self.ordered.bound - int(self.ordered.model.padding.sum())
 
 
 def order_move(
-    base: Candidate, report: Report | None = None, *, keep_phases: bool = False, enough: int | None = None
+    base: Candidate, report: Report | None = None, *, keep_phases: bool = False, goal: int | None = None
 ) -> OrderMove | None:
-    """Return the order with the smallest sum of peaks; ``None`` without units, or for sizes of 2^60 bytes or more.
+    """Return the order with the lowest sum of peaks that ``best_order`` finds for ``goal``.
 
-    The search stops at ``enough`` bytes; expensive methods are skipped if no order can reach it (proven).
+    ``None`` if no node runs, or if the sizes sum to 2^60 bytes or more.
     """
     model = order_model(base.liveness, alignments_of(base.plan_input), keep_phases=keep_phases)
     if model is None or not len(model):
         return None
-    ordered = best_order(model, report, enough=enough)
+    ordered = best_order(model, report, goal=goal)
     if ordered.peak >= ordered.tried["given"]:
         return OrderMove(None, ordered)
     return OrderMove(_move(base, model, ordered.order.tolist(), ordered.method), ordered)
 
 
 def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move]:
-    """Yield other orders whose sum of peaks is at most ``limit`` bytes, because they may pack better."""
+    """Yield other orders whose sum of peaks is at most ``limit`` bytes: a planner may need fewer bytes for them."""
     model, seen = found.ordered.model, {found.ordered.order.tobytes()}
-    for total, order in found.ordered.others:
-        if total <= limit and order.tobytes() not in seen:
+    for peak, order in found.ordered.orders:
+        if peak <= limit and order.tobytes() not in seen:
             seen.add(order.tobytes())
-            yield _move(base, model, order.tolist(), "as low")
+            yield _move(base, model, order.tolist(), "alternative")
     if len(model) <= ENUMERATED_UP_TO:
         for order in orders_within(OrderStates(model), limit, MOST_ORDERS):
             if order.tobytes() not in seen:
-                yield _move(base, model, order.tolist(), "as low")
+                yield _move(base, model, order.tolist(), "alternative")
 
 
 def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:
@@ -81,8 +81,8 @@ def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> 
 def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    An earlier view would keep its base live, or would need the base to be recomputed. A later one costs nothing if its
-    node reads nothing but the base.
+    A view that runs too early keeps its base live, or requires recomputing the base. To run it later costs nothing if
+    its node reads only the base.
     """
     index = liveness.timeline.index
     is_view = [

@@ -1,4 +1,4 @@
-"""Moves to a smaller dimension or to a rank's share, and bisection for the largest size that fits."""
+"""Moves that reduce a dimension or keep only one rank's share, and bisection for the largest size that fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,26 +51,26 @@ class FittedSize:
     """The result of a search for a size."""
 
     size: int | None  # ``None`` if no size fits
-    fitted: Fitted  # the fit at that size; if none fits, at the size that needs the least memory of those tried
+    fitted: Fitted  # the fit at ``size``; if no size fits, the fit that needs the least memory
 
 
-def bisect_size(envelope: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
-    """Return the largest size of the envelope whose fit succeeds, if memory grows with the size.
+def bisect_size(bounds: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
+    """Return the largest size within ``bounds`` that fits. Memory must grow with the size.
 
     ``fit_at`` runs about log₂ (max − min) times. If a fit is stopped, return the largest size that fits so far.
     """
-    tried = fit_at(envelope.max)
-    if tried.answer == "fits":
-        return FittedSize(envelope.max, tried)
-    best = tried if envelope.min == envelope.max else fit_at(envelope.min)
+    last = fit_at(bounds.max)
+    if last.answer == "fits":
+        return FittedSize(bounds.max, last)
+    best = last if bounds.min == bounds.max else fit_at(bounds.min)
     if best.answer != "fits":
         return FittedSize(None, best)
-    low, high = envelope.min, envelope.max
-    while high - low > 1 and not tried.stopped:
+    low, high = bounds.min, bounds.max
+    while high - low > 1 and not last.stopped:
         middle = (low + high) // 2
-        tried = fit_at(middle)
-        if tried.answer == "fits":
-            low, best = middle, tried
+        last = fit_at(middle)
+        if last.answer == "fits":
+            low, best = middle, last
         else:
             high = middle
-    return FittedSize(low, replace(best, stopped=tried.stopped))
+    return FittedSize(low, replace(best, stopped=last.stopped))

@@ -1,20 +1,20 @@
 """The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), computed over storages.
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
-  2006): run the ready unit that raises the peak least; of those that do not raise it, the one that leaves the fewest
-  live bytes. With a threshold (pytorch#161810): if all ready units add more bytes, run the one whose first reader comes
-  first.
+  2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
+  threshold (pytorch#161810): if each ready unit adds more bytes than the threshold, run the one whose first reader
+  comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
 * **Depth first**: run every unit directly after its inputs, small ones first.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first.
 
 Also **hill–valley** orders: interleave independent schedules optimally. A schedule is split into segments, each with
 its hill (most bytes added while it runs) and its valley (bytes added once it has run). Segments with a negative valley
-come first, lowest hill first; other segments by falling hill − valley (Liu, "An application of generalized tree
-pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost
-subject to series-parallel precedence constraints", 1978). Adjacent segments of a schedule in the wrong order are
-merged. Each unit is attached to the first unit that needs it, which turns the graph into a forest: the result is exact
-for forests, and a heuristic elsewhere. About O(units log units).
+come first, sorted by rising hill; the others follow, sorted by falling hill − valley (Liu, "An application of
+generalized tree pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum
+cumulative cost subject to series-parallel precedence constraints", 1978). Adjacent segments of one schedule that this
+order would swap are merged. Each unit is attached to the first unit that needs it, which turns the graph into a forest:
+the result is optimal for forests, and a heuristic for other graphs. About O(units log units).
 """
 
 from collections.abc import Iterator
@@ -61,28 +61,28 @@ def _breadth_first(model: OrderModel) -> I64:
     """Return the breadth-first order. O((units + edges) log units)."""
     sorter = TopologicalSorter(dict(enumerate(model.predecessors)))
     sorter.prepare()
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     ready: list[tuple[list[int], int]] = []
     while sorter.is_active():
         for unit in sorter.get_ready():
-            heappush(ready, (sorted(place[p] for p in model.predecessors[unit]), unit))
+            heappush(ready, (sorted(position[p] for p in model.predecessors[unit]), unit))
         _, unit = heappop(ready)
-        place[unit] = len(place)
+        position[unit] = len(position)
         sorter.done(unit)
-    return np.array(list(place), np.int64)
+    return np.array(list(position), np.int64)
 
 
 def _depth_first(model: OrderModel) -> I64:
     """Return the depth-first order. O(units log units + edges)."""
     size = model.size.tolist()
-    touched = [sum(size[s] for node in nodes for s in model.touches[node]) for nodes in model.units]
-    return _topological_order(model, sorted(range(len(model)), key=touched.__getitem__))
+    touched_bytes = [sum(size[s] for node in nodes for s in model.touches[node]) for nodes in model.units]
+    return _topological_order(model, sorted(range(len(model)), key=touched_bytes.__getitem__))
 
 
 def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
     """Return the units in the ``wanted`` order, but each directly after those of its inputs that have not run."""
-    place = {unit: k for k, unit in enumerate(wanted)}
-    needs = [sorted(before, key=place.__getitem__, reverse=True) for before in model.predecessors]
+    position = {unit: k for k, unit in enumerate(wanted)}
+    needs = [sorted(before, key=position.__getitem__, reverse=True) for before in model.predecessors]
     order: dict[int, None] = {}
     for unit in wanted:
         pending = [unit]
@@ -112,7 +112,7 @@ class _Segment:
 
 
 def _append_segment(segments: list[_Segment], segment: _Segment) -> None:
-    """Append ``segment`` to a schedule and merge segments that are in the wrong order."""
+    """Append ``segment`` to a schedule and merge segments whose keys fall."""
     segments.append(segment)
     while len(segments) > 1 and segments[-1].key < segments[-2].key:
         second, first = segments.pop(), segments.pop()
@@ -121,19 +121,19 @@ def _append_segment(segments: list[_Segment], segment: _Segment) -> None:
 
 
 def hill_valley_order(model: OrderModel, base: I64) -> I64:
-    """Return a hill–valley order; the bytes that a unit adds are those that it adds in the order ``base``."""
+    """Return a hill–valley order, computed from the bytes that each unit adds in the order ``base``."""
     hill, change = (column.tolist() for column in added_bytes(model, base))
-    place = {unit: k for k, unit in enumerate(base.tolist())}
-    under: list[list[list[_Segment]]] = [[] for _ in range(len(model))]
+    position = {unit: k for k, unit in enumerate(base.tolist())}
+    attached: list[list[list[_Segment]]] = [[] for _ in range(len(model))]
     """Unit → schedules of the units that are attached to it."""
     roots: list[list[_Segment]] = []
     for unit in base.tolist():
-        children = under[unit]
+        children = attached[unit]
         schedule = children[0] if len(children) == 1 else list(merge(*children, key=lambda s: s.key))
-        under[unit] = []
+        attached[unit] = []
         _append_segment(schedule, _Segment(hill[unit], change[unit], unit))
         if model.successors[unit]:
-            under[min(model.successors[unit], key=place.__getitem__)].append(schedule)
+            attached[min(model.successors[unit], key=position.__getitem__)].append(schedule)
         else:
             roots.append(schedule)
     wanted = [unit for segment in merge(*roots, key=lambda s: s.key) for unit in _units_of(segment.tree)]

@@ -2,12 +2,12 @@
 
 Best-first search over sets of executed units (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
 neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal. If the search is stopped
-earlier, the peak of the next set is a lower bound. With several arenas, each path has a vector of peaks: all
+earlier, the lowest peak in the queue is a lower bound. With several arenas, each path has a vector of peaks: all
 non-dominated vectors of a set are kept, and their sum is minimised.
 
-A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately: no later unit then has
-more live bytes. A unit is excluded if it touches one of several storages, of different sizes, that an output may reuse
-in place: it could change which of them is reused.
+A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately, because this never
+raises the live bytes of later units. There is an exception: if an output may reuse one of several storages of different
+sizes in place, the units that touch them determine which one is reused, so they do not run immediately.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,9 +25,9 @@ from tmmu_core.fitting.order.order_model import OrderModel
 
 Peaks = tuple[int, ...]
 WIDTH = 24  # maximum number of sets that a round of the beam search keeps
-TRIED = 120_000
-"""Expansions of the beam search. Each unit of the order has an equal share; a round beyond the shares so far halves the
-number of sets that are kept."""
+BEAM_EXPANSIONS = 120_000
+"""Planned expansions of the beam search, equally many for each unit. If the search exceeds the number planned for the
+units so far by an eighth of the total, it keeps half as many sets from then on."""
 
 
 class State(NamedTuple):
@@ -69,8 +69,7 @@ class OrderStates(OrderLists):
         arenas = model.variable_arenas
         super().__init__(model, [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()])
         self.all = (1 << len(model)) - 1
-        self.tried = 0
-        """Number of expansions so far."""
+        self.expansions = 0
         self.constant = int(model.constant.sum())
         self.touchers = [0] * len(self.size)
         """Storage → units that touch it."""
@@ -83,11 +82,12 @@ class OrderStates(OrderLists):
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
         self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
         """Unit → whether it may run immediately (module docstring)."""
-        self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
+        self._adds_at: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
+        """Unit → neighbours that ran before it, as a bit mask → result of ``adds``."""
 
     def start(self) -> State:
         """Return the state before the first unit."""
-        peaks, live = [0] * self.width, [0] * self.width
+        peaks, live = [0] * self.arena_count, [0] * self.arena_count
         for s in np.flatnonzero(self.starts_live).tolist():
             peaks[self.arena_of[s]] += self.size[s]
             if self.stays_live[s] or self.touched_by[s]:
@@ -98,7 +98,9 @@ class OrderStates(OrderLists):
     def run(self, state: State, unit: int, limit: int) -> State | None:
         """Return the state after a unit; ``None`` if the sum of peaks, with constants, exceeds ``limit``."""
         during, after = self.adds(unit, state.done)
-        peaks = tuple(max(p, b + d) for p, b, d in zip(state.peaks, state.live, during, strict=True))
+        peaks = tuple(
+            max(peak, live + maximum) for peak, live, maximum in zip(state.peaks, state.live, during, strict=True)
+        )
         return None if sum(peaks) + self.constant > limit else self._after(state, unit, peaks, after)
 
     def run_immediate_units(self, state: State) -> State:
@@ -110,7 +112,8 @@ class OrderStates(OrderLists):
                 if not self.runs_anytime[unit]:
                     continue
                 during, after = self.adds(unit, state.done)
-                if max(after) <= 0 and all(b + d <= p for p, b, d in zip(state.peaks, state.live, during, strict=True)):
+                rows = zip(state.peaks, state.live, during, strict=True)
+                if max(after) <= 0 and all(live + most <= peak for peak, live, most in rows):
                     state, again = self._after(state, unit, state.peaks, after), True
         return state
 
@@ -122,21 +125,20 @@ class OrderStates(OrderLists):
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
     def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
-        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and after it.
+        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and the change after it.
 
         ``done`` are the units that ran before, as a bit mask.
         """
-        self.tried += 1
-        known = self._known[unit]
+        self.expansions += 1
         key = done & self.neighbours[unit]
-        if key not in known:
-            known[key] = self._adds(unit, done)
-        return known[key]
+        if key not in self._adds_at[unit]:
+            self._adds_at[unit][key] = self._adds(unit, done)
+        return self._adds_at[unit][key]
 
     def _adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
         storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
         born = {s: self.starts_live[s] or self.touchers[s] & done for s in storages}
-        left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # one for all later units
+        left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # all later units count as one
         for node in self.model.units[unit]:
             for s in self.touches[node]:
                 left[s] += 1
@@ -145,25 +147,25 @@ class OrderStates(OrderLists):
     def lower_bound(self) -> Peaks:
         """Return by arena a lower bound of the peak: the most bytes that are live at one unit in every order."""
         units, storages = len(self.model), len(self.size)
-        above = np.zeros((units, units), np.bool_)
-        for unit in range(units):  # units come in a valid order
+        must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
+        for unit in range(units):  # units are sorted in a valid order
             for p in bits(self.before[unit]):
-                above[unit] |= above[p]
-                above[unit, p] = True
-        below, same_or_above = np.ascontiguousarray(above.T), above | np.eye(units, dtype=np.bool_)
-        begun, after, mine, all_before = np.zeros((4, storages, units), np.bool_)
+                must_follow[unit] |= must_follow[p]
+                must_follow[unit, p] = True
+        must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
+        # [storage, unit]: whether the unit touches it, must run before or after a toucher, before all other touchers.
+        touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
-            begun[s], after[s] = below[touchers].any(0), above[touchers].any(0)
-            mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
-        begun |= np.array(self.starts_live, np.bool_)[:, None]
-        needed = mine | np.array(self.stays_live, np.bool_)[:, None] | after
+            after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)
+            touched[s, touchers], before_all[s] = True, same_or_follow[touchers].all(0)
+        is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
+        is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
         # A unit of one node creates a storage that it touches, if all other units that touch it must run later.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
-        first = mine & single & all_before
-        is_live = (begun & needed) | first
-        found = [0] * self.width
+        is_live = (is_born & is_needed) | (touched & single & before_all)
+        found = [0] * self.arena_count
         sizes, arenas = np.array(self.size, np.int64), np.array(self.arena_of, np.int64)
-        for a in range(self.width):
+        for a in range(self.arena_count):
             least = np.where(arenas == a, sizes, 0) @ is_live
             for unit, nodes in enumerate(self.model.units):
                 reusable = [self.size[s] for node in nodes for s in self.candidates[node] if self.arena_of[s] == a]
@@ -188,7 +190,7 @@ def is_dominated(peaks: Peaks, rows: Iterable[Peaks]) -> bool:
 
 
 def best_first_search(
-    walk: OrderStates,
+    states: OrderStates,
     upper: int,
     *,
     floor: Peaks | None = None,
@@ -197,37 +199,37 @@ def best_first_search(
 ) -> Proof:
     """Return the best order below ``upper`` (a sum of peaks with constants), or only a lower bound.
 
-    ``floor`` is a lower bound of each arena's peak. ``budget`` limits the expansions.
+    ``floor`` is a lower bound of each arena's peak. ``budget`` is the maximum number of expansions.
     """
-    state = walk.start()
+    state = states.start()
     if floor is not None:
         state = state._replace(peaks=tuple(map(max, state.peaks, floor)))
     peaks_of: dict[int, list[Peaks]] = {0: [state.peaks]}
     """Set of units → the peaks of the paths to it that no other path dominates."""
     numbers = count()
     heap = [(sum(state.peaks), 0, next(numbers), state)]
-    tried_before = walk.tried
+    expansions_before = states.expansions
     while heap:
         value, _, _, state = heappop(heap)
-        bound = value + walk.constant
+        bound = value + states.constant
         if bound >= upper:
             break
         if state.peaks not in peaks_of.get(state.done, ()):
             continue
         done = state.done
-        state = walk.run_immediate_units(state)
+        state = states.run_immediate_units(state)
         if state.done != done:
             known = peaks_of.setdefault(state.done, [])
             if is_dominated(state.peaks, known):
                 continue
             known.append(state.peaks)
-        tried = walk.tried - tried_before
-        if state.done == walk.all:
+        if state.done == states.all:
             return Proof(state.order, bound)
-        if tried > budget or (should_continue is not None and not should_continue(tried)):
+        expansions = states.expansions - expansions_before
+        if expansions > budget or (should_continue is not None and not should_continue(expansions)):
             return Proof(None, bound)
         for unit in bits(state.ready):
-            after = walk.run(state, unit, upper - 1)
+            after = states.run(state, unit, upper - 1)
             known = peaks_of.get(after.done, []) if after is not None else []
             if after is None or is_dominated(after.peaks, known):
                 continue
@@ -236,50 +238,52 @@ def best_first_search(
     return Proof(None, upper)
 
 
-def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[I64]:
+def orders_within(states: OrderStates, limit: int, most: int, budget: int = 20_000) -> Iterator[I64]:
     """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
 
-    ``tries`` limits the expansions. A set that led to no order is not expanded again with equal or higher peaks.
+    ``budget`` is the maximum number of expansions. A set that led to no order is not expanded again with equal or
+    higher peaks.
     """
-    state = walk.start()
+    state = states.start()
     dead_ends: dict[int, list[Peaks]] = {}
     # A state, the units left to try after it, and the number of orders yielded before it was entered.
     stack = [(state, bits(state.ready), 0)]
-    found = tried = 0
+    found = expansions = 0
     while stack:
         state, untried, found_before = stack[-1]
-        if state.done == walk.all:
+        if state.done == states.all:
             found += 1
             yield state.order
-        if state.done == walk.all or not untried or found >= most or tried >= tries:
+        if state.done == states.all or not untried or found >= most or expansions >= budget:
             stack.pop()
             if found == found_before:
                 dead_ends.setdefault(state.done, []).append(state.peaks)
             continue
-        tried += 1
-        after = walk.run(state, untried.pop(0), limit)
+        expansions += 1
+        after = states.run(state, untried.pop(0), limit)
         if after is not None and not is_dominated(after.peaks, dead_ends.get(after.done, ())):
             stack.append((after, bits(after.ready), found))
 
 
-def beam(walk: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
+def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
     A beam search: each round runs one further unit, and keeps the ``WIDTH`` sets of executed units with the lowest sum
     of peaks, then of live bytes, then the lowest bit mask. O(units · ready units).
     """
-    front, width = {0: walk.start()}, WIDTH
-    tried_before = walk.tried
+    front, width = {0: states.start()}, WIDTH
+    expansions_before = states.expansions
     while front and should_continue():
         level = next(iter(front)).bit_count()
-        if walk.tried - tried_before > TRIED * (level + 1) // len(walk.model) + TRIED // 8:
+        planned = BEAM_EXPANSIONS * (level + 1) // len(states.model)
+        if states.expansions - expansions_before > planned + BEAM_EXPANSIONS // 8:
             width = max(1, width // 2)
         following: dict[int, State] = {}
-        for state in map(walk.run_immediate_units, front.values()):
-            if state.done == walk.all:
+        for state in map(states.run_immediate_units, front.values()):
+            if state.done == states.all:
                 return state.order
             for unit in bits(state.ready):
-                after = walk.run(state, unit, upper - 1)
+                after = states.run(state, unit, upper - 1)
                 if after is not None and (after.done not in following or after.rank < following[after.done].rank):
                     following[after.done] = after
         ranked = sorted(following.values(), key=lambda each: (*each.rank, each.done))

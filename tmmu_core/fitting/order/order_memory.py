@@ -1,4 +1,4 @@
-"""Live bytes of execution orders, and orders that run units early or late by the bytes that each unit adds.
+"""Live bytes of execution orders, and orders in which some units run earlier or later than in a given order.
 
 An order is an array of units. A storage is live from its first touch (write or read) to its last. All sums stay within
 64 bits (``order_model.LARGEST``).
@@ -37,10 +37,7 @@ def measure(model: OrderModel, order: I64) -> Measured:
 
 
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
-    """Return two arrays of shape (units,): the live bytes that each unit adds while it runs, and after it has run.
-
-    The units run in ``order``.
-    """
+    """Return the most live bytes that each unit of ``order`` adds, and the change after it; shapes (units,)."""
     place, during, after = _live_bytes(model, order)
     first = np.searchsorted(place, np.arange(len(order)))
     live = np.append(after.sum(axis=0)[first - 1], after[:, -1].sum())
@@ -52,10 +49,11 @@ def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
 
 
 def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
-    """Return the live bytes of an order, without those that are live at every step.
+    """Return (place, during, after): the live bytes of an order, without those that are live at every step.
 
-    The results have a column before the first unit, then one per node: the place of its unit in the order (−1 before
-    the first unit), and by arena the live bytes while it runs and after it.
+    The arrays have a first column for the time before all units, and one column per node. ``place``, shape (columns,),
+    is the position of the node's unit in the order (−1 in the first column). ``during`` and ``after``, shape (arenas,
+    columns), are the live bytes while the node runs, and after it.
     """
     units = [model.units[unit] for unit in order.tolist()]
     place = np.repeat(np.arange(-1, len(units)), [1, *map(len, units)])
@@ -75,7 +73,7 @@ def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
     freed = np.cumsum(freed, axis=1)[:, :-1]
     after = during - freed
     during[:, 1:] -= freed[:, :-1]
-    # The output of a node that creates it reuses the first permitted input that the node touches last.
+    # A node that creates its output reuses the first permitted input whose last use it is.
     node, source = model.reuses.T
     at = np.flatnonzero((last[source] == step_of[node]) & (first[model.out[node]] == step_of[node]))
     at = at[np.unique(node[at], return_index=True)[1]]
@@ -84,11 +82,11 @@ def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
 
 
 class OrderLists:
-    """An order model as lists; ``arena_of`` is the arena in which the bytes of each storage are counted."""
+    """An order model as lists; ``arena_of``: storage → arena in which its bytes are counted."""
 
     def __init__(self, model: OrderModel, arena_of: list[int]) -> None:
         self.model, self.arena_of = model, arena_of
-        self.width = max(arena_of, default=0) + 1
+        self.arena_count = max(arena_of, default=0) + 1
         self.touches, self.candidates, self.out = model.touches, model.candidates, model.out.tolist()
         self.size, self.touched_by = model.size.tolist(), model.touched_by.tolist()
         self.starts_live, self.stays_live = model.starts_live.tolist(), model.stays_live.tolist()
@@ -96,12 +94,12 @@ class OrderLists:
         """Unit → storages that it touches."""
 
     def run_nodes(self, unit: int, born: Any, left: Any) -> tuple[Bytes, Bytes]:
-        """Run the nodes of a unit; return by arena the live bytes that it adds: the most while it runs, and after it.
+        """Run the nodes of a unit; return by arena the most live bytes that it adds, and the change after it.
 
-        ``born`` (whether a storage has become live) and ``left`` (number of nodes that still have to touch it) are
-        lists or mappings, and are updated.
+        ``born`` (storage → whether it has become live) and ``left`` (storage → number of nodes that have not touched it
+        yet) are updated.
         """
-        most, live = [-(1 << 62)] * self.width, [0] * self.width
+        most, live = [-(1 << 62)] * self.arena_count, [0] * self.arena_count
         for node in self.model.units[unit]:
             touched, out = self.touches[node], self.out[node]
             reused = -1
@@ -112,9 +110,9 @@ class OrderLists:
                 if not born[s]:
                     born[s] = True
                     live[self.arena_of[s]] += self.size[s]
-            for a in range(self.width):
-                less = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
-                most[a] = max(most[a], live[a] - less)
+            for a in range(self.arena_count):
+                reused_bytes = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
+                most[a] = max(most[a], live[a] - reused_bytes)
             for s in touched:
                 if not left[s] and not self.stays_live[s]:
                     live[self.arena_of[s]] -= self.size[s]
@@ -137,10 +135,10 @@ class Walk(OrderLists):
         self.waits = list(map(len, model.predecessors))
         self.order: list[int] = []
         self.adds = {unit: self.added(unit) for unit, count in enumerate(self.waits) if not count}
-        """Unit that can run next → the live bytes that it adds while it runs (most), and after it."""
+        """Ready unit → the most live bytes that it adds while it runs, and the change after it."""
 
     def added(self, unit: int) -> tuple[int, int]:
-        """Return the live bytes that a unit adds if it runs next: the most while it runs, and those after it."""
+        """Return the most live bytes that a unit adds if it runs next, and the change after it."""
         storages = self.storages_of[unit]
         born, left = {s: self.born[s] for s in storages}, {s: self.left[s] for s in storages}
         (most,), (change,) = self.run_nodes(unit, born, left)
@@ -180,7 +178,7 @@ def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
 def late(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with units that allocate more than they free as late as possible.
 
-    In the reversed order, these units free more than they allocate.
+    In the reversed order, these units free more than they allocate, so ``eager`` moves them.
     """
     reversed_model = replace(
         model,

@@ -28,7 +28,7 @@ from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
-LARGEST = 2**60  # sum of sizes from which no order is searched, so that sums stay within 64 bits
+LARGEST = 2**60  # orders are searched only if the sum of the sizes is smaller, so that all sums fit into 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,9 @@ class OrderModel:
     starts_live: NDArray[np.bool_]  # shape (storages,): whether it is live before the first node, as an input
     constant: I64  # shape (arenas,): bytes that are live at every step
     arenas: tuple[str, ...]
-    padding: I64  # shape (arenas,): largest padding of a storage; the storage at the end of an arena needs none
+    padding: I64
+    """Shape (arenas,): largest padding of a storage. Bounds of extents are lower by it, because the storage at the end
+    of an arena needs no padding."""
 
     def __len__(self) -> int:
         return len(self.units)
@@ -114,8 +116,8 @@ def order_model(
 ) -> OrderModel | None:
     """Return the order problem of a plan; ``None`` if sizes are too large to be summed in 64 bits.
 
-    ``alignments`` (arena → bytes): sizes are rounded up to this alignment, else to 1. The arena ``offload`` is another
-    memory: its storages count 0 bytes.
+    Sizes are rounded up to ``alignments`` (arena → bytes; default 1). Storages in the arena ``offload`` count 0 bytes,
+    because they are in another memory.
     """
     timeline, storages = liveness.timeline, liveness.storages
     alignment = [(alignments or {}).get(name, 1) for name in liveness.arenas]
@@ -126,7 +128,7 @@ def order_model(
     if sum(aligned) >= LARGEST:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
-    touches, members = _touches(liveness)
+    touches, touched_tensors = _touches(liveness)
     units, unit_of = _units(timeline, order)
 
     size = np.array(aligned, np.int64)
@@ -136,7 +138,7 @@ def order_model(
     np.add.at(constant, storages.arena[persistent], size[persistent])
     index = timeline.index
     stays_live = storages_with(liveness, index.is_output)
-    candidates, out = _candidates(liveness, members, stays_live)
+    candidates, out = _candidates(liveness, touched_tensors, stays_live)
     edges = unit_of[_edges(liveness, order, keep_phases)]
     edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
     return OrderModel(
@@ -164,8 +166,9 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → storages that it touches, without persistent ones, and (node, storage) → number of members that
-    it touches, if several.
+    """Return node → storages that it touches, without persistent ones; and (node, storage) → number of tensors.
+
+    The second result has the pairs whose node touches several tensors of the storage.
     """
     index = liveness.timeline.index
     nodes = len(index.node_ids)
@@ -181,14 +184,14 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
     width = len(liveness.storages)
     touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
     node, storage = np.divmod(touched, width)
-    members = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
-    return csr_rows(np.searchsorted(node, np.arange(nodes + 1)), storage), members
+    several = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
+    return csr_rows(np.searchsorted(node, np.arange(nodes + 1)), storage), several
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
-    """Return the units, by first node in the initial order, and the unit of each node (−1: not run).
+    """Return the units, sorted by their first node in the initial order, and the unit of each node (−1: not run).
 
-    All nodes between the first and the last node of a scope are part of its unit, so that units have no cycle.
+    All nodes between the first and the last node of a scope are in one unit, so that no two units depend on each other.
     """
     scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
     ends = {scope: at for at, scope in enumerate(scopes) if scope}
@@ -205,7 +208,7 @@ def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...],
 
 
 def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
-    """Return an array of shape (edges, 2): (before, after) between nodes."""
+    """Return the dependencies as an array of shape (edges, 2): a node, and a node that must run after it."""
     timeline = liveness.timeline
     index = timeline.index
     is_run = timeline.step_of >= 0
@@ -242,31 +245,33 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
     """Yield edges from each write of a storage to later accesses, and from earlier accesses to the write."""
     storages = liveness.storages
     # A storage with birth 0 can have content before its first write.
-    several = {
+    overwritten = {
         s: row for s, row in storage_writers(liveness).items() if len(row) > 1 or (row and not storages.birth[s])
     }
     step_of, index = liveness.timeline.step_of, liveness.timeline.index
-    accesses = {storage: set(writers) for storage, writers in several.items()}
+    accesses = {storage: set(writers) for storage, writers in overwritten.items()}
     readers = np.repeat(np.arange(len(step_of)), np.diff(index.in_ptr))
     for k, storage in zip(readers.tolist(), liveness.storage_of[index.in_idx].tolist(), strict=True):
         if storage in accesses and step_of[k] >= 0:
             accesses[storage].add(k)
     for storage, nodes in accesses.items():
-        last = -1
-        since: list[int] = []
+        last_write = -1
+        reads_since: list[int] = []
         for k in sorted(nodes, key=step_of.__getitem__):
-            if last >= 0:
-                yield last, k
-            if k in several[storage]:
-                yield from ((reader, k) for reader in since)
-                last, since = k, []
+            if last_write >= 0:
+                yield last_write, k
+            if k in overwritten[storage]:
+                yield from ((reader, k) for reader in reads_since)
+                last_write, reads_since = k, []
             else:
-                since.append(k)
+                reads_since.append(k)
 
 
 def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep runs of one phase apart: from nodes that no node of their run follows to nodes of the next
-    run that no node of it precedes. Gradients of results, which exist when backward begins, are a run of their own.
+    """Yield edges from the last nodes of each run of one phase to the first nodes of the next run.
+
+    The last (first) nodes of a run are those without a successor (predecessor) in it. The gradients of results, which
+    exist when the backward pass begins, are a run of their own.
     """
     runs = [list(run) for _, run in groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))]
     run_of = np.full(len(nodes), -1, np.int64)
@@ -279,10 +284,12 @@ def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterato
 
 
 def _candidates(
-    liveness: Liveness, members: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
+    liveness: Liveness, touched_tensors: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
 ) -> tuple[list[list[int]], I64]:
-    """Return node → storages that its output may reuse, as far as this is independent of the order; and the field
-    ``out`` of the model.
+    """Return the fields ``candidates`` and ``out`` of the model.
+
+    A candidate meets all conditions of in-place reuse that do not depend on the order. ``touched_tensors`` is the
+    second result of ``_touches``.
     """
     timeline = liveness.timeline
     index, storages = timeline.index, liveness.storages
@@ -306,7 +313,7 @@ def _candidates(
                 and not storages.persistent[source]
                 and not stays_live[source]
                 and not saved[x]
-                and members.get((k, source), 1) == 1
+                and touched_tensors.get((k, source), 1) == 1
                 and frozenset((source, target)) not in forbidden
                 and storages.arena[source] == storages.arena[target]
             )
@@ -316,7 +323,7 @@ def _candidates(
 
 
 def permitted_inputs(node: Node, inputs: list[int]) -> list[int]:
-    """Return the tensors that the only output of a node may overwrite, in the order of the permission."""
+    """Return the tensors that the only output of a node may overwrite, in the order of its field ``inplace``."""
     if node.inplace == "none":
         return []
     if node.inplace is None or isinstance(node.inplace, str):

@@ -4,8 +4,8 @@
 
     1. the initial order, Inductor's five orders, a hill–valley order, and the initial order with units moved late and
        early
-    2. the best of them changed: hill–valley, units moved late, units moved early
-    3. beam search, then best-first search: the optimal order, or a lower bound
+    2. three variants of the best order so far: hill–valley, units moved late, units moved early
+    3. beam search, then best-first search, which finds the optimal order or a lower bound
 
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
 """
@@ -20,10 +20,11 @@ from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_se
 from tmmu_core.fitting.order.order_memory import I64, eager, late, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 
-SEARCHED_UP_TO = 2_500  # units up to which beam and best-first search run
-PROOF_BUDGET = 150_000  # maximum number of expansions of the best-first search
-SHORT_BUDGET = 4_000  # that number if the capacity is proven impossible
-SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000  # units up to which the budget is larger, and that budget
+SEARCHED_UP_TO = 2_500  # maximum number of units for which beam and best-first search run
+SMALL = 400  # maximum number of units of a small model
+PROOF_BUDGET_OF_SMALL = 600_000  # maximum number of expansions of the best-first search for a small model
+PROOF_BUDGET = 150_000  # the same for other models
+SHORT_BUDGET = 4_000  # the same if the lower bound exceeds the goal
 Report = Callable[[str, int, int], bool]  # ``report(what, done, of) -> should_continue``, as for planners
 
 
@@ -48,7 +49,7 @@ class Ordered:
             self.order, self.peak, self.method = order, peak, method
 
     @property
-    def others(self) -> list[tuple[int, I64]]:
+    def orders(self) -> list[tuple[int, I64]]:
         """All distinct orders found, as (sum of peaks, units), lowest first."""
         return sorted(self.peak_of.values(), key=lambda each: each[0])
 
@@ -59,27 +60,27 @@ class Ordered:
 
 
 def best_order(
-    model: OrderModel, report: Report | None = None, *, proof: int | None = None, enough: int | None = None
+    model: OrderModel, report: Report | None = None, *, budget: int | None = None, goal: int | None = None
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    The search ends at a sum of at most ``enough`` bytes; best-first search is short if no order can reach it (proven).
-    ``proof``: maximum number of expansions of the best-first search.
+    The search ends once the sum of peaks is at most ``goal`` bytes. A ``goal`` of 0 skips step 3. ``budget`` is the
+    maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
-    if proof is None:
-        proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
+    if budget is None:
+        budget = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
     peak = measure(model, initial).total
     best = Ordered(model, initial, peak, peak, "given", {"given": peak}, {initial.tobytes(): (peak, initial)})
     if not len(model):
         return best
-    states = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
+    states = OrderStates(model) if len(model) <= SEARCHED_UP_TO and goal != 0 else None
     floor = states.lower_bound() if states is not None else ()
     best.bound = int(model.constant.sum()) + sum(floor)
     for name, order in _initial_orders(model, initial):
         best.record(name, order)
-        if best.peak == best.bound or (enough is not None and best.peak <= enough) or not watch("orders"):
+        if best.peak == best.bound or (goal is not None and best.peak <= goal) or not watch("orders"):
             return best
     start = best.order
     for name, order in (
@@ -88,17 +89,17 @@ def best_order(
         ("early", eager(model, start)),
     ):
         best.record(f"{best.method}, {name}", order)
-    if states is None or (enough is not None and best.peak <= enough):
+    if states is None or (goal is not None and best.peak <= goal):
         return best
     if best.peak > best.bound and watch("beam"):
         found = beam(states, best.peak, lambda: watch("beam"))
         if found is not None:
             best.record("beam", found)
-    if enough is not None and best.bound > enough:
-        proof = min(proof, SHORT_BUDGET)
+    if goal is not None and best.bound > goal:
+        budget = min(budget, SHORT_BUDGET)
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
-            states, best.peak, floor=floor, budget=proof, should_continue=lambda steps: watch("proof", steps, proof)
+            states, best.peak, floor=floor, budget=budget, should_continue=lambda steps: watch("proof", steps, budget)
         )
         if proven.order is not None:
             best.record("proof", proven.order)

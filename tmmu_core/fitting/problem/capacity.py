@@ -38,11 +38,11 @@ class Capacity:
         return sum(sizes[name] for name in self.limited(plan))
 
     def live(self, plan: Plan) -> U64:
-        """Return the live bytes of the limited arenas at each step, in the plan of a graph."""
+        """Return the live bytes of the limited arenas at each step of the plan."""
         total = np.zeros(max(plan.steps, 1), np.uint64)
-        of_points = np.diff(curve_points_of(plan).steps, append=len(total))
+        steps_per_point = np.diff(curve_points_of(plan).steps, append=len(total))
         for name in self.limited(plan):
-            total += np.repeat(live_bytes(plan, name), of_points)
+            total += np.repeat(live_bytes(plan, name), steps_per_point)
         return total
 
     def over(self, bytes_of: Mapping[str, int]) -> int:

@@ -1,7 +1,7 @@
 """Lower a graph: write the mode, preset, order and sizes of a request into the graph itself.
 
-Planning the lowered graph with default options gives every storage the live range that the options of the request
-give, so that moves need no modes, and a fitted file needs no options.
+With default options, the storages of the lowered graph have the live ranges that the original graph has with the
+options of the request. So moves do not depend on the mode, and a fitted file is planned without options.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,12 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
     ``dims`` sets the upper bounds of dimensions.
     """
     graph, index, dims = timeline.graph, timeline.index, dims or {}
-    step_of = np.append(timeline.step_of, 0)  # the last one is that of tensors without a producer, whose number is −1
+    step_of = np.append(timeline.step_of, 0)  # tensors without a producer have producer −1, which selects this 0
     is_removed = (step_of[index.producer[index.root]] < 0) & ~index.is_persistent[index.root]
     removed = {index.tensor_ids[i] for i in np.flatnonzero(is_removed).tolist()}
     nodes = [graph.nodes[k] for k in timeline.node_at.tolist() if k >= 0]
-    if all(node.phase != "backward" for node in nodes):  # the default mode is then ``inference``: forward nodes only
+    # A graph without backward nodes is planned in mode ``inference``, which runs forward nodes only.
+    if all(node.phase != "backward" for node in nodes):
         nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
     saved = _saved_for_backward(timeline) if timeline.mode == "forward" and timeline.retain else []
     outputs = [name for name in dict.fromkeys((*graph.outputs, *saved)) if name not in removed]

@@ -19,7 +19,7 @@ from typing import Any
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
-from tmmu_core.fitting.moves.alignment import finer_alignments
+from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.delay import delay_moves
 from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fitting.moves.sizes import bisect_size
@@ -107,7 +107,7 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
     """Return the lower bound of all plans that moves of ``kinds`` can reach; with ``sizes``, at the smallest sizes."""
     initial = start
     if "alignment" in kinds:
-        start = plan_moves(start, tuple(finer_alignments(start))[-1:])
+        start = plan_moves(start, tuple(smaller_alignments(start))[-1:])
     if "sizes" in kinds:
         for name, dim in sorted(start.plan_input.graph.dims.items()):
             start = with_size(start, name, dim.min)
@@ -208,7 +208,7 @@ class _FitSearch:
             bound = lower_bound(self.start, kinds, always_live(self.start, self.allowed))
             self.bound = with_order(bound, outputs_needs(self.start, self.allowed))
         elif self.order is not None:
-            self.bound, self.total_bound = with_order(self.bound, self.order.needs), self.order.total
+            self.bound, self.total_bound = with_order(self.bound, self.order.arena_bounds), self.order.total_bound
 
     def remove_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, the smallest first, if the plan still fits without them.
@@ -261,7 +261,7 @@ class _FitSearch:
             self.try_other_orders(self.order)
 
     def best_order(self, base: Candidate) -> OrderMove | None:
-        return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, enough=self.capacity.total)
+        return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, goal=self.capacity.total)
 
     def try_other_orders(self, order: OrderMove) -> None:
         """Try orders with equally low peaks until one packs within the capacity."""
@@ -302,7 +302,7 @@ class _FitSearch:
         if "alignment" not in self.allowed.kinds:
             return
         base = self.best_planned(self.best)
-        for move in finer_alignments(base):
+        for move in smaller_alignments(base):
             if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
                 return
 

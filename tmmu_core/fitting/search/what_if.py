@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tmmu_core.fitting.move import KINDS, Kind, Move
-from tmmu_core.fitting.moves.alignment import finer_alignments
+from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
@@ -65,11 +65,11 @@ def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> It
         yield planner_move(plan_input.planner)
     elif kind == "order":
         # Skip the proof of optimality: any order with a lower peak is a result.
-        order = order_move(start, progress, enough=0)
+        order = order_move(start, progress, goal=0)
         if order is not None and order.move is not None:
             yield replace(order.move, bytes=order.ordered.tried["given"] - order.ordered.peak)
     elif kind == "alignment":
-        yield from finer_alignments(start)
+        yield from smaller_alignments(start)
     elif kind == "inplace":
         saved = bytes_saved_in_place(start.liveness)
         yield from (replace(move, bytes=n) for move in single_moves(plan_input) if (n := saved.get(move.nodes[0], 0)))
