@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
 from app.cli.console import BAD_INPUT, INTERNAL_ERROR, STREAM, SUCCESS, UsageError, print_error, print_note
-from app.cli.options import with_planning_options
+from app.cli.options import with_options
 from tmmu_core import version_line
 from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError
@@ -109,7 +109,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
     for name in commands:
         module = import_module(f"{__package__}.commands.{MODULES.get(name, name)}")
         panel = "Commands" if name in FIRST else "More commands"
-        app.command(name, cls=Command, rich_help_panel=panel)(with_planning_options(getattr(module, f"{name}_command")))
+        app.command(name, cls=Command, rich_help_panel=panel)(with_options(getattr(module, f"{name}_command")))
 
     @app.callback(invoke_without_command=True)
     def whole(

@@ -1,12 +1,13 @@
 """Declare the options of commands, and add the planning options of contract §10.
 
-A command is a function whose parameters are options and arguments of typer. A parameter of type
-:class:`~tmmu_core.plans.making.request.PlanRequest` is replaced by all planning options.
+A command is a function whose parameters are options and arguments of typer. A parameter whose type is a dataclass is
+replaced by the fields of the dataclass, and the parameter ``request`` by all planning options.
 """
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
 from typing import Any
 
 import typer
@@ -43,18 +44,41 @@ MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE
 AS_JSON: bool = flag("--json", "Write JSON; errors become one JSON record.")
 OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
+REQUEST = "request"  # parameter that is replaced by all planning options
 OUTPUTS = ("output", "recipe")  # parameters whose value - is standard output
 GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
 STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
-BRANCH: str | None = option("Use only runs of this branch.", "NAME")
-PLANNER: str | None = option("Use only runs of this planner.", "NAME")
 
 
-def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with a parameter per planning option instead of the request; unchanged without a request."""
-    declared = inspect.signature(command, eval_str=True).parameters.values()
-    others = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in declared if p.annotation is not PlanRequest]
-    if len(others) == len(declared):
+def with_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Return the command with a keyword parameter per option instead of its dataclasses and its request."""
+    declared = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in declared.items() if is_dataclass(p.annotation) and name != REQUEST
+    }
+    options_of = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> int:
+        for name, options in options_of.items():
+            values[name] = groups[name](**{key: values.pop(key) for key in options})
+        return command(**values)
+
+    parameters = [q for name, p in declared.items() for q in options_of.get(name, {name: p}).values()]
+    return _with_planning_options(_with_parameters(wrapper, parameters))
+
+
+def _with_parameters(function: Callable[..., int], parameters: Iterable[inspect.Parameter]) -> Callable[..., int]:
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    vars(function)["__signature__"] = inspect.Signature(keywords)
+    function.__annotations__ = {p.name: p.annotation for p in keywords}
+    return function
+
+
+def _with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Return the command with all planning options instead of the request; unchanged without a request."""
+    others = dict(inspect.signature(command).parameters)
+    if others.pop(REQUEST, None) is None:
         return command
 
     @functools.wraps(command)
@@ -77,10 +101,8 @@ def with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
             raise
 
-    parameters = [*others, *(_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
-    vars(wrapper)["__signature__"] = inspect.Signature(parameters)
-    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
-    return wrapper
+    planning = (_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items())
+    return _with_parameters(wrapper, [*others.values(), *planning, NO_RUN])
 
 
 def _parameter(name: str, kind: Any, declared: Any) -> inspect.Parameter:

@@ -29,7 +29,7 @@ from tmmu_core.plans.making.make import BetterPlanner, PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, first_graph_option, option_texts
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.run_label import PREFIX, Run
+from tmmu_core.store.run_label import PREFIX
 
 if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module
@@ -290,8 +290,3 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: P
     with closing(open_store(url)) as store:
         run = store.resolve(name, other_plan)
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
-
-
-def matching_runs(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
-    """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
-    return tuple(run for run in runs if branch in (None, run.branch) and planner in (None, run.planner))

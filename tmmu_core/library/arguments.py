@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import wraps
 from inspect import Parameter
+from itertools import chain
 from numbers import Real
 from operator import index
 from pathlib import Path
@@ -250,44 +251,54 @@ def allowed_moves(
     return Allowed(frozenset(kind for kind in KINDS if kind in names), cost, keep_phases)
 
 
-def limits_of(what: Measure, values: Any) -> list[Limit]:
-    """Return the limits of one measure: a value limits all arenas together, a mapping has one value per arena."""
-    if values is None:
-        return []
-    by_arena = values if isinstance(values, Mapping) else {ALL: values}
-    return [limit_of(what, what, value, arena) for arena, value in by_arena.items()]
+LIMITS: dict[str, Measure] = {
+    "max_extent": "extent",
+    "max_peak": "peak live bytes",
+    "max_gap": "gap",
+    "min_reuse": "reuse",
+    "max_reuse_cost": "reuse cost",
+}
+GROWTHS: dict[Measure, tuple[str, str]] = {
+    "peak growth": ("max_peak_growth", "max_growth"),
+    "extent growth": ("max_extent_growth", "max_growth"),
+    "lower bound growth": ("max_growth", "max_peak_growth"),
+}
+"""Measure → the option of its limit, and the option whose value is used without that option."""
 
 
-def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
-    """Return one limit. Raises ``UnreadableInput``, which names the option ``name``."""
+def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -> list[Limit]:
+    """Return the limits of :class:`GateOptions`. With a baseline, the limit of a growth without an option is 0.
+
+    A limit of the command line is a list of texts ``[ARENA=]VALUE``. Raises ``UnreadableInput``, which names an option
+    as ``written`` returns it.
+    """
+    limits = []
+    for name, what in LIMITS.items():
+        given = options.get(name)
+        pairs = given.items() if isinstance(given, Mapping) else [] if given is None else [(ALL, given)]
+        if isinstance(given, list):
+            pairs = [text.rpartition("=")[::2] if text.find("=") > 0 else (ALL, text) for text in given]
+        limits += [Limit(what, _limit(written(name), what, value), arena) for arena, value in pairs]
+    used = [name for name in dict.fromkeys(chain(*GROWTHS.values())) if options.get(name) is not None]
+    if options.get("baseline") is not None:
+        for what, names in GROWTHS.items():
+            name = next((name for name in names if name in used), "max_growth")
+            value = options[name] if name in used else 0
+            is_ratio = isinstance(value, str) and value.strip().endswith("%")
+            limits.append(Limit(what, _limit(written(name), "gap" if is_ratio else what, value), relative=is_ratio))
+    elif used:
+        what_to_do = "Set the plan to compare against."
+        raise UnreadableInput(f"{written(used[0])} requires {written('baseline')}.", hint=what_to_do)
+    return limits
+
+
+def _limit(name: str, what: Measure, value: Any) -> Fraction:
     if what != "reuse cost":
-        read = ratio if what in ("gap", "reuse") else amount_of_bytes
-        return Limit(what, Fraction(read(name, value)), arena)
+        return Fraction((ratio if what in ("gap", "reuse") else amount_of_bytes)(name, value))
     try:
-        return Limit(what, Fraction(strict.whole_number(_number_text(value))), arena)
+        return Fraction(strict.whole_number(_number_text(value)))
     except ValueError as error:
         raise UnreadableInput(f"{name}: {error}", hint="Write a cost of 0 or more.") from None
-
-
-def growths_of(given: Mapping[str, Any]) -> list[Limit]:
-    """Return the growth limits of live peak, extent and lower bound.
-
-    ``given``: the names of three options → their values; the first option is for all measures, the second for the peak,
-    the third for the extent. Peak and extent use their option, else the first option. The lower bound uses the first
-    option, else that for the peak. Without either, the limit is 0.
-    """
-    overall, peak, extent = given
-    options: dict[Measure, tuple[str, str]] = {
-        "peak growth": (peak, overall),
-        "extent growth": (extent, overall),
-        "lower bound growth": (overall, peak),
-    }
-    limits = []
-    for what, names in options.items():
-        name, value = next(((name, given[name]) for name in names if given[name] is not None), (overall, 0))
-        relative = isinstance(value, str) and value.strip().endswith("%")
-        limits.append(Limit(what, Fraction((ratio if relative else amount_of_bytes)(name, value)), relative=relative))
-    return limits
 
 
 def capacity_of(value: Capacities) -> Capacity:

@@ -31,7 +31,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
-from tmmu_core.plans.analysis.gate import Check, Measure, baseline_warning, gate
+from tmmu_core.plans.analysis.gate import Check, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
@@ -166,15 +166,8 @@ class Plan(model.Plan):
         True
         """
         baseline, allow_incomplete = options.get("baseline"), options.get("allow_incomplete", False)
-        option_of: dict[Measure, str] = {"extent": "max_extent", "peak live bytes": "max_peak", "gap": "max_gap"}
-        option_of |= {"reuse": "min_reuse", "reuse cost": "max_reuse_cost"}
-        limits = [limit for what, name in option_of.items() for limit in arguments.limits_of(what, options.get(name))]
+        limits = arguments.limits_of(options)
         before = None if baseline is None else as_plan(baseline)
-        growths = {name: options.get(name) for name in ("max_growth", "max_peak_growth", "max_extent_growth")}
-        if before is not None:
-            limits += arguments.growths_of(growths)
-        elif unused := [name for name, value in growths.items() if value is not None]:
-            raise UnreadableInput(f"{unused[0]} needs a baseline.", hint="Give baseline, a plan to compare with.")
         if not limits:
             raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(options.get("graph"))

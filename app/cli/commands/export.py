@@ -1,6 +1,7 @@
 """``tmmu export``: write a plan in another format."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
@@ -52,13 +53,30 @@ MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx,
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
+@dataclass(frozen=True)
+class FormatOptions:
+    """Options that only some formats have."""
+
+    arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME")
+    model: str | None = option(f"Model of a plan or fitted graph, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
+    blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "HOW")
+    prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
+
+    def refuse_unused(self, to: str) -> None:
+        """Raise :class:`UsageError` for an option that has no effect on the format ``to``."""
+        if self.arena is not None and to != "instance":
+            raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
+        values = {"--blobs": self.blobs, "--prefix": self.prefix, "--model": None if to in MODELS else self.model}
+        unused = [name for name, value in values.items() if value is not None]
+        if unused and to != PROJECT:
+            raise UsageError(f"{unused[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+
+
 def export_command(
     request: PlanRequest,
+    *,
     to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED),
-    arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME"),
-    model: str | None = option(f"Model of a plan or fitted graph, for {PROJECT}, {', '.join(MODELS)}.", "FILE"),
-    blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "HOW"),
-    prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME"),
+    options: FormatOptions,
     plan: str = SOURCE,
     output: str = OUT_OR_STREAM,
     json: bool = AS_JSON,
@@ -68,20 +86,15 @@ def export_command(
         is_report = to in ("html", "pdf", "md", "svg", "png")
         hint = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
         raise UsageError(f"unknown format {to!r}.", hint if is_report else strict.closest_hint(to, FORMATS))
-    if arena is not None and to != "instance":
-        raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
-    values = {"--blobs": blobs, "--prefix": prefix, "--model": None if to in MODELS else model}
-    unused = [name for name, value in values.items() if value is not None]
-    if unused and to != PROJECT:
-        raise UsageError(f"{unused[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+    options.refuse_unused(to)
     if to in MODELS:
-        return _write_model(plan, to, request, model, output)
+        return _write_model(plan, to, request, options.model, output)
     found = resolve(plan, request)
     valid_plan = found.valid_plan("export")
     if to == PROJECT:
-        project = _render(valid_plan, _constants(found, model), prefix)
-        return _write_project(project, output, blobs or "auto")
-    data = plan_file.to_instance(valid_plan, arena) if to == "instance" else EXPORTERS[to](valid_plan)
+        project = _render(valid_plan, _constants(found, options.model), options.prefix)
+        return _write_project(project, output, options.blobs or "auto")
+    data = plan_file.to_instance(valid_plan, options.arena) if to == "instance" else EXPORTERS[to](valid_plan)
     write_output(output, data, f"the plan as {to}")
     if to == "instance" and valid_plan.constraints is not None:
         print_note("the instance does not contain the constraints and reuse penalties of the plan")

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -46,13 +47,34 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "open": no fitting plan and no proof
 
 
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Options of the changes that a fit may make."""
+
+    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…")
+    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
+    keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer.")
+
+    def allowed(self) -> Allowed:
+        """Return the allowed changes. Raises :class:`UsageError`."""
+        try:
+            return allowed_moves(self.allow, self.max_cost, self.keep_phases, ("--allow", "--max-cost"))
+        except UnreadableInput as error:
+            raise UsageError(error.message, error.hint) from error
+
+
+@dataclass(frozen=True)
+class SizeOptions:
+    """Options that search a size with which the graph fits."""
+
+    largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
+    mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")
+
+
 def fit_command(
     request: PlanRequest,
-    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…"),
-    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT"),
-    largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM"),
-    mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS"),
-    keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer."),
+    changes: ChangeOptions,
+    sizes: SizeOptions,
     output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output"),
     recipe: str | None = option("Write the changes as JSON.", "FILE"),
     graph: str = argument("Model or graph; - reads standard input.", "FILE"),
@@ -65,6 +87,7 @@ def fit_command(
 
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
+    largest, mesh = sizes.largest, sizes.mesh
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     if largest in request.dims:
@@ -74,25 +97,21 @@ def fit_command(
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
     if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
-    capacity = _capacity(request)
-    try:
-        allowed = allowed_moves(allow, max_cost, keep_phases, ("--allow", "--max-cost"))
-    except UnreadableInput as error:
-        raise UsageError(error.message, error.hint) from error
+    limits = (_capacity(request), changes.allowed())
     with _interruptible() as progress:
-        fitted, size = _search(graph, opened, request, (capacity, allowed), progress, largest=largest, mesh=mesh)
+        fitted, size = _search(graph, opened, request, limits, progress, sizes)
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
         moves_document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         write_output(recipe, msgspec.json.format(msgspec.json.encode(moves_document), indent=2) + b"\n", "the recipe")
     if json:
-        sizes = {name: {what: size} for name, what in (("largest", largest), ("mesh", mesh)) if what is not None}
-        write_json(as_json(fitted) | sizes)
+        found = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
+        write_json(as_json(fitted) | found)
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
-            found = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
-            print_lines(f"no size of {dim_or_axis} fits" if size is None else found)
+            text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
+            print_lines(f"no size of {dim_or_axis} fits" if size is None else text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 
@@ -103,14 +122,13 @@ def _search(
     request: PlanRequest,
     limits: tuple[Capacity, Allowed],
     progress: Progress,
-    *,
-    largest: str | None,
-    mesh: str | None,
+    sizes: SizeOptions,
 ) -> tuple[Fitted, int | None]:
     """Return ``(fit, size)``; ``size``: found for ``--largest`` or ``--mesh``, ``None`` if no size fits."""
-    if mesh is not None:
-        smallest = smallest_mesh(graph, request, mesh, limits, progress)
+    if sizes.mesh is not None:
+        smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
         return smallest.fitted, smallest.size
+    largest = sizes.largest
     start = initial_candidate(graph, request, progress)
     if largest is None:
         return fit_or_smallest(start, *limits, progress), None

@@ -1,8 +1,8 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -23,10 +23,9 @@ from app.cli.resolve import (
 )
 from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers
-from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
-from tmmu_core.library.arguments import growths_of, limit_of
+from tmmu_core.library.arguments import LIMITS, limits_of
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
@@ -44,30 +43,27 @@ SCOPES = {
 """What was verified of a plan (``Verdict.examined``, or ``planned``) → its description."""
 
 
-GROWTH = ("--max-growth", "--max-peak-growth", "--max-extent-growth")
-LIMITS: dict[str, core.Measure] = {
-    "--max-extent": "extent",
-    "--max-peak": "peak live bytes",
-    "--max-gap": "gap",
-    "--min-reuse": "reuse",
-    "--max-reuse-cost": "reuse cost",
-}
+@dataclass(frozen=True)
+class LimitOptions:
+    """Options that decide whether a plan passes, as in ``GateOptions`` of the library."""
+
+    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES")
+    max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT")
+    max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
+    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
+    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
+    baseline: str | None = option(
+        "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
+    )
+    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%")
+    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%")
+    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%")
+    allow_incomplete: bool = flag("--allow-incomplete", "Accept a plan that does not cover its whole graph.")
 
 
 def gate_command(
     request: PlanRequest,
-    max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES"),
-    max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT"),
-    max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES"),
-    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT"),
-    max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST"),
-    baseline: str | None = option(
-        "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
-    ),
-    max_growth: str | None = option("Allowed growth of peak, size and bound of each arena [0].", "BYTES|PERCENT%"),
-    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%"),
-    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%"),
-    allow_incomplete: bool = flag("--allow-incomplete", "Accept a plan that does not cover its whole graph."),
+    options: LimitOptions,
     out: str | None = option("Write summary, annotations, report and plans to this folder, for CI.", "FOLDER"),
     explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL"),
     plan: str = SOURCE,
@@ -83,21 +79,17 @@ def gate_command(
 
     Exit code: 0 passed, 1 failed.
     """
-    limits = dict(zip(LIMITS, (max_extent, max_peak, max_gap, min_reuse, max_reuse_cost), strict=True))
-    growths = dict(zip(GROWTH, (max_growth, max_peak_growth, max_extent_growth), strict=True))
-    for name, text in growths.items():
-        if text is not None and baseline is None:
-            raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
+    limits, baseline = limits_of(vars(options), _option_of), options.baseline
     if explorer is not None and out is None:
         raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
-    if not (graph or baseline or any(limits.values())):
-        hint = f"Set {', '.join(LIMITS)} or --baseline, or verify with --graph."
+    if not (graph or limits):
+        hint = f"Set {', '.join(map(_option_of, LIMITS))} or --baseline, or verify with --graph."
         raise UsageError("no limit is given.", hint)
     after = resolve_ignoring_options(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         after.complete_plan()
     before = None if baseline is None else resolve_side(baseline, request, store, after.plan)
-    checks = _checks(limits, growths, after, before, allow_incomplete=allow_incomplete)
+    checks = _checks(limits, after, before, allow_incomplete=options.allow_incomplete)
     if before is not None and not after.ignored:  # no warning for the baseline: the candidate uses the options
         before = replace(before, ignored=())
     if out is not None:
@@ -109,13 +101,12 @@ def gate_command(
     return SUCCESS if all(check.ok for check in checks) else FINDING
 
 
+def _option_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _checks(
-    limit_texts: Mapping[str, list[str] | None],
-    growths: Mapping[str, str | None],
-    after: Resolved,
-    before: Resolved | None,
-    *,
-    allow_incomplete: bool,
+    limits: Sequence[core.Limit], after: Resolved, before: Resolved | None, *, allow_incomplete: bool
 ) -> list[Check]:
     """Return the checks of both verdicts and of completeness; if all pass, also the checks of the limits."""
     plan = after.plan
@@ -129,14 +120,6 @@ def _checks(
         checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
-    limits: list[core.Limit] = []
-    for option_name, texts in limit_texts.items():
-        for text in texts or ():
-            arena, separator, value = text.rpartition("=")
-            if separator and arena not in plan.arena_of:
-                raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
-            limits.append(limit_of(option_name, LIMITS[option_name], value, arena))  # "" is core.ALL
-    limits += [] if before is None else growths_of(growths)
     return [*checks, *map(check_row, core.gate(plan, limits, before.plan if before else None))]
 
 

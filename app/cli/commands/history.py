@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import AS_JSON, BRANCH, PLANNER, REQUIRED, SOURCE, STORE, argument, option
-from app.cli.resolve import matching_runs, open_store, resolve_ignoring_options, show_warnings
+from app.cli.options import AS_JSON, REQUIRED, SOURCE, STORE, argument, option
+from app.cli.resolve import open_store, resolve_ignoring_options, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
@@ -76,30 +76,39 @@ def _time(text: str | None) -> datetime:
         raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """Options that select runs of a store."""
+
+    store: str | None = STORE
+    branch: str | None = option("Use only runs of this branch.", "NAME")
+    planner: str | None = option("Use only runs of this planner.", "NAME")
+
+    def matches(self, run: Run | Line) -> bool:
+        """Return whether a run, or a line of runs, has the branch and the planner."""
+        return self.branch in (None, run.branch) and self.planner in (None, run.planner)
+
+
 def history_command(
+    options: RunOptions,
     model: str | None = argument("Model name; omit to list all models.", "MODEL", None),
-    store: str | None = STORE,
-    branch: str | None = BRANCH,
-    planner: str | None = PLANNER,
     last: int | None = option("Show only the latest N runs of the model.", "N", min=1),
     json: bool = AS_JSON,
 ) -> int:
     """List the runs of a model, or all models."""
-    opened_store = open_store(store)
-    if model is None:
-        if last is not None:
-            raise UsageError("--last has no effect without a model.", "Pass the name of a model.")
-        lines = [line for line in opened_store.lines(branch) if planner is None or line.planner == planner]
-        if json:
-            write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
-        elif not lines:
-            print_lines("no runs are recorded")
-        else:
-            _print_models(lines)
-        return SUCCESS
-    runs = matching_runs(opened_store.known(model), branch, planner)
-    first = 0 if last is None else max(0, len(runs) - last)
-    changes = _changes(opened_store, runs, first)
+    if model is None and last is not None:
+        raise UsageError("--last has no effect without a model.", "Pass the name of a model.")
+    with closing(open_store(options.store)) as store:
+        if model is None:
+            lines = [*filter(options.matches, store.lines())]
+            if json:
+                write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
+            else:
+                _print_models(lines)
+            return SUCCESS
+        runs = [*filter(options.matches, store.known(model))]
+        first = 0 if last is None else max(0, len(runs) - last)
+        changes = _changes(store, runs, first)
     runs = runs[first:]
     if json:
         pairs = zip(runs, changes, strict=True)
@@ -138,6 +147,9 @@ def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None
 
 
 def _print_models(lines: Sequence[Line]) -> None:
+    if not lines:
+        print_lines("no runs are recorded")
+        return
     rows = []
     for line in lines:
         head = [line.model, line.branch, line.planner, line.mode, numbers.count(line.runs)]
@@ -149,15 +161,14 @@ def _print_models(lines: Sequence[Line]) -> None:
 
 
 def bisect_command(
+    *,
     good: str | None = option("Commit before the increase [first run].", "COMMIT"),
     bad: str | None = option("Commit after the increase [last run].", "COMMIT"),
     figure: str = option("Figure to compare: extent (arena size), peak or bound.", "NAME", default="extent"),
     arena: str | None = option("Arena to compare [sum of all arenas].", "NAME"),
     limit: int = option("Number of tensors to list.", "N", default=20, min=0),
     model: str = argument("Model name.", "MODEL"),
-    store: str | None = STORE,
-    branch: str | None = BRANCH,
-    planner: str | None = PLANNER,
+    options: RunOptions,
     json: bool = AS_JSON,
 ) -> int:
     """Find the commit that increased a model's memory.
@@ -168,29 +179,30 @@ def bisect_command(
 
     Exit code: 0 no growth, 1 growth.
     """
-    opened_store = open_store(store)
     if figure not in find_growth.FIGURES:
         raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, find_growth.FIGURES))
-    runs = matching_runs(opened_store.known(model), branch, planner)
-    if branch is None and runs:
-        runs = matching_runs(runs, "main", None) or matching_runs(runs, runs[-1].branch, None)
-    if not runs:
-        raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
-    runs = find_growth.between(find_growth.comparable_runs(runs), good, bad)
-    if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
-        known = ", ".join(a.name for a in runs[-1].arenas)
-        raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
-    values = [find_growth.value_of(run, figure, arena) for run in runs]
-    steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
-    found = find_growth.culprit(values)
     causes: list[GrowthCauses] = []
     changes = ""
-    if found is not None:
-        old, new = runs[found - 1 : found + 1]
-        before, after = opened_store.plan(old), opened_store.plan(new)
-        changes = "; ".join(changed_settings(after, before))
-        names = (arena,) if arena is not None else find_growth.grown_arenas(old, new, figure)
-        causes = [find_growth.growth_causes(before, after, name) for name in names]
+    with closing(open_store(options.store)) as store:
+        runs: Sequence[Run] = [*filter(options.matches, store.known(model))]
+        if options.branch is None and runs:
+            branch = "main" if any(run.branch == "main" for run in runs) else runs[-1].branch
+            runs = [run for run in runs if run.branch == branch]
+        if not runs:
+            raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
+        runs = find_growth.between(find_growth.comparable_runs(runs), good, bad)
+        if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
+            known = ", ".join(a.name for a in runs[-1].arenas)
+            raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
+        values = [find_growth.value_of(run, figure, arena) for run in runs]
+        found = find_growth.culprit(values)
+        if found is not None:
+            old, new = runs[found - 1 : found + 1]
+            before, after = store.plan(old), store.plan(new)
+            changes = "; ".join(changed_settings(after, before))
+            names = (arena,) if arena is not None else find_growth.grown_arenas(old, new, figure)
+            causes = [find_growth.growth_causes(before, after, name) for name in names]
+    steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}
         record |= {"planned_differently": changes, "culprit": found and _step(runs, values, found), "steps": steps}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import cpu_count
 from typing import Any
@@ -27,18 +28,39 @@ from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 PARALLEL = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
 
 
-def sweep_command(
-    request: PlanRequest,
-    planners: str | None = option("Planners, or all [slots,naive].", "A,B,…"),
-    modes: str | None = option("Modes, or all [default mode].", "A,B,…"),
-    presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…"),
-    alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…"),
-    over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…"),
-    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…"),
+@dataclass(frozen=True)
+class AxisOptions:
+    """Options with the settings that a sweep combines."""
+
+    planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
+    modes: str | None = option("Modes, or all [default mode].", "A,B,…")
+    presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
+    alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
+    over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
+    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
-    ),
-    ranks: bool = flag("--ranks", "Plan all ranks of the shard spec; ranks with equal graphs have one row."),
+    )
+    ranks: bool = flag("--ranks", "Plan all ranks of the shard spec; ranks with equal graphs have one row.")
+
+    def axes(self) -> Axes:
+        """Return the axes without ``over``, which depends on the model. Raises ``TmmuError``."""
+        files = {file: None if file == "none" else read_option("shard_spec", file) for file in _split(self.shards)}
+        hint = "Write powers of two, such as 64,128."
+        return Axes(
+            modes=_names(self.modes, MODES) or (None,),
+            presets=_names(self.presets, PRESETS) or (None,),
+            alignments=_whole_numbers("--alignments", self.alignments, hint) if self.alignments else (None,),
+            planners=_names(self.planners, tuple(PLANNERS)) or ("slots", "naive"),
+            shards=tuple((escaped_surrogates(file), spec) for file, spec in files.items()) if self.shards else None,
+            fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split(self.fits)) or None,
+            ranks=self.ranks,
+        )
+
+
+def sweep_command(
+    request: PlanRequest,
+    options: AxisOptions,
     workers: int | None = option(
         f"Number of processes; 0 means only this process [one per core from {PARALLEL} points on, else 0].", "N", min=0
     ),
@@ -58,18 +80,7 @@ def sweep_command(
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
     if scheduler is not None and workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
-    specs = {file: None if file == "none" else read_option("shard_spec", file) for file in _split_at_commas(shards)}
-    axes = Axes(
-        modes=_names(modes, MODES) or (None,),
-        presets=_names(presets, PRESETS) or (None,),
-        alignments=_whole_numbers("--alignments", alignments, "Write powers of two, such as 64,128.")
-        if alignments
-        else (None,),
-        planners=_names(planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=tuple((escaped_surrogates(file), spec) for file, spec in specs.items()) if shards else None,
-        fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split_at_commas(fits)) or None,
-        ranks=ranks,
-    )
+    axes, over = options.axes(), options.over
     sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
     for source in sources:
@@ -206,12 +217,12 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return cells
 
 
-def _split_at_commas(text: str | None) -> tuple[str, ...]:
+def _split(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
 def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
-    names = known if text is not None and text.strip() == "all" else _split_at_commas(text)
+    names = known if text is not None and text.strip() == "all" else _split(text)
     if unknown := next((name for name in names if name not in known), None):
         raise UsageError(f"unknown name {strict.shown(unknown)}.", strict.closest_hint(unknown, known))
     return names
