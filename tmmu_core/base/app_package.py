@@ -1,4 +1,4 @@
-"""Locate the app package. The core has no import statement of it: it imports the app at run time, by name.
+"""Locate the app package, which the core imports only at run time, by name.
 
 In a checkout the app is the folder ``app/`` beside ``tmmu_core/``. In a wheel the folder is named ``tmmu_explorer``,
 so that it does not collide with another package ``app`` (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import Any
 
 HOME = Path(__file__).resolve().parents[2]
-IN_WHEEL = "tmmu_explorer"
+WHEEL_FOLDER = "tmmu_explorer"
 
 
 def app_module(name: str) -> Any:
     """Import and return a module of the app, such as ``cli.main``."""
-    if (HOME / IN_WHEEL).is_dir():
-        return import_module(f"{IN_WHEEL}.{name}")
+    if (HOME / WHEEL_FOLDER).is_dir():
+        return import_module(f"{WHEEL_FOLDER}.{name}")
     if str(HOME) not in sys.path:
         sys.path.insert(0, str(HOME))
     return import_module(f"app.{name}")
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a file or folder that the app reads: inside of it in a wheel, beside it in a checkout."""
-    in_wheel = HOME / IN_WHEEL / name
+    """Return the path of a file or folder that the app reads: in the app in a wheel, beside the app in a checkout."""
+    in_wheel = HOME / WHEEL_FOLDER / name
     return in_wheel if in_wheel.exists() else HOME / name
 
 
 def sample_entries(folder: Path) -> list[dict[str, str]]:
-    """Return the graphs and instances that ``index.json`` of a folder lists; none if the file is missing or damaged."""
+    """Return the entries of a folder's ``index.json``; none if the file is missing or damaged."""
     try:
-        listed = json.loads((folder / "index.json").read_bytes())
+        index = json.loads((folder / "index.json").read_bytes())
     except (OSError, ValueError):
         return []
-    return [entry for kind in ("samples", "instances") for entry in listed.get(kind, ())]
+    return [entry for kind in ("samples", "instances") for entry in index.get(kind, ())]

@@ -25,14 +25,15 @@ def write_output_file(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replace or create a file, as :func:`replace_file_by_parts`. Raises ``OSError``."""
+    """Replace or create a file, like :func:`replace_file_by_parts`. Raises ``OSError``."""
     replace_file_by_parts(path, (data,))
 
 
 def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
-    """Replace or create a file with ``parts`` and return its size. If ``parts`` raises, a regular file is unchanged.
+    """Replace or create a file with the bytes ``parts``, and return its size.
 
-    Symbolic links are followed and permissions are kept. A device or pipe is written directly.
+    The old file stays if ``parts`` raises. Symbolic links are followed and permissions are kept. A device or pipe is
+    written directly.
     """
     path = Path(os.path.realpath(path))
     try:

@@ -18,18 +18,19 @@ import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 1 << 14  # rows of a table that are encoded at a time: a million rows need no million lists in memory
-SHORT_MAP = 32  # maximum number of keys of a map whose key order is cached; a million rows may have the same keys
+CHUNK_ROWS = 1 << 14  # number of rows of a table that are encoded at once; all rows at once need too much memory
+SHORT_MAP = 32  # maximum number of keys of a map whose sorted keys are cached
 
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
 _BYTE = [bytes([value]) for value in range(256)]
-_WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8))
-"""Index: bytes of a number − 1. Value: the code of its head, and the bytes that follow it."""
 
 
 class NotCanonical(ValueError):
-    """A value has no canonical form: other type, a key that is not text, a lone surrogate, an integer over 64 bits."""
+    """A value has no canonical form.
+
+    Its type is not supported, a key is not text, a text contains a lone surrogate, or an integer needs over 64 bits.
+    """
 
 
 Column = Sequence[str] | NDArray[np.integer[Any]]
@@ -58,13 +59,13 @@ class Encoded:
 
 
 def _head(major: int, n: int) -> bytes:
-    """Return the shortest head of ``major`` with the argument ``n``."""
+    """Return the shortest head of an item of type ``major`` with ``n``: its number or its length."""
     if n < 24:
         return _BYTE[major | n]
-    if n >> 64:
-        raise NotCanonical(f"{n} does not fit 64 bits")
-    code, width = _WIDTHS[(n.bit_length() - 1) // 8]
-    return _BYTE[major | code] + n.to_bytes(width, "big")
+    for code, width in ((24, 1), (25, 2), (26, 4), (27, 8)):
+        if n < 1 << 8 * width:
+            return _BYTE[major | code] + n.to_bytes(width, "big")
+    raise NotCanonical(f"{n} does not fit 64 bits")
 
 
 def _text(value: str) -> bytes:
@@ -123,7 +124,7 @@ def _add(out: bytearray, x: Any) -> None:
 
 
 def _encoded_rows(rows: list[tuple[Any, ...]]) -> bytes:
-    """Return the encodings of the rows, without the head of an array: for texts and integers, those of cbor2."""
+    """Return the concatenated encodings of rows of texts and integers; cbor2 encodes these canonically."""
     try:
         array = cbor2.dumps(rows)
     except UnicodeEncodeError as error:
@@ -147,7 +148,7 @@ def _plain(x: object) -> Any:
 
 
 def cbor_canonical(x: Any) -> bytes:
-    """Return a plain value, with :class:`Table` and :class:`Encoded` in it, as CBOR. Raises :class:`NotCanonical`."""
+    """Return a value as CBOR; it may contain :class:`Table` and :class:`Encoded`. Raises :class:`NotCanonical`."""
     out = bytearray()
     _add(out, x)
     return bytes(out)

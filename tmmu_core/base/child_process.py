@@ -16,8 +16,11 @@ START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main;
 
 
 @contextmanager
-def address_space(more: int) -> Iterator[None]:
-    """Context manager: limit the growth of the address space to ``more`` bytes; ``MemoryError`` beyond (Linux)."""
+def limited_growth(growth: int) -> Iterator[None]:
+    """Return a context manager that limits the growth of the address space to ``growth`` bytes (Linux).
+
+    An allocation above the limit raises ``MemoryError``.
+    """
     try:
         import resource
 
@@ -26,7 +29,7 @@ def address_space(more: int) -> Iterator[None]:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = used + more
+    limit = used + growth
     try:
         if soft == resource.RLIM_INFINITY or limit < soft:
             resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -36,17 +39,21 @@ def address_space(more: int) -> Iterator[None]:
 
 
 def run_module(
-    module: str, arguments: Sequence[str], data: bytes, wait: float, environment: Mapping[str, str] | None = None
+    module: str, arguments: Sequence[str], data: bytes, timeout: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``main(arguments)`` of ``module`` with ``data`` as input. Raises ``TimeoutExpired``, ``OSError``."""
+    """Run ``main(arguments)`` of ``module`` in a child process with ``data`` on standard input.
+
+    Raises ``TimeoutExpired`` after ``timeout`` seconds, and ``OSError``.
+    """
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
-    return subprocess.run(command, input=data, capture_output=True, timeout=wait, env=environment, check=False)
+    return subprocess.run(command, input=data, capture_output=True, timeout=timeout, env=environment, check=False)
 
 
 def serve(function: Callable[..., Any]) -> None:
-    """Read a line of JSON, ``request``, and ``data``; write the result of ``function(data, **request)`` as JSON.
+    """Print the result of ``function(data, **request)`` as JSON.
 
-    If it raises an error, the result is ``{"failed": the first line of the message}``.
+    The first line of standard input is ``request``, in JSON; the rest is ``data``. If the function raises an error, the
+    result is ``{"failed": first line of the message}``.
     """
     request, _, data = sys.stdin.buffer.read().partition(b"\n")
     out, sys.stdout = sys.stdout, sys.stderr  # what a library prints is not part of the result
@@ -68,9 +75,9 @@ def limit_process(seconds: int, memory: int, file_bytes: int | None = None) -> N
         import resource
     except ImportError:  # Windows: only the timeout of the parent applies
         return
-    bounds = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
-    bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
-    for resource_id, wanted in bounds:
+    limits = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
+    limits += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
+    for resource_id, limit in limits:
         hard = resource.getrlimit(resource_id)[1]
-        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)  # a hard limit cannot be raised
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)  # a hard limit cannot be raised
         resource.setrlimit(resource_id, (limit, limit))

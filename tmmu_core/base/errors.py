@@ -32,7 +32,7 @@ def escaped_surrogates(value: Any) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text, which some packages follow with a trace; without a text, its type."""
+    """Return the first line of an error's message (a trace may follow it), or the error's type if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -100,7 +100,7 @@ class UnreadableInput(TmmuError):
 
 @contextmanager
 def source_of_errors(source: str) -> Iterator[None]:
-    """Context manager: an ``UnreadableInput`` or ``InvalidIrShapes`` without a source gets this one."""
+    """Context manager: set ``source`` in an ``UnreadableInput`` or ``InvalidIrShapes`` that has no source."""
     try:
         yield
     except UnreadableInput as error:
@@ -115,7 +115,7 @@ def source_of_errors(source: str) -> Iterator[None]:
 def unopened(
     error: OSError, source: object, hint: str = "Check the name and the permissions.", what: str = "the file"
 ) -> UnreadableInput:
-    """Return the error for a file that cannot be opened; ``what`` begins the sentence."""
+    """Return the error for a file that cannot be opened; ``what`` is the subject of its message."""
     why = (error.strerror or str(error)).lower()
     return UnreadableInput(f"{what} cannot be opened: {why}.", source=str(source), hint=hint)
 
@@ -156,8 +156,8 @@ class StoreFault(TmmuError):
 class ContractError(TmmuError):
     """A clause of the contract is violated. Each subclass sets the code, and the fields that §5 requires for it.
 
-    ``t``: the step, −1 without one. ``operator``: the operator of the specification that failed, if it is not that of
-    the class. ``diagnostics``: scalars; callers add those that they know with :meth:`fill`.
+    ``t``: the step, or −1. ``operator``: the operator of the specification that failed; by default, the operator of the
+    class. ``diagnostics``: scalars; callers add further ones with :meth:`fill`.
     """
 
     numeric_code: ClassVar[int]
@@ -184,7 +184,7 @@ class ContractError(TmmuError):
         return f"{self.code_id}: {super().__str__()}"
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
-        """Add context that the caller knows. A token, and diagnostics other than ``"unknown"``, are kept if set."""
+        """Set the rank, and the token and diagnostics that are missing or ``"unknown"``."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
         for key, value in diagnostics.items():

@@ -24,7 +24,10 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
 ``##vso[`` (Azure Pipelines), ``##teamcity[``."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\t\r\n])")
-"""Start of a cell that a spreadsheet would evaluate: a formula prefix, also full-width, a tab or a line end."""
+"""Position before characters that a spreadsheet may evaluate: a formula sign (ASCII or full-width), tab or line end.
+
+It is at the start of a cell or after a character at which a spreadsheet may split the cell.
+"""
 
 
 def for_markdown(name: str) -> str:
@@ -34,7 +37,7 @@ def for_markdown(name: str) -> str:
 
 
 def for_cell(name: str) -> str:
-    """Escape for a CSV cell: a formula gets an apostrophe, also behind a mark at which a spreadsheet may split."""
+    """Escape for a CSV cell: put an apostrophe before everything that a spreadsheet may evaluate as a formula."""
     return _FORMULA.sub(r"\1'", name)
 
 
@@ -54,7 +57,7 @@ def visible(name: str) -> str:
 
 
 def for_log(line: str) -> str:
-    """Return :func:`visible` of a line without commands to CI runners, with which a name could change later steps."""
+    """Escape a line of a CI log: like :func:`visible`, and without commands, which could change later CI steps."""
     return _COMMAND.sub(lambda match: (match[1] or "") + _escape_sequence(match[0][-1]), visible(line))
 
 
@@ -73,6 +76,7 @@ def _escape_sequence(character: str) -> str:
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
+    # A prefix sorts first (−2), then text (−1), then numbers. The text itself distinguishes ``r1`` and ``r01``.
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

@@ -35,12 +35,12 @@ def installed(package: str) -> bool:
     """Return whether the package is installed; it is not imported."""
     try:
         return find_spec(package) is not None
-    except ValueError:  # sys.modules has an object without a module spec in its place
+    except ValueError:  # sys.modules maps the name to an object without a module spec
         return False
 
 
 def missing(package: str, what: str) -> MissingExtra:
-    """Return the error for a missing package. ``what`` needs the package; it begins the sentence."""
+    """Return the error for a missing package, which ``what`` needs; ``what`` is the subject of the message."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
     command = install(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
     return MissingExtra(message, hint=f"Add it: {command}")
@@ -59,5 +59,5 @@ def need(module: str, what: str) -> Any:
         return import_module(module)
     except ImportError as error:
         if error.name is not None and error.name.partition(".")[0] != package:
-            raise  # the package is installed, and a package that it needs is not
+            raise  # the package is installed; one of its dependencies is not
         raise missing(package, what) from error

@@ -1,9 +1,9 @@
 """Resource limits for untrusted input, each with a name and a default that the user can replace.
 
-A limit never changes a plan. Input above a limit is rejected with an error that names the limit. Two kinds of limits
-are not errors: the explorer delays tasks above ``*_WORKERS``, and evicts cached values above ``KEPT_BYTES`` and files
-above ``SHELF_BYTES``. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a
-caller of the library uses :func:`raised`.
+A limit never changes a plan. Input above a limit is rejected with an error that names the limit. Exceptions: above
+``*_WORKERS`` the explorer delays tasks, and above ``KEPT_BYTES`` and ``SHELF_BYTES`` it evicts cached values and files.
+``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment set a limit; a caller of the library uses
+:func:`raised`.
 """
 
 import os
@@ -31,7 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_LONGEST = 10**5  # highest limit in seconds: a timeout of several times the limit, in milliseconds, has at most 31 bits
+_MAX_SECONDS = 10**5  # highest limit in seconds; timeouts are a few times the limit, in milliseconds and 31 bits
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
@@ -42,9 +42,9 @@ DEVICES = Limit("devices", 1 << 10, "devices")
 INLINED_NODES = Limit("inlined-nodes", 1 << 18, "nodes")
 RANKS = Limit("ranks", 1 << 20, "ranks")
 SHARES = Limit("shares", 1 << 12, "shares for which views are checked")
-TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
+TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _MAX_SECONDS)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
-RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: no run)", _LONGEST)
+RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: no run)", _MAX_SECONDS)
 RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for a run of onnxruntime")
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a task of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "tasks at a time for one visitor of the explorer")
@@ -69,7 +69,11 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``: of :func:`raised`, else the environment, else ``default``, else its own one."""
+    """Return the value of ``limit``.
+
+    The first of these that is set: the value of :func:`raised`, the environment variable, ``default``, the default of
+    the limit.
+    """
     refuse_unknown_settings()
     if limit.name in raised_now():
         return min(raised_now()[limit.name], limit.highest)
@@ -105,28 +109,33 @@ def refuse_unknown_settings() -> None:
 
 
 def raised_now() -> Mapping[str, int]:
-    """Return the limits that :func:`raised` has set. A worker process does not inherit them: pass them to it."""
+    """Return the limits that :func:`raised` has set. Pass them to a worker process, which does not inherit them."""
     return _raised.get() or {}
 
 
 @contextmanager
-def raised(to: Mapping[str, int]) -> Iterator[None]:
-    """Return a context manager that sets limits by name. Other limits keep their values."""
-    token = _raised.set({**raised_now(), **to})
+def raised(values: Mapping[str, int]) -> Iterator[None]:
+    """Return a context manager that sets limits: name → value. Other limits keep their values."""
+    token = _raised.set({**raised_now(), **values})
     try:
         yield
     finally:
         _raised.reset(token)
 
 
-def values_limit(stored: int, packed: bool) -> int:
-    """Return the limit :data:`VALUES` for a file of ``stored`` bytes, which are ``packed`` (compressed) or not."""
-    # Unless the user sets it, the limit grows with the file: a value per two bytes, or two per compressed byte.
-    return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
+def values_limit(file_bytes: int, is_compressed: bool) -> int:
+    """Return the limit :data:`VALUES` for a file of this size.
+
+    Unless the user sets it, the limit grows with the file: a value per two bytes, or two per compressed byte.
+    """
+    return ceiling(VALUES, max(VALUES.default, 2 * file_bytes if is_compressed else file_bytes // 2))
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for input, named ``subject``, above ``limit`` (``allowed``: the limit for this input)."""
+    """Return the error for input above ``limit``; ``subject`` names the input.
+
+    ``allowed``: the value of the limit, if it depends on the input.
+    """
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."

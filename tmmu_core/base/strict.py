@@ -1,7 +1,7 @@
-"""Hints and values for errors about user input, and a strict parser of whole numbers."""
+"""Texts of errors about user input (hints, rejected values, limits), and a strict parser of whole numbers."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,10 +15,10 @@ LISTED = 24  # maximum number of known names that an error message lists
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
-def _similar(name: str, known: Collection[str], least: float) -> str | None:
-    """Return the name in ``known`` that is most similar to ``name``, ignoring case; ``None`` below ``least``."""
+def _similar(name: str, known: Collection[str], cutoff: float) -> str | None:
+    """Return the name in ``known`` most similar to ``name``, ignoring case; ``None`` if no similarity is ``cutoff``."""
     folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
-    found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, least)
+    found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, cutoff)
     return folded[found[0]] if found else None
 
 
@@ -38,31 +38,36 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     return f"{question}Known: {', '.join(names[:LISTED])}{more}."
 
 
-def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
-    """Return the hint for an unknown field or enum value in a document of type ``shape``; ``""`` for other errors."""
+def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:
+    """Return the hint for an unknown field or enum value in a ``document_type``; ``""`` for other errors."""
     match = _UNKNOWN.fullmatch(str(error))
     if match is None:
         return ""
-    kinds = [inspect.type_info(shape)]
+    types = _alternatives(inspect.type_info(document_type))
     for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
-        kinds = [inner for kind in kinds for inner in _types_at(kind, step)]
-    names = [name for kind in kinds for name in _types_at(kind)]
+        types = [inner for each in types for child in _types_at(each, step) for inner in _alternatives(child)]
+    names: list[str] = []
+    for each in types:
+        if isinstance(each, inspect.StructType | inspect.DataclassType):
+            names += [field.encode_name for field in each.fields]
+        elif isinstance(each, inspect.LiteralType):
+            names += map(str, each.values)
     return closest_hint(match[1] or match[2], names) if names else ""
 
 
-def _types_at(kind: inspect.Type, step: str = "") -> Iterator[Any]:
-    """Yield the types of the field ``.name`` or the element ``[…]``; without a step, the names of fields or values."""
-    for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
-        if isinstance(one, inspect.StructType | inspect.DataclassType):
-            yield from (f.type if step else f.encode_name for f in one.fields if step in ("", f".{f.encode_name}"))
-        elif isinstance(one, inspect.LiteralType) and not step:
-            yield from map(str, one.values)
-        elif isinstance(one, inspect.ListType | inspect.VarTupleType) and step:
-            yield one.item_type
-        elif isinstance(one, inspect.TupleType) and step:
-            yield from one.item_types
-        elif isinstance(one, inspect.DictType) and step:
-            yield one.value_type
+def _alternatives(each: inspect.Type) -> list[inspect.Type]:
+    return list(each.types) if isinstance(each, inspect.UnionType) else [each]
+
+
+def _types_at(each: inspect.Type, step: str) -> list[inspect.Type]:
+    """Return the types of the field ``.name`` or of the element ``[…]``, as ``step`` is written."""
+    if isinstance(each, inspect.StructType | inspect.DataclassType):
+        return [field.type for field in each.fields if step == f".{field.encode_name}"]
+    if isinstance(each, inspect.ListType | inspect.VarTupleType):
+        return [each.item_type]
+    if isinstance(each, inspect.TupleType):
+        return list(each.item_types)
+    return [each.value_type] if isinstance(each, inspect.DictType) else []
 
 
 def shown(value: Any) -> str:
@@ -73,9 +78,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
 
 
-def limit_text(most: int) -> str:
-    """Return a limit for an error message: ``2^64 − 1`` in place of the digits of such a number."""
-    return f"2^{most.bit_length()} − 1" if most > 255 and most & (most + 1) == 0 else str(most)
+def limit_text(limit: int) -> str:
+    """Return a limit for an error message: its digits, or ``2^64 − 1`` for a limit of this form."""
+    return f"2^{limit.bit_length()} − 1" if limit > 255 and limit & (limit + 1) == 0 else str(limit)
 
 
 def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:

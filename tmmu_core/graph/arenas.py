@@ -13,20 +13,20 @@ from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Are
 
 def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
     """Return the checked arenas by name. Raises ``AlignmentViolation``, ``InvalidIrShapes`` and ``UnreadableInput``."""
-    refuse_many(config or {})
+    refuse_too_many_arenas(config or {})
     arenas: ArenaConfig = {}
+    example = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
     for name, given in (config or {}).items():
-        problem, hint = "", ""
+        subject = f"arena {name!r} of the arena configuration"
         try:
             arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
         except msgspec.ValidationError as error:
-            arena, problem, hint = Arena(), str(error), strict.field_hint(error, Arena)
-        for field in ("capacity_bytes", "alignment_bytes", "page_size"):
-            if not 0 <= getattr(arena, field) <= U64_MAX:
-                problem = problem or f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1"
-        if problem:
-            example = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
-            raise _bad(f"arena {name!r} of the arena configuration: {problem}.", name, "arena_config", hint or example)
+            hint = strict.field_hint(error, Arena) or example
+            raise _invalid(f"{subject}: {error}.", name, "arena_config", hint) from None
+        for field, value in msgspec.structs.asdict(arena).items():
+            if not 0 <= value <= U64_MAX:
+                message = f"{subject}: {field} is {value}, not between 0 and 2^64 − 1."
+                raise _invalid(message, name, "arena_config", example)
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
@@ -38,7 +38,7 @@ def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
     for name in unused:
         if strict.resembles(name, known):
             hint = strict.closest_hint(name, known)
-            raise _bad(f"there is no arena {name!r} in this graph.", name, "unknown_arena", hint)
+            raise _invalid(f"there is no arena {name!r} in this graph.", name, "unknown_arena", hint)
 
 
 def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
@@ -50,14 +50,17 @@ def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, .
     return known, sorted(config.keys() - {*known})
 
 
-def refuse_many(config: Mapping[str, Any]) -> None:
+def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` for more arenas than the limit, because each arena costs a pass over all storages."""
     if len(config) > ceiling(ARENAS):
         raise limit_error(ARENAS, "the arena configuration")
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arenas as mappings of the given fields, for the hash. Raises the errors of :func:`read_arenas`."""
+    """Return the arenas as mappings with only the fields that the caller gave, for the hash.
+
+    Raises the errors of :func:`read_arenas`.
+    """
     read_arenas(config)
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
@@ -74,5 +77,5 @@ def check_alignment(alignment: int, *, arena: str) -> None:
         raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 
 
-def _bad(message: str, arena: str, reason: str, hint: str) -> InvalidIrShapes:
+def _invalid(message: str, arena: str, reason: str, hint: str) -> InvalidIrShapes:
     return InvalidIrShapes(message, reason=reason, node_id="", arena=arena, path=f"$.{arena}", hint=hint)

@@ -1,7 +1,7 @@
-"""Sizes that a reader assumes for the open dimensions of a model, and the texts that list them.
+"""Sizes that a reader assumes for the open dimensions of a model file, and the texts that list them.
 
-A model file can leave dimensions open. Its reader then assumes sizes (:attr:`~tmmu_core.graph.model.Graph.assumed`),
-which every output of a plan lists (:func:`assumed_text`).
+The assumed sizes are :attr:`~tmmu_core.graph.model.Graph.assumed`. Every output of a plan lists them
+(:func:`assumed_text`).
 """
 
 from collections import Counter
@@ -18,24 +18,20 @@ def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str,
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-LARGEST_SIZE = 1 << 24  # largest size of an open dimension for users, unless the model declares a larger one
+LARGEST_SIZE = 1 << 24  # largest size that a user can choose for an open dimension, if the model does not declare more
 
 
 def size_range(graph: Graph, dim: str) -> Dim:
-    """Return the range of sizes that a user can choose for ``dim``.
-
-    If the model can be read again at other sizes, it is the range of :attr:`Graph.ranges` up to ``LARGEST_SIZE``. Else
-    it is the declared range; for an assumed size, it is extended to 1 and ``LARGEST_SIZE``.
-    """
-    bounds = graph.dims[dim]
-    if dim in graph.ranges:
+    """Return the range of sizes that a user can choose for ``dim``."""
+    declared = graph.dims[dim]
+    if dim in graph.ranges:  # the model can be read again with another size
         return Dim(graph.ranges[dim].min, min(LARGEST_SIZE, graph.ranges[dim].max))
-    return Dim(min(1, bounds.min), max(LARGEST_SIZE, bounds.max)) if dim in graph.assumed else bounds
+    return Dim(min(1, declared.min), max(LARGEST_SIZE, declared.max)) if dim in graph.assumed else declared
 
 
 def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
-    """Raise ``InvalidIrShapes`` (``unused_dim``) for a declared dimension of ``names`` whose size has no effect."""
-    used = _used(graph)
+    """Raise ``InvalidIrShapes`` (``unused_dim``) for the first declared dimension in ``names`` without an effect."""
+    used = _used_dims(graph)
     for name in names:
         if name in graph.dims and name not in used:
             message = f"no tensor of the graph has the dimension {name!r}, so its size has no effect."
@@ -43,10 +39,10 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
             raise InvalidIrShapes(message, reason="unused_dim", node_id="", path=f"$.dims.{name}", hint=hint)
 
 
-def _used(graph: Graph) -> set[str]:
-    """Return the dimensions whose size may have an effect; all of them in a graph with scopes: one may bound a loop."""
+def _used_dims(graph: Graph) -> set[str]:
+    """Return the dimensions whose size may have an effect."""
     if any(node.scope for node in graph.nodes):
-        return {*graph.dims}
+        return {*graph.dims}  # any dimension may be the number of iterations of a loop
     return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
 
 
@@ -56,13 +52,13 @@ def dims_text(sizes: Mapping[str, int]) -> str:
 
 
 def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
-    """Return the assumed sizes that ``dims`` does not set, and the ``--dims`` option to change those with an effect."""
+    """List the assumed sizes that ``dims`` does not set, and the option to change them; ``""`` if there are none."""
     sizes = assumed_at(graph, dims)
     listed = ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
-    used = _used(graph)
+    used = _used_dims(graph)
     option = dims_text({name: size for name, size in sizes.items() if name in used})
     how = f"; for other sizes: --dims {option}" if option else ""
-    return f"sizes that the model leaves open, assumed: {listed}{how}" if sizes else ""
+    return f"assumed sizes of open dimensions: {listed}{how}" if sizes else ""
 
 
 SHAPE_SOURCES: dict[ShapeFrom, str] = {

@@ -24,6 +24,7 @@ def _add(tensor: str) -> str:
 
 
 def _operands(graph: Graph, side: str) -> Iterator[tuple[int, int, str]]:
+    """Yield (node number, position, tensor id) of the nodes' ``inputs`` or ``outputs`` (``side``)."""
     return ((k, j, name) for k, node in enumerate(graph.nodes) for j, name in enumerate(getattr(node, side)))
 
 
@@ -67,7 +68,7 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
     refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add(name), node_id=node, tensor=name)
 
 
-def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
+def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
@@ -76,10 +77,12 @@ def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoRetu
 
 def refuse_second_producer(graph: Graph) -> NoReturn:
     """Raise for the first tensor that is written twice, by two nodes or by one."""
-    writer: dict[str, tuple[int, int]] = {}
-    k, j, name = next(each for each in _operands(graph, "outputs") if writer.setdefault(each[2], each[:2]) != each[:2])
-    before, node = graph.nodes[writer[name][0]].node_id, graph.nodes[k].node_id
-    message = f'the tensor "{name}" is written by "{node}" and before that by "{before}".'
+    first_write: dict[str, tuple[int, int, str]] = {}
+    k, j, name = next(
+        write for write in _operands(graph, "outputs") if first_write.setdefault(write[2], write) != write
+    )
+    first_node, node = graph.nodes[first_write[name][0]].node_id, graph.nodes[k].node_id
+    message = f'the tensor "{name}" is written by "{node}" and before that by "{first_node}".'
     hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."
     refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
 
@@ -93,7 +96,7 @@ def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
     refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=tensor)
 
 
-def refuse_unmade(graph: Graph, tensor: str) -> NoReturn:
+def refuse_unwritten(graph: Graph, tensor: str) -> NoReturn:
     """Raise the error for a tensor without a producer (``dangling_input``, or ``never_produced`` for an output)."""
     hint = f'Let a node write "{tensor}", list it in "inputs", give it a persistent role, or make it a view.'
     for k, j, name in _operands(graph, "inputs"):
@@ -132,7 +135,10 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Return the base of the i-th tensor, a view, after checks. Raises ``InvalidIrShapes``, ``AlignmentViolation``."""
+    """Check the i-th tensor, a view, and return the number of its base.
+
+    Raises ``InvalidIrShapes``, ``AlignmentViolation``.
+    """
     tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
     view, name, dtype = tensor.view, tensor.id, tensor.dtype
     assert view is not None
@@ -140,12 +146,13 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     if base not in known:
         message = f'the tensor "{name}" is a view of "{base}", which is not among the tensors.'
         refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add(base), tensor=name)
-    own, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
-    length = own if view.byte_length is None else view.byte_length
+    view_bytes, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
+    length = view_bytes if view.byte_length is None else view.byte_length
     start, end = view.byte_offset, view.byte_offset + length
     repeats = view.stride_desc is not None and 0 in view.stride_desc
-    if length < 0 or length > own or (length != own and not repeats):
-        message = f'the view "{name}" spans {length} bytes, but its shape {list(shape)} and dtype {dtype} make {own}.'
+    if length < 0 or length > view_bytes or (length != view_bytes and not repeats):
+        size = f"its shape {list(shape)} and dtype {dtype} need {view_bytes}"
+        message = f'the view "{name}" spans {length} bytes, but {size}.'
         hint = "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes."
         refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
     if start < 0 or end > base_bytes:
@@ -172,14 +179,14 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     cycle = [*list(position)[position[base] :], base]
     names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED])
     more = " → …" if len(cycle) > strict.LISTED else ""
-    message = f"these views are views of each other: {names}{more}."
+    message = f"these views form a cycle: {names}{more}."
     hint = "Remove the view of one tensor: it is then the base of the other tensors."
     tensor, path = graph.tensors[base].id, f"$.tensors[{base}].view.base_tensor_uid"
     node = next((node.node_id for node in graph.nodes if tensor in node.outputs), "")
     raise LivenessCycle(message, hint=hint, tensor=tensor, node_id=node, path=path, reason="view_cycle")
 
 
-def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
+def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
     """Check alignment, ``must_not_alias`` and shard of the i-th tensor."""
     tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
     alignment = 1 if tensor.alignment is None else tensor.alignment
@@ -202,7 +209,7 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
 
 
 def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
-    """Raise unless ``pairs``, the ``field`` of the k-th node, is "any", "none" or valid index pairs."""
+    """Check ``pairs``, the value of ``field`` of the k-th node: ``"any"``, ``"none"`` or a list of index pairs."""
     node, name = graph.nodes[k], graph.nodes[k].node_id
     if isinstance(pairs, str):
         if pairs in ("any", "none"):
@@ -223,7 +230,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            message = f'the dimension "{name}" runs from {dim.min} to {dim.max}, which is empty.'
+            message = f'the dimension "{name}" has the min {dim.min} and the max {dim.max}.'
             refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
         sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):

@@ -12,14 +12,11 @@ from tmmu_core.base.errors import UnreadableInput, unopened
 
 CHUNK = 1 << 20  # maximum number of bytes per chunk
 
-NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."  # hint for a missing file
-
-
-Piece = Callable[[], Iterator[bytes]]  # yields a constant's bytes, at most ``CHUNK`` at once; ``UnreadableInput``
+Piece = Callable[[], Iterator[bytes]]  # yields a constant's bytes in chunks; raises ``UnreadableInput``
 
 
 def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes ``data[start : start + length]``; to the end without a length."""
+    """Yield the bytes ``data[start : start + length]``; without a length, all bytes from ``start``."""
     end = len(data) if length is None else start + length
     if end > len(data):
         raise cut_short("the file", end, len(data))
@@ -28,7 +25,7 @@ def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = Non
 
 
 def in_file(path: Path, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes ``[start, start + length)`` of a file; to the end without a length."""
+    """Yield the bytes ``[start, start + length)`` of a file; without a length, all bytes from ``start``."""
     try:
         with path.open("rb") as file:
             whole = file.seek(0, 2)
@@ -39,7 +36,7 @@ def in_file(path: Path, start: int = 0, length: int | None = None) -> Iterator[b
             for at in range(start, end, CHUNK):
                 yield file.read(min(CHUNK, end - at))
     except OSError as error:
-        raise unopened(error, path, NOT_BESIDE) from error
+        raise unopened(error, path, "Copy it to the folder of the model, with the name in the model.") from error
 
 
 class Constants(Mapping[str, bytes]):
@@ -78,18 +75,21 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return a path in the model's ``folder``. Raises ``UnreadableInput``, which ``what`` begins, for one outside."""
+    """Return the path of ``location`` in the model's ``folder``. Raises ``UnreadableInput`` for a path outside.
+
+    ``what`` is the subject of the error message.
+    """
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
-    home = folder.resolve()
-    path = home if "\0" in location else (home / location).resolve()
-    if not path.is_relative_to(home) or path == home:
+    folder = folder.resolve()
+    path = folder if "\0" in location else (folder / location).resolve()
+    if not path.is_relative_to(folder) or path == folder:
         message = f'{what} is outside the model\'s folder: "{location[:80]}".'
         raise UnreadableInput(message, hint="Save the weights in the folder of the model, with a relative path.")
     return path
 
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
-    """Return the error for a file, named ``what``, that has ``length`` of the ``needed`` bytes."""
+    """Return the error for the file ``what``, which has ``length`` bytes instead of the ``needed`` ones."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

@@ -84,7 +84,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
-    """Return elements × bits, rounded up to bytes. Raises ``InvalidIrShapes``, ``AllocationOverflow`` past 2^64 − 1."""
+    """Return the bytes of a tensor. Raises ``InvalidIrShapes``, and ``AllocationOverflow`` for more than 2^64 − 1."""
     elements = 1
     for axis, dim in enumerate(shape):
         if dim < 0:
@@ -94,7 +94,7 @@ def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
         elements *= dim
     size = (elements * bits(dtype) + 7) // 8
     if size > U64_MAX:
-        message = f"a tensor of shape {list(shape)} and dtype {dtype} has {size} bytes, past 2^64 − 1."
+        message = f"a tensor of shape {list(shape)} and dtype {dtype} has {size} bytes, more than 2^64 − 1."
         hint = "Check the shape for a wrong dimension."
         raise AllocationOverflow(message, hint=hint, arena="unknown", offset=0, size=str(size))
     return size

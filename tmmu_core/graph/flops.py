@@ -1,6 +1,6 @@
 """Cost of operators: floating-point operations, computed from an operator and the shapes of its operands.
 
-:mod:`.operator_table` names the formula of each operator; ``FORMULAS`` holds them.
+:mod:`.operator_table` names the formula of each operator; ``FORMULAS`` maps these names to functions.
 
 In a contraction (matrix product, convolution, attention), each multiplication and each addition counts as one
 operation. In other operators, each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an
@@ -27,18 +27,18 @@ class Call:
     outputs: tuple[Shape, ...]
 
     @property
-    def result(self) -> int:
-        """Elements of the first output."""
+    def output_elements(self) -> int:
+        """Number of elements of the first output."""
         return prod(self.outputs[0])
 
     @property
-    def operand(self) -> int:
-        """Elements of the first input."""
+    def input_elements(self) -> int:
+        """Number of elements of the first input."""
         return prod(self.inputs[0])
 
-    def filtered(self, weights: int, elements: int) -> int:
-        """Return 2 · weights · elements, plus an addition for each element of the result if there is a bias."""
-        return 2 * weights * elements + (self.result if len(self.inputs) > 2 else 0)
+    def weighted(self, weights: int, elements: int) -> int:
+        """Return 2 · weights · elements; a third input is a bias, which adds 1 for each element of the output."""
+        return 2 * weights * elements + (self.output_elements if len(self.inputs) > 2 else 0)
 
 
 Formula = Callable[[Call], int | None]  # ``None``, ``IndexError`` or ``ValueError``: the cost is unknown
@@ -70,74 +70,79 @@ def total_flops(index: GraphIndex) -> int:
 
 def _fold(call: Call) -> int:
     """``Sum``, ``Max`` …: several inputs are combined element by element, or one input is reduced along axes."""
-    widest = max(map(prod, call.inputs))
-    return max(1, len(call.inputs) - 1) * call.result if call.result >= widest else call.operand
+    if call.output_elements < max(map(prod, call.inputs)):
+        return call.input_elements
+    return max(1, len(call.inputs) - 1) * call.output_elements
 
 
 def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
-    """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
+    """[…, M, K] · […, K, N]: 2·K + ``added`` for every element of the output. An operand with one axis is a vector.
+
+    ``left``: position of the left operand in the inputs.
+    """
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
-    if len(a) == len(b) == 2 and call.result:
-        # A format may name transposed operands by their stored shapes: M·K · K·N / (M·N) is K² in all cases.
-        depth = isqrt(prod(a) * prod(b) // call.result)
-        depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
-    return (2 * depth + added) * call.result if depth or not call.result else None
+    if len(a) == len(b) == 2 and call.output_elements:
+        # An operand may be transposed, with its stored shape in the file: M·K · K·N / (M·N) is K² in all cases.
+        depth = isqrt(prod(a) * prod(b) // call.output_elements)
+        depth = depth if depth**2 * call.output_elements == prod(a) * prod(b) and depth in a and depth in b else 0
+    return (2 * depth + added) * call.output_elements if depth or not call.output_elements else None
 
 
 def _dense(call: Call) -> int | None:
-    """Gemm, linear, fully connected: each element of the result reads a row of K, transposed or not; then the bias."""
-    rows, weights = call.operand, call.inputs[1]
-    if not call.result or not weights:
-        return None if call.result else 0
-    wide = call.outputs[0][-1]
-    depth, rest = divmod(prod(weights), wide)
-    return call.filtered(depth, call.result) if not rest and rows * wide == call.result * depth else None
+    """Gemm, linear, fully connected, [M, K] · [K, N] or transposed: 2·K per element of the output, and the bias."""
+    weights = call.inputs[1]
+    if not call.output_elements or not weights:
+        return None if call.output_elements else 0
+    columns = call.outputs[0][-1]
+    depth, rest = divmod(prod(weights), columns)
+    fits = not rest and call.input_elements * columns == call.output_elements * depth
+    return call.weighted(depth, call.output_elements) if fits else None
 
 
 def _convolution(call: Call) -> int | None:
-    """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
+    """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output; then the bias.
 
-    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. This case
-    needs I channels in the input, and either other channels in the result or a wider result.
+    A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I for each element of the
+    input. It is recognised by I channels in the input and, in the output, another number of channels or larger axes.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
         return None
-    is_wider = all(after > before for after, before in zip(y[2:], x[2:], strict=True))
-    if x[1] == w[0] and (y[1] != w[0] or is_wider):
-        return call.filtered(prod(w[1:]), call.operand)
-    return call.filtered(prod(w[1:]), call.result) if y[1] == w[0] else None
+    is_larger = all(after > before for after, before in zip(y[2:], x[2:], strict=True))
+    if x[1] == w[0] and (y[1] != w[0] or is_larger):
+        return call.weighted(prod(w[1:]), call.input_elements)
+    return call.weighted(prod(w[1:]), call.output_elements) if y[1] == w[0] else None
 
 
 def _conv2d(call: Call) -> int | None:
     """TensorFlow Lite: NHWC with weights [O, kh, kw, I/groups]; other operators: :func:`_convolution`."""
     w = call.inputs[1]
     is_nhwc = len(w) > 2 and call.outputs[0][-1] == w[0]
-    return call.filtered(prod(w[1:]), call.result) if is_nhwc else _convolution(call)
+    return call.weighted(prod(w[1:]), call.output_elements) if is_nhwc else _convolution(call)
 
 
 def _depthwise(call: Call) -> int | None:
     """One filter per channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
     w = call.inputs[1]
     window = prod(w[1:-1]) if w[0] == 1 and w[-1] == call.outputs[0][-1] else prod(w[1:])
-    return call.filtered(window, call.result) if len(w) > 2 else None
+    return call.weighted(window, call.output_elements) if len(w) > 2 else None
 
 
 def _transposed(call: Call) -> int | None:
     """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
-    return call.filtered(prod(w[1:]), call.operand) if len(w) > 2 and call.inputs[0][1] == w[0] else None
+    return call.weighted(prod(w[1:]), call.input_elements) if len(w) > 2 and call.inputs[0][1] == w[0] else None
 
 
 def _transposed_of_tflite(call: Call) -> int | None:
-    """Inputs are the result's shape, weights [O, kh, kw, I], and the values."""
+    """Inputs: the shape of the output, the weights [O, kh, kw, I], and x."""
     w, x = call.inputs[1], call.inputs[2]
     return 2 * prod(w[:-1]) * prod(x) if len(w) > 2 and x[-1] == w[-1] else None
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs: the gradient, x, the weights. The gradients of x and of the weights cost a forward pass each."""
+    """Inputs: the gradient, x, the weights. Each of the gradients of x and of the weights costs a forward pass."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0
@@ -145,22 +150,23 @@ def _convolution_backward(call: Call) -> int | None:
 
 
 def _quantised_convolution(call: Call) -> int | None:
-    """Inputs are x, its scale, its zero point, the weights, …; each element of the result is scaled and rounded."""
+    """Inputs: x, its scale, its zero point, the weights, …. Each element of the output is scaled and rounded."""
     found = _convolution(Call((call.inputs[0], call.inputs[3]), call.outputs))
-    return None if found is None else found + 2 * call.result
+    return None if found is None else found + 2 * call.output_elements
 
 
-def _attention(first: int, of_keys: int, of_values: int, elementwise: int, axis: int = -2) -> Formula:
-    """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E], which begin at input ``first``.
+def _attention(first: int, key_products: int, value_products: int, elementwise: int, axis: int = -2) -> Formula:
+    """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E]; q is input ``first``.
 
-    ``axis``: that of S and L. Each score costs ``of_keys`` products along D, ``of_values`` along E, ``elementwise``.
+    ``axis`` is the axis of S and L. Each of the B·H·S·L scores costs ``key_products`` products along D,
+    ``value_products`` products along E, and ``elementwise`` operations.
     """
 
     def formula(call: Call) -> int | None:
         q, k, v = call.inputs[first : first + 3]
         if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:
             return None
-        return prod(q[:-1]) * k[axis] * (2 * (of_keys * q[-1] + of_values * v[-1]) + elementwise)
+        return prod(q[:-1]) * k[axis] * (2 * (key_products * q[-1] + value_products * v[-1]) + elementwise)
 
     return formula
 
@@ -191,29 +197,30 @@ def _linalg(call: Call) -> int:
 
 FORMULAS: dict[str, Formula] = {
     "moves": lambda call: 0,
-    # For every element of the first output; in a reduction, for every element of the first input.
-    **{f"each{n}": partial(lambda n, call: n * call.result, n) for n in (1, 2, 3, 4, 5, 8, 9, 14)},
-    **{f"read{n}": partial(lambda n, call: n * call.operand, n) for n in (1, 2, 3, 4, 6, 11, 14)},
+    # eachN: N for every element of the first output. readN: N for every element of the first input (reductions).
+    **{f"each{n}": partial(lambda n, call: n * call.output_elements, n) for n in (1, 2, 3, 4, 5, 8, 9, 14)},
+    **{f"read{n}": partial(lambda n, call: n * call.input_elements, n) for n in (1, 2, 3, 4, 6, 11, 14)},
     "fold": _fold,
-    # By a mask; PyTorch's ``select`` is a view.
-    "select": lambda call: call.result if len(call.inputs) > 2 else 0,
+    # With three inputs, a choice by a mask. PyTorch's ``select``, with fewer, is a view.
+    "select": lambda call: call.output_elements if len(call.inputs) > 2 else 0,
     # In training, the second output is a mask.
-    "dropout": lambda call: 2 * call.result if len(call.outputs) > 1 else 0,
+    "dropout": lambda call: 2 * call.output_elements if len(call.outputs) > 1 else 0,
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
     # The first input is the target; the index or the source of a broadcast can be smaller.
     "scattered": lambda call: max(map(prod, call.inputs[1:])),
     # 5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements.
-    "fft": lambda call: 5 * (count := max(call.operand, call.result)) * count.bit_length(),
+    "fft": lambda call: 5 * (count := max(call.input_elements, call.output_elements)) * count.bit_length(),
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,
     "rnnlayerbackward": lambda call: 2 * _rnn_layer(call),
+    # 2 for each element of the target, which weights may follow in the inputs.
     "loss": lambda call: 2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1]),
     "matmul": _matmul,
     "addmm": lambda call: _matmul(call, left=1, added=1),
-    "addbmm": lambda call: 2 * prod(call.inputs[1]) * call.inputs[2][-1] + call.result,
+    "addbmm": lambda call: 2 * prod(call.inputs[1]) * call.inputs[2][-1] + call.output_elements,
     "dense": _dense,
-    "matrixvector": lambda call: 2 * call.operand,
-    "addmv": lambda call: 2 * prod(call.inputs[1]) + call.result,
+    "matrixvector": lambda call: 2 * call.input_elements,
+    "addmv": lambda call: 2 * prod(call.inputs[1]) + call.output_elements,
     "gelumatmul": lambda call: _matmul(call, added=8),
     "convolution": _convolution,
     "conv2d": _conv2d,

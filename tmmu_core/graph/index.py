@@ -54,7 +54,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): the first base of an unwritten view that is a storage or written; else itself."""
+        """Shape (tensors,): the tensor itself; for a view without producer, its nearest base that is no such view."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]
@@ -106,10 +106,10 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         checks.refuse_roles_and_phases(graph)
     role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
     is_persistent = _IS_PERSISTENT[role]
-    marked = np.array([i for i, tensor in enumerate(tensors) if _marks(tensor) != _NO_MARKS], np.int64)
+    marked = np.array([i for i, tensor in enumerate(tensors) if _optional(tensor) != _DEFAULTS], np.int64)
 
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
-    is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
+    is_input, is_output = (_is_listed(graph, tensor_of, side) for side in ("inputs", "outputs"))
     in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
     out_ptr, out_idx = _operands(graph, tensor_of, "outputs")
     producer = np.full(len(tensors), -1, np.int64)
@@ -120,29 +120,33 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, marked, nbytes, shapes, producer),
         *(is_input, is_output, is_persistent, base, in_ptr, in_idx, out_ptr, out_idx),
     )
-    _check(index)
+    _check_producers(index)
+    _set_bases(index)
+    _check_references(index)
     return index
 
 
-def _check(index: GraphIndex) -> None:
-    """Check producers, views, needed tensors, marks, pairs and safepoints, in this order; set ``index.base``."""
-    graph = index.graph
+def _check_producers(index: GraphIndex) -> None:
     if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
-        checks.refuse_second_producer(graph)
+        checks.refuse_second_producer(index.graph)
     produced_input = index.is_input & (index.producer >= 0)
     if produced_input.any():
-        checks.refuse_produced_input(graph, index.tensor_ids[int(produced_input.argmax())])
-    _set_bases(index)
+        checks.refuse_produced_input(index.graph, index.tensor_ids[int(produced_input.argmax())])
+
+
+def _check_references(index: GraphIndex) -> None:
+    """Check needed tensors, optional fields of tensors, pairs of operands and safepoints, in this order."""
+    graph = index.graph
     needed = index.is_output.copy()
     needed[index.in_idx] = True
     unwritten = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
     if unwritten.any():
-        checks.refuse_unmade(graph, index.tensor_ids[int(unwritten.argmax())])
+        checks.refuse_unwritten(graph, index.tensor_ids[int(unwritten.argmax())])
     pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.limit_error(limits.PAIRS, "the graph", graph.name)
     for i in index.marked.tolist():
-        checks.check_marks(graph, i, index.tensor_of)
+        checks.check_tensor_fields(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):
         for k, node in enumerate(graph.nodes):
             if pairs := getattr(node, field):
@@ -155,16 +159,16 @@ def _check(index: GraphIndex) -> None:
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
 _IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
-_marks = attrgetter(*[field for field in Tensor.__struct_fields__ if field not in ("id", "shape", "dtype", "role")])
-_NO_MARKS = _marks(Tensor(""))
+_optional = attrgetter(*[field for field in Tensor.__struct_fields__ if field not in ("id", "shape", "dtype", "role")])
+_DEFAULTS = _optional(Tensor(""))
 
 
-def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Return the shape and the bytes of each tensor at ``point``; each pair of shape and dtype is computed once."""
+def _sizes(graph: Graph, dim_sizes: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
+    """Return the shape and the bytes of each tensor; each pair of shape and dtype is computed once."""
     known: dict[tuple[tuple[int | str, ...], str], tuple[tuple[int, ...], int]] = {}
     for i, tensor in enumerate(graph.tensors):
         if (tensor.shape, tensor.dtype) not in known:
-            shape = checks.resolve_shape(tensor, point, i)
+            shape = checks.resolve_shape(tensor, dim_sizes, i)
             known[tensor.shape, tensor.dtype] = shape, checks.size_of(tensor, shape, i)
     rows = [known[tensor.shape, tensor.dtype] for tensor in graph.tensors]
     return tuple([shape for shape, _ in rows]), np.array([nbytes for _, nbytes in rows], np.uint64)
@@ -181,14 +185,14 @@ def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, 
     return ptr, idx
 
 
-def _ends(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
+def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
     """Return an array of shape (tensors,): whether each is in the ``inputs`` or ``outputs`` (``side``) of the graph."""
     names = graph.inputs if side == "inputs" else graph.outputs
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
     numbers = [tensor_of.get(name, -1) for name in names]
     if -1 in numbers:
-        checks.refuse_unknown_end(graph, tensor_of, side)
+        checks.refuse_unknown_graph_operand(graph, tensor_of, side)
     flags = np.zeros(len(graph.tensors), np.bool_)
     flags[numbers] = True
     return flags
@@ -202,11 +206,11 @@ def _set_bases(index: GraphIndex) -> None:
         return
     for i in views:
         base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
-    # Pointer doubling: after k rounds ``far`` is the tensor 2^k levels up. With as many levels as views, it is no view
-    # unless there is a cycle.
-    far = np.where(base >= 0, base, np.arange(len(base)))
+    # Pointer doubling: after k rounds ``ancestor`` is the base 2^k levels up, or the last base. A chain has at most as
+    # many levels as there are views, so that after the loop an ancestor that is a view is part of a cycle.
+    ancestor = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
-        far = far[far]
-    in_cycle = base[far] >= 0
+        ancestor = ancestor[ancestor]
+    in_cycle = base[ancestor] >= 0
     if in_cycle.any():
         checks.refuse_view_cycle(graph, int(in_cycle.argmax()), index.tensor_of)

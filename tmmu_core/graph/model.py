@@ -1,7 +1,7 @@
 """The types of a graph: tensors, nodes, dimensions and arenas, all frozen.
 
-Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The garbage collector
-does not track the small types (``gc=False``): they contain no cycles, and a million of them would slow it down.
+Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The small types are
+not tracked by the garbage collector (``gc=False``), which a million objects would slow down: they contain no cycles.
 """
 
 from typing import Any, Literal, get_args
@@ -83,10 +83,10 @@ Inplace = str | tuple[tuple[int, int], ...]
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One operator call: it reads all ``inputs``, then writes its ``outputs``, in one step.
 
-    ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. ``None`` (no
-    value in the file) permits it as ``"any"``, with a lint finding. The tensors of an ``in_place_write`` pair share a
-    storage. Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without any, from
-    every output to every differentiable input.
+    ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. The default,
+    ``None``, has the meaning of ``"any"``; lint reports a reuse that it permits. The tensors of an ``in_place_write``
+    pair share a storage. Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without
+    pairs, from every output to every differentiable input.
     """
 
     node_id: str
@@ -100,7 +100,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, for readers only: no result depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of the bodies that the operator runs and the graph lacks; a plan of the graph is then incomplete."""
+    """Names of bodies of loops, branches or calls that the graph lacks; their memory is missing in a plan."""
     scope: str = ""
     """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""
@@ -109,7 +109,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Id of the tensor that this node copies to another memory, or back."""
 
 
-SCOPING = ("scope", "recomputes", "offloads")
+HASHED_IN_PARAMS = ("scope", "recomputes", "offloads")
 """Fields of a node that are hashed as part of its ``params``."""
 
 
@@ -168,7 +168,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     planner: str = ""
     """Planner for which the graph was fitted: the default planner of this graph. Empty: the general default."""
     alignment: int = 0
-    """Default alignment of every arena in bytes, which the runtime of the model requires; 0: 128."""
+    """Default alignment of every arena in bytes, for the runtime of the model; 0: the general default, 128."""
     origins: dict[str, Origin] = {}
     """Node id → module and source line, if known. Not hashed."""
 

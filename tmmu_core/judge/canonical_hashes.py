@@ -15,7 +15,7 @@ import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical as canonical_dtype
-from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Graph, Node, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Node, Tensor
 
 SlotRow = tuple[str, str, int]
 AddressRow = tuple[str, int, int]
@@ -106,9 +106,9 @@ def _tensor(t: Tensor) -> dict[str, Any]:
 
 
 def _node(n: Node) -> dict[str, Any]:
-    params = n.params | {name: getattr(n, name) for name in SCOPING if getattr(n, name)}
+    params = n.params | {name: getattr(n, name) for name in HASHED_IN_PARAMS if getattr(n, name)}
     inplace = None if n.inplace == "any" else n.inplace  # "any" is the default (contract §1)
-    return _changed(n, inplace=inplace, params=params, **dict.fromkeys(SCOPING, ""))
+    return _changed(n, inplace=inplace, params=params, **dict.fromkeys(HASHED_IN_PARAMS, ""))
 
 
 # --- plans -------------------------------------------------------------------------------------------------------

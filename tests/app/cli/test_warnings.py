@@ -88,7 +88,7 @@ CONDITIONS = [
     ("fit OPEN --capacity 1MiB", "B = 8; for other sizes"),
     ("gate OPEN --max-extent 1MiB", "B = 8; for other sizes"),
     ("compare OPEN OPEN", "B = 8; for other sizes"),
-    ("verify PLAN_OF_OPEN", "open.plan.json: sizes that the model leaves open, assumed: B = 8"),
+    ("verify PLAN_OF_OPEN", "open.plan.json: assumed sizes of open dimensions: B = 8"),
     ("plan OPEN", "B = 8; for other sizes"),
     ("gate PLAN_OF_REUSING --max-extent 1MiB", "not taken by the planner"),
     ("verify PLAN_OF_REUSING", "not taken by the planner"),

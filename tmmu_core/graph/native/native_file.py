@@ -13,7 +13,7 @@ import msgspec
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks, dtypes
-from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Graph, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Tensor
 from tmmu_core.graph.native import document, unpacking
 
 WRITTEN_ORDER = (
@@ -141,7 +141,7 @@ def normal_form(graph: Graph) -> dict[str, Any]:
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
-        if scoping := {name: node.pop(name) for name in SCOPING if name in node}:
+        if scoping := {name: node.pop(name) for name in HASHED_IN_PARAMS if name in node}:
             node["params"] = {**node.get("params", {}), **scoping}
     return plain
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
 from tmmu_core.base.strict import whole_number
-from tmmu_core.graph.arenas import refuse_many
+from tmmu_core.graph.arenas import refuse_too_many_arenas
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
@@ -108,7 +108,7 @@ def read_json(text: str, what: str) -> Any:
 def read_arenas_text(text: str) -> dict[str, Any]:
     """Return an arena configuration: an object per arena. Raises ``UnreadableInput``."""
     config = read_json_object(text, "arena configuration")
-    refuse_many(config)
+    refuse_too_many_arenas(config)
     for name, arena in config.items():
         if not isinstance(arena, dict):
             message = "an arena is not a JSON object."

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import limits
-from tmmu_core.base.child_process import address_space
+from tmmu_core.base.child_process import limited_growth
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
@@ -169,7 +169,7 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
 
 
 def _unpickled(data: bytes) -> _Document[Any]:
-    with address_space(max(MIN_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
+    with limited_growth(max(MIN_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
         found = _PlainUnpickler(io.BytesIO(data)).load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
