@@ -8,7 +8,7 @@ from app.session.planning import Shown
 from app.session.view_state import WALKS, Choice
 from app.session.work.jobs import job_table, remembered
 from tmmu_core.graph.model import Origin
-from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
+from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, visible_part
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
@@ -60,7 +60,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
         tensor = -1  # the view does not depend on this tensor, so one view is cached for all such selections
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
     key = ("visible graph", shown.key, request)
-    return job_table().cache.get_or_make(key, lambda: walk(index, tree(shown), request))
+    return job_table().cache.get_or_make(key, lambda: visible_part(index, tree(shown), request))
 
 
 @remembered

@@ -15,7 +15,7 @@ from tmmu_core.graph.modules.collapsed_graph import (
     Collapsed,
     ViewRequest,
     collapse,
-    walk,
+    visible_part,
     writer_of,
 )
 from tmmu_core.graph.modules.module_paths import modules_of
@@ -82,7 +82,7 @@ def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
 
 def test_neighbourhood_shows_nodes_and_no_groups() -> None:
     index, tree = grown(chain(200))
-    found = walk(index, tree, ViewRequest(tensor=index.tensor_of["t100"], radius=3))
+    found = visible_part(index, tree, ViewRequest(tensor=index.tensor_of["t100"], radius=3))
     assert names(index, tree, found.collapsed) == [f"n{k:03}" for k in range(96, 103)]
     assert (found.by_level, found.too_many, found.collapsed.levels) == (False, 0, ())
     assert [v.hidden for v in found.collapsed.vertices] == [1, 0, 0, 0, 0, 0, 1]
@@ -92,9 +92,9 @@ def test_number_of_hidden_nodes_is_reported() -> None:
     fan = [tensor("x", role="input"), tensor("t"), tensor("z"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
     nodes = [node("n", "x", "t"), node("p", "y0", "z"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
     index, tree = grown(graph(fan, nodes, "x", "y0"))
-    near = walk(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=2))  # radius 1 is too large, too
+    near = visible_part(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=2))  # radius 1 is too large, too
     assert (near.radius, near.too_many, len(near.collapsed.vertices)) == (0, MOST_DRAWN + 2, 1)
-    all_ = walk(index, tree, ViewRequest(opened=tree.paths))
+    all_ = visible_part(index, tree, ViewRequest(opened=tree.paths))
     assert all_.too_many == MOST_DRAWN + 3
     assert len(all_.collapsed.vertices) <= MOST_NEAR
 

@@ -149,7 +149,7 @@ def _refuse_later(data: bytes) -> None:
     found: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
         found = document.fields(data) if document.kind(data) else {}
-    document.refuse_later(found)
+    document.refuse_later_version(found)
 
 
 def refuse_unplannable(path: Path) -> None:

@@ -1,8 +1,8 @@
 """The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
 A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An
-*edge* holds the tensors that one vertex writes and another reads. Tensors that are written and read inside a closed
-level have no edge; the vertex has their number. Two levels that read from each other have two edges.
+*edge* holds the tensors that one vertex writes and another reads. A tensor that only nodes of one vertex write and read
+is on no edge; the vertex counts these tensors. Two levels that read from each other have two edges.
 
 Collapsing is a quotient of the graph: each path between two nodes is a path between their vertices.
 """
@@ -80,7 +80,10 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
-    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood."""
+    """Return the graph with each level that is not in ``opened`` as one vertex.
+
+    ``around``: the middle and the radius of a neighbourhood; without a radius, the whole graph.
+    """
     # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     around = around or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
@@ -88,24 +91,21 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
     level_of_node = closed[tree.of_node]  # the outermost closed level
     code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
-    source, target, tensor = _passages(index, code, around.tensor)
+    source, target, tensor = _reads(index, code, around.tensor)
     crosses = source != target
-    middle: set[int] = set()  # the code of the middle, if any
-    node = around.node if around.tensor < 0 else writer_of(index, around.tensor)
-    if node >= 0:
-        middle.add(int(code[node]))
-    elif around.tensor >= 0:
-        middle.add(-1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor)
-    visible = {*code.tolist(), *source.tolist(), *target.tolist(), *middle}  # the middle may have no edge
+    middle = _middle(index, code, around)
+    visible = {*code.tolist(), *source.tolist(), *target.tolist()}
     neighbours: dict[int, set[int]] = {}
-    if around.radius is not None and middle:
-        for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
-            neighbours.setdefault(one, set()).add(other)
-            neighbours.setdefault(other, set()).add(one)
-        visible = frontier = middle
-        for _ in range(around.radius):
-            frontier = {other for one in frontier for other in neighbours.get(one, ())} - visible
-            visible = visible | frontier
+    if middle is not None:
+        visible.add(middle)  # it may have no edge
+        if around.radius is not None:
+            for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
+                neighbours.setdefault(one, set()).add(other)
+                neighbours.setdefault(other, set()).add(one)
+            visible = frontier = {middle}
+            for _ in range(around.radius):
+                frontier = {other for one in frontier for other in neighbours.get(one, ())} - visible
+                visible = visible | frontier
     codes, first, counts = np.unique(code, return_index=True, return_counts=True)
     first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
     order = sorted(visible, key=lambda code: (first_node.get(code, -1), -code))  # vertices without nodes first
@@ -121,36 +121,48 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
-    at_middle = next((number[code] for code in middle), -1)
-    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, at_middle)
+    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
 
 
-def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
-    """Return columns, the distinct (source code, target code, tensor) of reads of written tensors and ``wanted``."""
+def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
+    """Return the code of the vertex in the middle of the neighbourhood; ``None`` if there is none."""
+    node = around.node if around.tensor < 0 else writer_of(index, around.tensor)
+    if node >= 0:
+        return int(code[node])
+    if around.tensor < 0:
+        return None
+    return -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
+
+
+def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
+    """Return the distinct reads as columns (code of the writing vertex, code of the reading vertex, tensor).
+
+    Reads of tensors without a producer are omitted, except graph inputs and the tensor ``requested``.
+    """
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
     unwritten = np.where(is_input, -1, -2 - tensor)
     rows = np.stack([np.where(writer >= 0, code[writer], unwritten), code[readers], tensor])
-    rows = rows[:, (writer >= 0) | is_input | (tensor == wanted)]
+    rows = rows[:, (writer >= 0) | is_input | (tensor == requested)]
     source, target, tensor = np.unique(rows, axis=1)
     return source, target, tensor
 
 
-def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], is_near: bool) -> Vertex:
-    """Return the vertex of a code; ``counts``: members, inside, hidden; ``is_near``: a neighbourhood is shown."""
+def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], in_neighbourhood: bool) -> Vertex:
+    """Return the vertex of a code; ``counts`` are its ``members``, ``inside`` and ``hidden``."""
     if code < 0:
         return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    if is_near:  # a neighbourhood has no frames for ranges of nodes
+    if in_neighbourhood:  # it has no frames for ranges of nodes
         level = next((each for each in tree.to_root(level) if tree.paths[each] not in tree.ranges), 0)
     return Vertex("level" if code % 2 else "node", item, level, *counts)
 
 
-def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
+def _edges(size: U64, number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
     found: dict[tuple[int, int], list[int]] = {}
-    for source, target, tensor in passages:
+    for source, target, tensor in reads:
         if source in number and target in number:
             found.setdefault((number[source], number[target]), []).append(tensor)
     edges = []
@@ -160,8 +172,8 @@ def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]])
     return tuple(edges)
 
 
-MOST_AT_FIRST = 60  # maximum number of vertices up to which levels are open initially
-MOST_NEAR = 80  # maximum vertices of a neighbourhood with all levels open; above, few are open
+MOST_AT_FIRST = 60  # maximum number of vertices of the initial view of the whole graph
+MOST_NEAR = 80  # maximum number of vertices of a neighbourhood with all levels open
 MOST_DRAWN = 3_000  # maximum number of vertices that are drawn at once
 
 
@@ -171,27 +183,30 @@ class GraphView:
 
     collapsed: Collapsed
     opened: frozenset[Path]  # the open levels
-    by_level: bool  # whether levels without the middle are closed, because the neighbourhood has too many nodes
-    radius: int | None  # the radius shown: as requested, or smaller to be drawn; ``None``: the whole graph
-    too_many: int  # vertices of the whole graph, or of the next radius, if too many to draw; else 0
+    by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
+    radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
+    too_many: int  # number of vertices, over ``MOST_DRAWN``, of the requested levels or the next radius; else 0
 
 
-def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """Return the whole graph or the neighbourhood; above ``MOST_DRAWN``, with fewer levels or a smaller radius."""
+def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
+    """Return the requested part of the graph.
+
+    If it has over ``MOST_DRAWN`` vertices, return the whole graph with its initial levels, or a smaller radius.
+    """
     if view.radius is None:
-        first = tree.opened(MOST_AT_FIRST)
-        opened = (first | frozenset(view.opened)) - frozenset(view.closed)
+        initial = tree.opened(MOST_AT_FIRST)
+        opened = (initial | frozenset(view.opened)) - frozenset(view.closed)
         found = collapse(index, tree, opened, view)
         if len(found.vertices) <= MOST_DRAWN:
             return GraphView(found, opened, False, None, 0)
-        return GraphView(collapse(index, tree, first, view), first, False, None, len(found.vertices))
+        return GraphView(collapse(index, tree, initial, view), initial, False, None, len(found.vertices))
     everything = frozenset(tree.paths) - frozenset(view.closed)
     found = collapse(index, tree, everything, view)
     if len(found.vertices) <= MOST_NEAR:
         return GraphView(found, everything, False, view.radius, 0)
     middle = found.vertices[found.middle] if found.middle >= 0 else None
-    around = tree.above(middle.item) if middle is not None and middle.kind == "node" else ()
-    opened = (tree.ranges | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
+    above_middle = tree.above(middle.item) if middle is not None and middle.kind == "node" else ()
+    opened = (tree.ranges | frozenset(above_middle) | frozenset(view.opened)) - frozenset(view.closed)
     radius, too_many = view.radius, 0
     found = collapse(index, tree, opened, view)
     while len(found.vertices) > MOST_DRAWN and radius > 0:

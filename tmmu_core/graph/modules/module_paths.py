@@ -6,9 +6,9 @@ Three sources, the best one first::
     names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-A node without origin in the file is in the common module of its neighbours; so is, under ``parameters``, a node that
-reads no parameter. Between two layers of ``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the block with the
-higher number. A path is a tuple of names, the root is ``()``. No hash and no file contains modules.
+With ``origins``, the module of a node without origin is derived as with ``parameters``. A node that reads no parameter
+is then in the common module of its neighbours: between two layers of ``h.0.mlp``, in ``h.0.mlp``. A sum of two blocks
+is in the block with the higher number. A path is a tuple of names, the root is ``()``. Modules are not hashed.
 """
 
 import re
@@ -27,8 +27,8 @@ from tmmu_core.graph.origin import path_of
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
-DEEPEST = 64  # maximum length of a path; a longer one is cut, because each of its prefixes is a module
-MOST_LAYERS = 24  # maximum number of layer names if no block repeats
+DEEPEST = 64  # maximum length of a path; longer paths are cut, because every prefix of a path is a module
+MOST_LAYERS = 24  # maximum number of layers if no block repeats
 
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
 """Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
@@ -42,7 +42,7 @@ class Modules:
 
     paths: tuple[Path, ...]  # distinct paths, sorted; the root first
     of_node: I64  # shape (nodes,): index into ``paths``
-    of_tensor: I64  # shape (tensors,): index into ``paths``: of the producer, or in a persistent tensor's name
+    of_tensor: I64  # shape (tensors,): the same; the module of the producer, or of a persistent tensor by its name
     known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property
@@ -52,13 +52,14 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layer of each path: the path up to its repeated block, or up to the level at which it leaves the blocks'
-        parents. If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers.
+        """The layer of each path: the outermost module that is a repeated block or contains none; else the whole path.
+
+        If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers.
         """
         blocks = self._blocks
         if any(blocks):
-            prefixes = {block[:k] for block in blocks for k in range(1, len(block))}
-            ends = [next((k for k in range(1, len(path)) if path[:k] not in prefixes), None) for path in self.paths]
+            parents = {block[:k] for block in blocks for k in range(1, len(block))}
+            ends = [next((k for k in range(1, len(path)) if path[:k] not in parents), None) for path in self.paths]
             return tuple([".".join(path[:end]) for path, end in zip(self.paths, ends, strict=True)])
         deepest = max(map(len, self.paths))
         depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), 1)
@@ -95,18 +96,21 @@ def starred(part: str) -> str:
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
-    """Return the modules of a graph; ``order`` are the nodes as they run (−1 for other steps). O(operands)."""
+    """Return the modules of a graph. O(operands).
+
+    ``order``: the node number of each step, −1 for a step without a node.
+    """
     sequence = [node for node in order if node >= 0]
     known_by: KnownBy
-    named = [_scope(index, node) for node in range(len(index.node_ids))]
-    named_count = sum(1 for path in named if path)
+    scopes = [_scope(index, node) for node in range(len(index.node_ids))]
+    scope_count = sum(1 for path in scopes if path)
     if any(origin.module for origin in index.graph.origins.values()):
         origins = index.graph.origins  # ``conv@grad`` has the module of ``conv``
         found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
-        of_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
-        by_node, known_by = _by_parameters(index, sequence, of_file), "origins"
-    elif 2 * named_count >= len(named) and named_count:
-        by_node, known_by = named, "names"
+        from_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
+        by_node, known_by = _by_parameters(index, sequence, from_file), "origins"
+    elif 2 * scope_count >= len(scopes) and scope_count:
+        by_node, known_by = scopes, "names"
     else:
         by_node = _by_parameters(index, sequence, {})
         known_by = "parameters" if any(by_node) else ""
@@ -116,12 +120,13 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
         if node >= 0:
             by_tensor.append(by_node[node])
         else:
-            by_tensor.append(_owner(index.tensor_ids[tensor]) if known_by and index.is_persistent[tensor] else ())
+            is_known = known_by and index.is_persistent[tensor]
+            by_tensor.append(_module_of_parameter(index.tensor_ids[tensor]) if is_known else ())
     return _modules(by_node, by_tensor, known_by)
 
 
 def modules_of_rows(by_row: Sequence[Path]) -> Modules:
-    """Return the modules of a plan without a graph, from the module of each row; a row counts as node and as tensor."""
+    """Return the modules of a plan without a graph; ``by_row``: the module of each row, a node and a tensor in one."""
     return _modules(by_row, by_row, "origins" if any(by_row) else "")
 
 
@@ -143,7 +148,7 @@ def _scope(index: GraphIndex, node: int) -> Path:
     return ()
 
 
-def _owner(parameter: str) -> Path:
+def _module_of_parameter(parameter: str) -> Path:
     """Return the module in the id of a parameter: ``h.0.mlp`` for ``h.0.mlp.weight``; ``conv1`` for ``conv1_w``."""
     parts = path_of(parameter.split("@")[0])
     named = _PARAMETER.match(parts[-1]) if parts else None
@@ -157,7 +162,8 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
     """Return the module of each node by its parameters and neighbours; ``known``: node → module from the file."""
     by_node: list[Path] = [()] * len(index.node_ids)
     is_final = [False] * len(index.node_ids)
-    owner: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
+    parameters = np.flatnonzero(index.is_persistent).tolist()
+    owner: dict[int, Path] = {t: _module_of_parameter(index.tensor_ids[t]) for t in parameters}
     families = families_of([*owner.values(), *known.values()])
     for node in order:
         if node in known:
@@ -172,7 +178,8 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
             continue
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
         by_node[node] = _common_of_producers([by_node[w] for w in writers], families)
-    for node in reversed(order):  # readers now have modules: use those of the same block, too
+    # Backwards: a node without parameters takes the common module with its readers, if the block stays the same.
+    for node in reversed(order):
         if is_final[node]:
             continue
         readers = {int(r) for t in index.outputs_of(node).tolist() for r in index.readers_of(t).tolist()}
@@ -190,12 +197,12 @@ def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
     shared = _common(paths)
     blocks = [block_of(path, families) for path in paths]
     if any(blocks) and not block_of(shared, families):
-        return max((block for block in blocks if block), key=_numbered)
+        return max((block for block in blocks if block), key=_block_number)
     return shared
 
 
-def _numbered(path: Path) -> tuple[int, str, int]:
-    """Sort key by the number in a name, which may have more digits than Python converts."""
+def _block_number(path: Path) -> tuple[int, str, int]:
+    """Return a sort key: the number of a block as text, because Python does not convert numbers of any length."""
     digits = "".join(_NUMBERED.findall(path[-1])).lstrip("0")
     return len(digits), digits, len(path)
 

@@ -70,40 +70,43 @@ class Tree:
         for level in range(1, count):
             below[int(self.parent[level])].append(level)
         direct = np.bincount(self.of_node, minlength=count)
-        boxes, opened, front = len(below[0]) + int(direct[0]), set[Path](), below[0]
-        while front:
-            boxes += sum(len(below[k]) + int(direct[k]) - 1 for k in front)
+        boxes, opened, closed = len(below[0]) + int(direct[0]), set[Path](), below[0]
+        while closed:
+            boxes += sum(len(below[k]) + int(direct[k]) - 1 for k in closed)
             if boxes > most:
                 break
-            opened |= {self.paths[k] for k in front}
-            front = [child for k in front for child in below[k]]
+            opened |= {self.paths[k] for k in closed}
+            closed = [child for k in closed for child in below[k]]
         return frozenset(opened)
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
-    """Return the tree of a graph by modules and phases; ``order`` are the nodes as they run (−1 for other steps)."""
+    """Return the tree of a graph by modules and phases.
+
+    ``order``: the node number of each step, −1 for a step without a node.
+    """
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several_phases = len(set(phases)) > 1
     family_parents = _parents_of_one_family(modules.paths, families)
-    levelled = [_levels(path, families, family_parents) for path in modules.paths]
-    wanted = [
-        ((phase,) if several_phases else ()) + levelled[k]
+    module_levels = [_with_family_level(path, families, family_parents) for path in modules.paths]
+    node_levels = [
+        ((phase,) if several_phases else ()) + module_levels[k]
         for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
     ]
-    levels = _useful_levels(wanted)
+    levels = _useful_levels(node_levels)
     sequence = [node for node in order if node >= 0]
-    of_node = _split_into_ranges([_innermost(path, levels) for path in wanted], sequence)
-    members = _members(of_node)
+    of_node = _split_into_ranges([_innermost(path, levels) for path in node_levels], sequence)
+    members = _count_members(of_node)
     levels = {path for path in members if path in levels or _is_range(path)}
-    paths = tuple(sorted([path for path in members if path in levels], key=len))  # of one length: in order of nodes
+    paths = tuple(sorted([path for path in members if path in levels], key=len))  # equal lengths: by first node
     number = {path: k for k, path in enumerate(paths)}
     parent = [number[_innermost(path[:-1], levels)] for path in paths]
     return Tree(
         paths,
         np.array(parent, np.int64),
         np.array([members[path] for path in paths], np.int64),
-        _blocks(paths, parent, families, several_phases),
+        _count_blocks(paths, parent, families, several_phases),
         np.array([number[path] for path in of_node], np.int64),
     )
 
@@ -121,13 +124,13 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
     for path, nodes in nodes_of.items():
         if len(nodes) <= MOST_BESIDE:
             continue
-        outermost = RANGE_SIZE
-        while outermost * RANGE_SIZE < len(nodes):
-            outermost *= RANGE_SIZE
-        for place, node in enumerate(nodes):
-            size, below = outermost, path
+        outermost_size = RANGE_SIZE
+        while outermost_size * RANGE_SIZE < len(nodes):
+            outermost_size *= RANGE_SIZE
+        for position, node in enumerate(nodes):
+            size, below = outermost_size, path
             while size >= RANGE_SIZE:
-                start = place // size * size
+                start = position // size * size
                 below = (*below, f"{RANGE}nodes {start + 1:,}–{min(start + size, len(nodes)):,}")
                 size //= RANGE_SIZE
             found[node] = below
@@ -135,6 +138,7 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Path]:
+    """Return the modules that contain only blocks of one family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):
@@ -142,8 +146,11 @@ def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Pat
     return {path for path, names in below.items() if path and len(names) == 1 and (path, next(iter(names))) in families}
 
 
-def _levels(path: Path, families: Families, family_parents: set[Path]) -> Path:
-    """Return a module's path with a level for the family of its outermost block, unless the parent has no other."""
+def _with_family_level(path: Path, families: Families, family_parents: set[Path]) -> Path:
+    """Return a module's path with a level for the family of its outermost block.
+
+    A parent that contains only this family (``family_parents``) needs no such level.
+    """
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path
@@ -153,7 +160,7 @@ def _levels(path: Path, families: Families, family_parents: set[Path]) -> Path:
 
 def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     """Return the levels with more than one node and fewer nodes than the level above."""
-    members = _members(wanted)
+    members = _count_members(wanted)
     innermost: dict[Path, Path] = {(): ()}
     for path in sorted(filter(None, members), key=len):
         above = innermost[path[:-1]]
@@ -161,7 +168,8 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     return set(innermost.values())
 
 
-def _members(of_node: Iterable[Path]) -> Counter[Path]:
+def _count_members(of_node: Iterable[Path]) -> Counter[Path]:
+    """Return path → number of nodes in this level and below; ``of_node``: the level of each node."""
     members: Counter[Path] = Counter({(): 0})
     for path, count in Counter(of_node).items():
         for depth in range(len(path) + 1):
@@ -170,10 +178,12 @@ def _members(of_node: Iterable[Path]) -> Counter[Path]:
 
 
 def _innermost(path: Path, levels: set[Path]) -> Path:
+    """Return the longest prefix of ``path`` in ``levels``."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
 
 
-def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
+def _count_blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
+    """Return for each level the number of its children that are repeated blocks."""
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
         plain = tuple([part for part in path[several_phases:] if not part.startswith((REPEATED, RANGE))])

@@ -21,7 +21,6 @@ import msgspec
 
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
-from tmmu_core.graph.model import PHASES, ROLES
 from tmmu_core.graph.native.unpacking import TEXT_HEAD
 
 T = TypeVar("T")
@@ -60,18 +59,19 @@ def refusal_reason(data: bytes) -> str:
 _CONTAINERS = bytes(range(0x80, 0xC0))  # bytes that can begin a list or a map in CBOR
 
 
-def refuse_many_values(data: bytes, packed: int = 0) -> None:
+def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
-    ``packed`` is the size of the compressed file, or 0. One byte, such as an empty list in CBOR, can need sixty bytes
-    in memory. Values are estimated from commas, brackets and lines; in CBOR, from bytes that can begin a list.
+    ``compressed_bytes``: size of the file if it is compressed, else 0. One byte, such as an empty list in CBOR, can
+    need sixty bytes in memory. The number of values is estimated: in CBOR from bytes that can begin a list, else from
+    commas, brackets and lines.
     """
-    ceiling, how = limits.values_limit(packed or len(data), packed > 0), kind(data)
+    ceiling = limits.values_limit(compressed_bytes or len(data), compressed_bytes > 0)
     if len(data) <= ceiling:
         return
-    if how == "cbor":
+    if kind(data) == "cbor":
         count = len(data) // 4 + len(data) - len(data.translate(None, _CONTAINERS))
-    elif b"\0" in data[:TEXT_HEAD]:
+    elif b"\0" in data[:TEXT_HEAD]:  # binary, so neither a document nor a text
         return
     else:
         count = sum(map(data.count, (b",", b"[", b"{", b"\n")))
@@ -91,7 +91,7 @@ def check_version(found: Any, known: str, place: str = "$.schema") -> None:
     """Refuse another schema than ``known``; call this before decoding, because another version may rename fields."""
     if found in (None, "", known):
         return
-    refuse_later({place.removeprefix("$."): found})
+    refuse_later_version({place.removeprefix("$."): found})
     hint = f'This version reads "{known}".'
     raise UnreadableInput(f'the schema "{found!s:.80}" is not known.', place=place, hint=hint)
 
@@ -99,11 +99,12 @@ def check_version(found: Any, known: str, place: str = "$.schema") -> None:
 _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
 
 
-def refuse_later(fields: Mapping[str, Any]) -> None:
+def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    A later version may rename the field: any field with ``schema`` or ``version`` in its name counts. In a file with
-    ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``, a bare number above 1 counts too.
+    A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. The
+    value contains the name and version of a schema. It can be the version alone in a file of this program: with
+    ``tensors`` and ``nodes``, or with a field ``ir_schema…`` or ``tmmu_…``.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
@@ -128,73 +129,78 @@ def text_field(data: bytes, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def decode(data: bytes, shape: type[T], noun: str = "graph") -> T:
-    """Decode a document, the ``noun`` of errors, as ``shape``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
+_SAVE_AS_UTF8 = "Save the file as UTF-8."
+
+
+def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
+    """Decode a document to ``document_type``; ``noun`` names the kind of document in the record of an error.
+
+    Raises ``UnreadableInput``, ``InvalidIrShapes``.
+    """
     try:
         with paused_gc():
             if kind(data) == "cbor":
                 value = _cbor_value(data)
                 _cbor_value.cache_clear()
-                return msgspec.convert(value, shape)
-            value = _decode_json(data, shape)
+                return msgspec.convert(value, document_type)
+            value = _decode_json(data, document_type)
             refuse_repeated_keys(data)
             return value
     except msgspec.ValidationError as error:
-        raise _wrong_field(error, data, (noun, strict.field_hint(error, shape))) from error
+        raise _wrong_field(error, data, noun, strict.field_hint(error, document_type)) from error
 
 
-def _damaged(what: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
+def _damaged(what: str, place: str, hint: str) -> UnreadableInput:
     return UnreadableInput(f"{what}.", place=place, hint=hint)
 
 
-def _decode_json(data: bytes, shape: Any) -> Any:
+def _decode_json(data: bytes, document_type: Any) -> Any:
     if data.startswith(UTF16_MARKS):
-        raise _damaged("this text is UTF-16")
+        raise _damaged("this text is UTF-16", "", _SAVE_AS_UTF8)
     refuse_long_numbers(data)
     try:
-        return msgspec.json.decode(data, type=shape)
+        return msgspec.json.decode(data, type=document_type)
     except msgspec.ValidationError as error:
         if " - at `" not in str(error):
             # The top level has the wrong type. Decode it untyped, because a syntax error has priority.
             _decode_json(data, Any)
         raise
     except msgspec.DecodeError as error:
-        message = str(error)
-        place = re.search(r"\(byte (\d+)\)", message)
-        what = message.split(" (byte")[0].removeprefix("JSON is malformed: ")
-        if not place:
+        message, position = str(error), len(data)
+        if match := re.search(r" \(byte (\d+)\)", message):
+            what, position = message[: match.start()].removeprefix("JSON is malformed: "), int(match[1])
+        else:
             what = "the text ends in the middle of a value" if data.strip() else "the file is empty"
-        at = _place(data, int(place.group(1)) if place else len(data))
-        raise _damaged(f"this is not JSON: {what}", at, "Correct the text at that place.") from error
+        place, hint = _place(data, position), "Correct the text at that place."
+        raise _damaged(f"this is not JSON: {what}", place, hint) from error
     except UnicodeDecodeError as error:
-        at = _place(data, max(0, data.find(error.object) + error.start))
-        raise _damaged("this is not JSON: a text in it is not UTF-8", at) from error
+        place = _place(data, max(0, data.find(error.object) + error.start))
+        raise _damaged("this is not JSON: a text in it is not UTF-8", place, _SAVE_AS_UTF8) from error
     except RecursionError as error:
-        raise _damaged(
-            "this JSON is nested too deeply to be a graph", hint="Check the program that wrote it."
-        ) from error
+        hint = "Check the program that wrote it."
+        raise _damaged("this JSON is nested too deeply to be a graph", "", hint) from error
 
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Refuse a whole number above 64 bits (contract §4, §6); only a text with nineteen digits in a row is decoded."""
-    if b"0" * 19 not in text.translate(_TO_ZEROS):
+    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6)."""
+    if b"0" * 19 not in text.translate(_TO_ZEROS):  # all numbers are short: the text need not be decoded
         return
-    found: tuple[str, str] | None = None
     try:
-        found = next(_long_numbers(msgspec.json.decode(text), "$"), None)
+        path, number = next(_long_numbers(msgspec.json.decode(text), "$"), ("", ""))
     except msgspec.ValidationError as error:  # a number that is too large for the decoder
-        found = str(error).partition(" - at `")[2].rstrip("`") or "$", "a number"
+        path, number = str(error).partition(" - at `")[2].rstrip("`") or "$", "a number"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    if found is not None:
+    if number:
         hint = "Whole numbers lie between −2^63 and 2^64 − 1, other numbers between −1.8e308 and 1.8e308."
-        raise _damaged(f"{found[1]} takes more than 64 bits", found[0], hint)
+        raise _damaged(f"{number} takes more than 64 bits", path, hint)
 
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the JSON path and the text of each whole number above 64 bits."""
     if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
         yield path, strict.shown(value)
     elif isinstance(value, dict):
@@ -210,9 +216,10 @@ def refuse_repeated_keys(data: bytes) -> None:
     try:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
-        raise _damaged("this is not JSON: a text in it is not UTF-8", _place(data, error.start)) from error
+        place = _place(data, error.start)
+        raise _damaged("this is not JSON: a text in it is not UTF-8", place, _SAVE_AS_UTF8) from error
     except (RecursionError, ValueError) as error:
-        raise _damaged(f"this is not JSON: {error}", hint="Check the program that wrote it.") from error
+        raise _damaged(f"this is not JSON: {error}", "", "Check the program that wrote it.") from error
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -222,10 +229,10 @@ def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
         raise UnreadableInput(f"an object contains the key {strict.shown(twice)} twice.", hint="Remove one of the two.")
 
 
-def _place(data: bytes, at: int) -> str:
-    line = data.count(b"\n", 0, at) + 1
-    column = len(data[data.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
-    return f"line {line}, column {column}, byte {at}"
+def _place(data: bytes, position: int) -> str:
+    line = data.count(b"\n", 0, position) + 1
+    column = len(data[data.rfind(b"\n", 0, position) + 1 : position].decode("utf-8", "replace")) + 1
+    return f"line {line}, column {column}, byte {position}"
 
 
 def _no_tag(*_: Any) -> Any:
@@ -267,14 +274,14 @@ def _cbor_value(data: bytes) -> Any:
         with paused_gc():
             value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
-        at, hint = f"byte {len(data)}", "Copy the file again."
-        raise _damaged("this is not CBOR: the data ends in the middle of a value", at, hint) from error
+        place, hint = f"byte {len(data)}", "Copy the file again."
+        raise _damaged("this is not CBOR: the data ends in the middle of a value", place, hint) from error
     except CBOR_FAULTS as error:
-        at, hint = f"byte {stream.tell()}", "Write the file again."
-        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", at, hint) from error
+        place, hint = f"byte {stream.tell()}", "Write the file again."
+        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", place, hint) from error
     if more := len(data) - stream.tell():
-        at, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
-        raise _damaged(f"the file contains {more:,} B after the CBOR value", at, hint)
+        place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
+        raise _damaged(f"the file contains {more:,} B after the CBOR value", place, hint)
     return value
 
 
@@ -284,31 +291,24 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
     ("", "wrong_type", "Give a value of the expected type; see the JSON Schema."),
 )
-"""Prefix of msgspec's messages → reason and fix."""
+"""Prefix of msgspec's messages, reason, hint."""
 
 
-_WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}
-
-
-def _wrong_field(error: msgspec.ValidationError, data: bytes, about: tuple[str, str]) -> InvalidIrShapes:
-    """Return the error of a wrong field; ``about``: the kind of document, and a hint or ""."""
+def _wrong_field(error: msgspec.ValidationError, data: bytes, noun: str, hint: str) -> InvalidIrShapes:
+    """Return the error of a wrong field in a document of the kind ``noun``; an empty ``hint`` is replaced."""
     what, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
-    reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
+    reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
     what = what[0].lower() + what[1:].translate(str.maketrans("`'", '""'))
-    words = next((words for field, words in _WORDS.items() if path.endswith(field)), ())
-    if reason == "unknown_value" and words:
-        hint = f"Use one of {', '.join(words)}."
-    hint = about[1] or hint
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint, reason=reason, path=path, document=about[0])
-    if element := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint or general_hint, reason=reason, path=path, document=noun)
+    if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
         try:
             whole = _cbor_value(data) if kind(data) == "cbor" else _decode_json(data, dict[str, Any])
         except msgspec.ValidationError:
-            return refusal  # without a name: the rest of the document is damaged
-        noun, key = ("tensor", "id") if element[1] == "tensors" else ("node", "node_id")
-        row = whole[element[1]][int(element[2])]
-        if isinstance(row, dict) and isinstance(name := row.get(key), str):
-            refusal.diagnostics.setdefault("tensor" if noun == "tensor" else key, name)
-            refusal.message = f'{path} (the {noun} "{name}"): {what}.'
+            return refusal  # without the id of the tensor or node: the rest of the document is damaged
+        is_tensor, row = match[1] == "tensors", whole[match[1]][int(match[2])]
+        row_id = row.get("id" if is_tensor else "node_id") if isinstance(row, dict) else None
+        if isinstance(row_id, str):
+            refusal.diagnostics.setdefault("tensor" if is_tensor else "node_id", row_id)
+            refusal.message = f'{path} (the {"tensor" if is_tensor else "node"} "{row_id}"): {what}.'
     return refusal

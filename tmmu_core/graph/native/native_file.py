@@ -26,8 +26,8 @@ UNWRITTEN = ("notes", "ranges")  # fields of a graph that readers set and no nat
 NOT_HASHED = ("sidecar", "shapes_from", "origins")
 IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")  # a document with one of these fields is a graph
 _DEFAULT_DTYPE = Tensor("").dtype
-DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
-"""List of rows → (text field, default) of the fields whose default is not empty."""
+NONEMPTY_DEFAULTS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
+"""``tensors`` or ``nodes`` → (text field, default) of the fields whose default is not empty."""
 
 
 class _WrittenTensor(msgspec.Struct):
@@ -82,7 +82,8 @@ def decode(data: bytes, name: str = "") -> Graph:
             hint = "Drop the field: a graph file cannot set it."
             raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # The first version omitted the dtype float32 and the shape of a scalar: decode again to see missing fields.
+        # The first version omitted the dtype float32 and the shape of a scalar: decode again to find missing fields.
+        # A dtype is the default object only if the field is missing.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
         graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)
@@ -92,6 +93,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
     """Return notes on tensors without dtype or shape, which the first version omitted. Raises ``InvalidIrShapes``."""
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
+    # A file that contains one of these defaults is not of the first version, so that its other shapes are required.
     if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
         name, path = graph.tensors[shapeless[0]].id, f"$.tensors[{shapeless[0]}]"
         message = f'{path} (the tensor "{name}"): the required field "shape" is missing.'
@@ -134,15 +136,15 @@ def encode(graph: Graph, name: str) -> bytes:
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:
-    """Return the values of a graph that its hash covers, with one spelling per meaning and defaults omitted."""
+    """Return the plain values that the hash of a graph covers: canonical dtypes, no defaults, no ``inplace="any"``."""
     plain = _plain(normalise_dtypes(graph))
     for field in NOT_HASHED:
         plain.pop(field, None)
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
-        if scoping := {name: node.pop(name) for name in HASHED_IN_PARAMS if name in node}:
-            node["params"] = {**node.get("params", {}), **scoping}
+        if in_params := {name: node.pop(name) for name in HASHED_IN_PARAMS if name in node}:
+            node["params"] = {**node.get("params", {}), **in_params}
     return plain
 
 
@@ -155,7 +157,7 @@ def normalise_dtypes(graph: Graph) -> Graph:
     for i, tensor in enumerate(graph.tensors):
         name = canonical[tensor.dtype]
         if name is None:
-            checks.size_of(tensor, (), i)  # raises
+            checks.size_of(tensor, (), i)  # raises ``InvalidIrShapes`` for the unknown dtype
         elif name != tensor.dtype:
             tensors[i] = msgspec.structs.replace(tensor, dtype=name)
     return msgspec.structs.replace(graph, tensors=tuple(tensors))
@@ -168,11 +170,11 @@ def _plain(graph: Graph) -> dict[str, Any]:
     plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
     for field in UNWRITTEN:
         plain.pop(field, None)
-    for field, words in DEFAULT_WORDS.items():
-        for row in plain.get(field, ()):
-            for key, default in words:
-                if row.get(key) == default:
-                    del row[key]
+    for table, defaults in NONEMPTY_DEFAULTS.items():
+        for row in plain.get(table, ()):
+            for field, default in defaults:
+                if row.get(field) == default:
+                    del row[field]
     if graph.replan_policy == Graph().replan_policy:
         plain.pop("replan_policy", None)
     return plain

@@ -25,8 +25,10 @@ from tmmu_core.graph.native import document, native_file
 Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
 """Fields of a node that describe its outputs."""
-SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")  # as in the native format
-SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")  # as in the native format
+NODE_FIELDS = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
+"""Fields of a node that are the same in the native format."""
+GRAPH_FIELDS = ("name", "dims", "replan_policy", "safepoints", "execution_order")
+"""Fields of the graph that are the same in the native format."""
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,13 +107,14 @@ def decode(data: bytes, name: str = "") -> Graph:
         ports = enumerate(node.inputs)
         inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
         outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
-        nodes.append(Node(**{field: getattr(node, field) for field in SAME}, inputs=tuple(inputs), outputs=outputs))
+        fields = {field: getattr(node, field) for field in NODE_FIELDS}
+        nodes.append(Node(**fields, inputs=tuple(inputs), outputs=outputs))
     graph = Graph(
         tensors=tuple(tensors),
         nodes=tuple(nodes),
         outputs=tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)]),
         ir_schema=GRAPH_SCHEMA,
-        **{field: getattr(read, field) for field in SAME_OF_GRAPH},
+        **{field: getattr(read, field) for field in GRAPH_FIELDS},
     )
     return native_file.normalise_dtypes(graph)
 
@@ -126,13 +129,13 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
     """Return the tensors that the ``k``-th node writes. Raises ``InvalidIrShapes`` for wrong shapes or lists."""
-    shapes, path, named = _shapes(node), f"$.nodes[{k}]", f'(the node "{node.node_id}")'
+    shapes, path = _shapes(node), f"$.nodes[{k}]"
     if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
-        message, hint = "sizes and shapes are mixed", "Give one shape, or a list of shapes, one for each output."
-        raise _fault(node, f"{path}.shape_out", f"{path}.shape_out {named}: {message}.", hint, "wrong_type")
+        hint = "Give one shape, or a list of shapes, one for each output."
+        raise _wrong_field(node, f"{path}.shape_out", "sizes and shapes are mixed", hint, "wrong_type")
     if shapes and node.dtype is None:
         hint = "Give the dtype of the outputs: one for all outputs, or a list with one each."
-        raise _fault(node, f"{path}.dtype", f"{path}.dtype {named}: the field is missing.", hint, "missing_field")
+        raise _wrong_field(node, f"{path}.dtype", "the field is missing", hint, "missing_field")
     columns: dict[str, tuple[Any, ...]] = {}
     for field in PER_OUTPUT:
         value = getattr(node, field)
@@ -141,30 +144,36 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
         if not isinstance(value, tuple) or not shapes:
             value = (value,) * len(shapes)
         if len(value) != len(shapes):
-            message = f"{path}.{field} {named}: {len(value)} values for {len(shapes)} outputs."
-            hint = "Give one value for all outputs, or one for each."
-            raise _fault(node, f"{path}.{field}", message, hint, "wrong_length")
+            what, hint = (
+                f"{len(value)} values for {len(shapes)} outputs",
+                "Give one value for all outputs, or one for each.",
+            )
+            raise _wrong_field(node, f"{path}.{field}", what, hint, "wrong_length")
         columns[field] = value
     columns["must_not_alias"] = (node.must_not_alias,) * len(shapes)
     fields = [{field: values[i] for field, values in columns.items()} for i in range(len(shapes))]
     return [Tensor(f"{node.node_id}:{i}", shape, **fields[i]) for i, shape in enumerate(shapes)]
 
 
-def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> InvalidIrShapes:
+def _wrong_field(node: PortNode, path: str, what: str, hint: str, reason: str) -> InvalidIrShapes:
+    message = f'{path} (the node "{node.node_id}"): {what}.'
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id=node.node_id, path=path)
 
 
-def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor of a port that ``reader`` reads (empty: a graph output); ``widths``: outputs of each node."""
-    width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
-    if width is not None and 0 <= port.output_idx < width:
+def _port(port: Port, output_counts: dict[str, int], path: str, reader: str) -> str:
+    """Return the tensor id of a port. Raises ``InvalidIrShapes`` (``unknown_tensor``) if its node lacks this output.
+
+    ``reader``: the node that reads the port; empty for a graph output. ``output_counts``: node → number of outputs.
+    """
+    count, tensor = output_counts.get(port.node_id), f"{port.node_id}:{port.output_idx}"
+    if count is not None and 0 <= port.output_idx < count:
         return tensor
-    if width is None:
+    if count is None:
         what = f'an output of "{port.node_id}", which is not among the nodes'
         hint = "Add the node, or correct the name."
     else:
-        what = f'output {port.output_idx} of "{port.node_id}", which has {width}'
+        what = f'output {port.output_idx} of "{port.node_id}", which has {count}'
         hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
-    who = f'the node "{reader}" reads' if reader else "a graph output is"
+    subject = f'the node "{reader}" reads' if reader else "a graph output is"
     about: dict[str, Any] = {"node_id": reader} if reader else {}
-    raise InvalidIrShapes(f"{who} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)
+    raise InvalidIrShapes(f"{subject} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)

@@ -2,9 +2,9 @@
 
 ::
 
-    8 bytes, little-endian: the length of the head
-    the head, JSON: {"w": {"dtype": "F32", "shape": [8, 4], "data_offsets": [0, 128]}, …}
-    the bytes, each tensor at its offsets, counted from the end of the head
+    8 bytes, little-endian: the length of the header
+    the header, JSON: {"w": {"dtype": "F32", "shape": [8, 4], "data_offsets": [0, 128]}, …}
+    the bytes, each tensor at its offsets, counted from the end of the header
 """
 
 from collections.abc import Iterator
@@ -40,14 +40,14 @@ class _Entry(msgspec.Struct, frozen=True):
 register_types(_Entry)
 
 
-def constants(graph: Graph, where: Path | None) -> Constants:
-    """Return the constants in the sidecar of ``graph``, a file at ``where``. Raises ``UnreadableInput``."""
-    path = path_in_folder(where.parent if where else None, graph.sidecar, "the sidecar")
-    head, start = _head(path)
+def constants(graph: Graph, graph_file: Path | None) -> Constants:
+    """Return the constants in the sidecar of ``graph``, read from ``graph_file``. Raises ``UnreadableInput``."""
+    path = path_in_folder(graph_file.parent if graph_file else None, graph.sidecar, "the sidecar")
+    header, start = _read_header(path)
     pieces = {}
     for tensor in graph.tensors:
-        if tensor.id in head:
-            begin, end = head[tensor.id].data_offsets
+        if tensor.id in header:
+            begin, end = header[tensor.id].data_offsets
             if not 0 <= begin <= end:
                 what = f'the sidecar is damaged: "{tensor.id}" is at bytes {begin} to {end}.'
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
@@ -55,40 +55,47 @@ def constants(graph: Graph, where: Path | None) -> Constants:
     return Constants(pieces)
 
 
-def _head(path: Path) -> tuple[dict[str, _Entry], int]:
-    """Return the entries of a sidecar by tensor id, and the position of the first byte after the head."""
+def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
+    """Return the entries of a sidecar by tensor id, and the position of the first byte after the header."""
     length = int.from_bytes(b"".join(in_file(path, 0, 8)), "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
-        raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's head", str(path))
+        raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's header", str(path))
     data = b"".join(in_file(path, 8, length))
     try:
-        found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        return {k: msgspec.json.decode(v, type=_Entry) for k, v in found.items() if k != "__metadata__"}, 8 + length
+        raw = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        raw.pop("__metadata__", None)
+        return {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}, 8 + length
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         what, hint = f"the sidecar is not a safetensors file: {error}.", "Write it with tmmu convert."
         raise UnreadableInput(what, source=str(path), hint=hint) from error
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the bytes of a sidecar: the head, then the ``values``. Raises ``UnreadableInput`` after a wrong length."""
-    head: dict[str, Any] = {}
-    at = 0
-    stored = [tensor for tensor in graph.tensors if tensor.id in values]
-    for tensor in stored:
+    """Yield the bytes of a sidecar: the header, then the ``values``.
+
+    Raises ``UnreadableInput`` if the bytes of a constant do not have the size of its tensor.
+    """
+    header: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    begin = 0
+    for tensor in graph.tensors:
+        if tensor.id not in values:
+            continue
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
         size = dtypes.tensor_bytes(shape, tensor.dtype)
-        word = DTYPES.get(tensor.dtype)
-        head[tensor.id] = {"dtype": word or "U8", "shape": shape if word else [size], "data_offsets": [at, at + size]}
-        at += size
-    lead = msgspec.json.encode(head)
-    lead += b" " * (-len(lead) % 8)
-    yield len(lead).to_bytes(8, "little") + lead
-    for tensor in stored:
-        begin, end = head[tensor.id]["data_offsets"]
+        dtype = DTYPES.get(tensor.dtype)
+        offsets = [begin, begin + size]
+        header[tensor.id] = {"dtype": dtype or "U8", "shape": shape if dtype else [size], "data_offsets": offsets}
+        sizes[tensor.id] = size
+        begin += size
+    encoded = msgspec.json.encode(header)
+    encoded += b" " * (-len(encoded) % 8)
+    yield len(encoded).to_bytes(8, "little") + encoded
+    for name, size in sizes.items():
         length = 0
-        for data in values.chunks(tensor.id):
+        for data in values.chunks(name):
             length += len(data)
             yield data
-        if length != end - begin:
-            what = f'the tensor "{tensor.id}" has {end - begin:,} bytes, but its constant has {length:,}.'
+        if length != size:
+            what = f'the tensor "{name}" has {size:,} bytes, but its constant has {length:,}.'
             raise UnreadableInput(what, hint="Export the model again.")

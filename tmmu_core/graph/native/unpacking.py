@@ -16,7 +16,7 @@ from tmmu_core.base.errors import UnreadableInput
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 20  # number of bytes that are read or decompressed at once
-TEXT_HEAD = 1024  # a file with a NUL in its first bytes, this many, is binary
+TEXT_HEAD = 1024  # a file is binary if one of its first 1,024 bytes is NUL
 LONGEST_STREAM = 1 << 29  # default limit of the bytes of a pipe or a device: /dev/zero has no end
 
 
@@ -35,12 +35,12 @@ def read_stream(stream: BinaryIO, source: str) -> bytes:
     return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), "the stream", source)
 
 
-def _read_within(stream: Any, most: int, what: str, source: str) -> bytes:
-    """Return the bytes of a stream. Raises ``UnreadableInput``, which names it ``what``, for more than ``most``."""
+def _read_within(stream: Any, max_bytes: int, subject: str, source: str) -> bytes:
+    """Return the bytes of a stream, the ``subject`` of errors. Raises ``UnreadableInput`` for over ``max_bytes``."""
     data = io.BytesIO()
     while part := stream.read(CHUNK):
-        if data.tell() + len(part) > most:
-            raise limits.limit_error(limits.UNPACKED_BYTES, what, source, most)
+        if data.tell() + len(part) > max_bytes:
+            raise limits.limit_error(limits.UNPACKED_BYTES, subject, source, max_bytes)
         data.write(part)
     return data.getvalue()
 
