@@ -147,7 +147,7 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
     """Return the row of the offline report with a number of boxes, opened from a file."""
     plan, operators = synthetic_plan(boxes)
     began = time.perf_counter()
-    report = build_report(plan, verified=Verdict(), linted=Verdict(), origin=Origin(operators))
+    report = build_report(plan, verified=Verdict(), origin=Origin(operators))
     building = time.perf_counter() - began
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -46,6 +47,15 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PDF_SECONDS = 120
 
 
+@dataclass(frozen=True)
+class ReviewSection:
+    """The parts of a report that only the explorer writes."""
+
+    review: Any = None  # a ``Review`` of the session
+    moves: Sequence[Move] = ()  # of the page Fix
+    embedded: str = ""  # the review file as JSON, so that the report can be opened as a review
+
+
 def build_report(
     source: Solution | Plan,
     *,
@@ -53,18 +63,14 @@ def build_report(
     title: str = "",
     theme: pictures.Theme = "light",
     verified: Verdict | None = None,
-    linted: Verdict | None = None,
     origin: Origin | None = None,
     budget: int | None = None,
-    review: Any = None,
-    moves: Sequence[Move] = (),
-    embedded: str = "",
+    section: ReviewSection = ReviewSection(),
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
-    Equal inputs give equal bytes. Missing verdicts and a missing ``origin`` are computed. ``budget``: limit of all
-    arenas together. ``review``: a ``Review`` of the session, to show with the ``moves`` of Fix. ``embedded``:
-    the review file as JSON, so that the report can be opened as a review.
+    Equal inputs give equal bytes. ``verified``: the verifier's verdict [computed]; ``origin`` of the rows
+    [from the graph]; ``budget``: limit of all arenas together.
     """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -72,9 +78,9 @@ def build_report(
     hint = totals_text.better(better_than(plan, source)) if isinstance(source, Solution) else ""
     origin = origin or _origin(source)
     verified = verified or verify_plan(plan, graph)
-    if any(error.rule != "capacity" for error in verified.errors):  # a plan over its capacity has correct figures
+    linted = lint_verdict(plan, graph, verified=verified)
+    if not verified.ok and not verified.only_over_capacity:
         plan = with_certificates(plan, verified)
-    linted = linted or lint_verdict(plan, graph)
     drawn_before = None if before is None else in_memory(before)
     packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
     by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
@@ -97,10 +103,10 @@ def build_report(
         totals=totals_text,
         status_text=optimality,
         theme=theme,
-        review=review,
-        moves=moves,
-        views=[] if review is None else msgspec.to_builtins(review.views),
-        embedded=Markup(embedded.replace("<", "\\u003c")),
+        review=section.review,
+        moves=section.moves,
+        views=[] if section.review is None else msgspec.to_builtins(section.review.views),
+        embedded=Markup(section.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
         largest=_tensors(plan, by_size[:LARGEST]),
@@ -230,13 +236,12 @@ def _origin(solution: Solution | Plan | None) -> Origin:
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
     """Return the template values of both verdicts. A plan is valid if its only errors are exceeded capacities."""
-    over_capacity = {error.message for error in verified.errors if error.rule == "capacity"}
     rows = []
     for name, verdict in (("verifier", verified), ("lint", linted)):
         text = numbers.count(len(verdict.errors), "error")
         if verdict.ok:
             text = "passed"
-        elif all(error.message in over_capacity for error in verdict.errors):
+        elif verified.only_over_capacity:
             text = "valid plan, over its capacity"
         if verdict.warnings:
             text += ", " + numbers.count(len(verdict.warnings), "warning")

@@ -44,6 +44,11 @@ class Verdict:
         return not self.errors
 
     @property
+    def only_over_capacity(self) -> bool:
+        """Whether the verifier found errors, and all are exceeded capacities: the figures of the plan are correct."""
+        return not self.ok and all(error.rule == "capacity" for error in self.errors)
+
+    @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings with severity ``error``."""
         return tuple(finding for finding in self.findings if finding.severity == "error")

@@ -35,7 +35,6 @@ def report_command(
     from app.report.html_report import build_report, pdf
     from app.report.pictures import LOOKS
     from app.report.summary import markdown
-    from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier.verify import verify_plan
 
     form = "html" if not Path(output).suffix else format_by_ending(output, FORMS, "html")
@@ -46,14 +45,12 @@ def report_command(
     show_warnings(warnings_of(side), on_stderr=True)
     before = None if side is None else side.complete_plan()
     complete = found.complete_plan()
-    settings: dict[str, Any] = {"dims": request.dims, "cut_from": found.whole_graph_hash}
-    verified = verify_plan(complete, found.graph, **settings)
+    verified = verify_plan(complete, found.graph, dims=request.dims, cut_from=found.whole_graph_hash)
     if form == "md":
         write_output(output, markdown(complete, verified, title, found.better), "the summary")
     else:
-        linted = lint_verdict(complete, found.graph, **settings, verified=verified)
-        made: dict[str, Any] = {"title": title, "theme": theme, "verified": verified, "linted": linted}
-        data = build_report(found.solution or complete, baseline=before, **made)
+        settings: dict[str, Any] = {"title": title, "theme": theme, "verified": verified}
+        data = build_report(found.solution or complete, baseline=before, **settings)
         write_output(output, pdf(data) if form == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan: {verified}")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, cast
 
-from app.report.html_report import build_report
+from app.report.html_report import ReviewSection, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
 from app.session import page_jobs, plan_rows, planning, repeat_command, review
@@ -150,12 +150,9 @@ def report(
         baseline=None if baseline is None else baseline.solution or baseline.plan,
         title=shown.opened.name,
         verified=judged and judged.verified,
-        linted=judged and judged.lint,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
-        review=review_,
-        moves=page_jobs.moves_of(shown.choice),
-        embedded=embedded.decode(),
+        section=ReviewSection(review_, page_jobs.moves_of(shown.choice), embedded.decode()),
     )
 
 

@@ -6,7 +6,6 @@ import streamlit as st
 from app.kit import arena_focus, data_table
 from app.session import planning
 from app.session.planning import Shown
-from app.session.work.tasks import Judgement
 from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
@@ -28,7 +27,7 @@ def mark(shown: Shown) -> str:
         judged = job.result()
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
-    if _only_over(judged):
+    if judged.verified.only_over_capacity:  # the headline shows it
         return ""
     failed = len(judged.verified.errors) or len(judged.lint.errors)
     if failed:
@@ -50,13 +49,6 @@ def facts(shown: Shown) -> list[str]:
     ]
 
 
-def _only_over(judged: Judgement) -> bool:
-    """Return whether there are errors and all are exceeded capacities, which the headline shows."""
-    errors = judged.verified.errors
-    over = {error.message for error in errors if error.rule == "capacity"}
-    return bool(errors) and all(error.message in over for error in (*errors, *judged.lint.errors))
-
-
 def findings(shown: Shown) -> None:
     """Draw the table of errors and warnings, folded if there are only warnings and exceeded capacities."""
     job = planning.known_judgement(shown)
@@ -71,7 +63,7 @@ def findings(shown: Shown) -> None:
     listed = list(unique.values())
     failed = sum(finding.severity == "error" for finding in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
-    with st.expander(title, expanded=failed > 0 and not _only_over(judged)):
+    with st.expander(title, expanded=failed > 0 and not judged.verified.only_over_capacity):
         columns = ["severity", "rule", "message", "tensor", "other"]
         frame = pd.DataFrame([[getattr(finding, name) for name in columns] for finding in listed], columns=columns)
         data_table.show(frame, height=min(280, 38 + 28 * len(listed)))

@@ -39,10 +39,10 @@ def test_ledger_at_the_peak_sums_to_the_extent() -> None:
 
 
 def test_failed_verification_lists_its_findings() -> None:
-    shown_text = text_of(build_report(plan_of(), verified=RED, linted=Verdict()))
+    shown_text = text_of(build_report(plan_of(), verified=RED))
     assert "✗ 1 error" in shown_text
     assert "a and b share bytes [0, 16) at step 1" in shown_text
-    assert "Lint: ✓ passed" in shown_text
+    assert "Lint: ✗ 1 error" in shown_text
 
 
 def test_plan_over_its_capacity_keeps_its_certificates() -> None:
