@@ -11,10 +11,10 @@ from tmmu_core.liveness.live_model import Timeline
 
 @dataclass(frozen=True)
 class UnknownOperator:
-    """An operator, by its name in the file."""
+    """The nodes of one operator."""
 
-    name: str
-    nodes: int
+    name: str  # name of the operator in the file
+    nodes: int  # number of nodes
     bytes: int  # sum of the bytes of its outputs, without views
 
 

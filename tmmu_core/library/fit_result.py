@@ -24,7 +24,7 @@ class Fit(Generic[P]):
     """The result of :func:`tmmu.fit`: the answer, the plan, the changed graph and the moves; true if it fits."""
 
     fitted: Fitted
-    """The result of the search: also its candidates by cost, and the lower bound with its causes."""
+    """The result of the search, with all candidates sorted by cost, and the lower bound with its causes."""
     plan: P
     """The cheapest plan that fits; else the plan that exceeds the capacity least."""
 
@@ -50,7 +50,7 @@ class Fit(Generic[P]):
 
     @property
     def extent_bytes(self) -> int:
-        """Sum of the arena sizes that the capacity counts."""
+        """Sum of the extents of all arenas except ``offload``."""
         return self.fitted.best.extent_bytes
 
     @property
@@ -65,7 +65,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer. All run once: unknown ones in the given order, and those of unknown cost."""
+        """Operators that limit the answer: they are not recomputed; those of unknown properties keep their order."""
         return self.fitted.unknown
 
     @property

@@ -1,6 +1,6 @@
-"""Merge operators of a joint graph that compute the same value, and remove those that a compiled step does not need.
+"""Merge operators of a joint graph that compute the same value, and remove operators without effect on a compiled step.
 
-They are the marks of ``torch.profiler.record_function``, and copies of values that are then scattered.
+The removed ones are the marks of ``torch.profiler.record_function``, and copies that only scatter operators read.
 """
 
 import operator
@@ -17,9 +17,9 @@ from tmmu_core.formats.pytorch.joint_graph.fx_patterns import SCATTERS
 def merge_equal_nodes(joint: Any) -> None:
     """Replace operators of ``joint``, an fx ``GraphModule``, by an earlier operator with the same operands.
 
-    An operator is replaced only if the earlier result is live when it runs, or if no remaining operator reads its
-    result. So no step needs more memory, and the recomputations of the module in the backward pass remain. Operators
-    that compute results of the step and random operators remain too.
+    An operator is replaced only if the earlier result is live when it runs, or if no remaining operator reads its own
+    result. So no step needs more memory, and operators that the module recomputes in the backward pass remain there.
+    Operators that compute results of the step and random operators remain too.
     """
     for node in reversed(joint.graph.nodes):
         if str(node.target).startswith("profiler."):
@@ -29,24 +29,25 @@ def merge_equal_nodes(joint: Any) -> None:
     position = {node: k for k, node in enumerate(nodes)}
     equal = _equal_nodes(nodes)
     last_read: dict[int, int] = {}  # storage → position of its last read by operators that remain
-    needed = set()
+    is_read = set()  # operators whose result an operator that remains reads
     replaced: dict[Any, Any] = {}
     for node in reversed(nodes):
         earlier = equal.get(node, [])
         source = next((each for each in earlier if _is_live(each, node, last_read, position[node])), None)
-        if earlier and node not in needed:
+        if earlier and node not in is_read:
             replaced[node] = earlier[0]
         elif source is not None:
             replaced[node] = source
-            needed.add(source)
-            for a, b in zip(_storages(source), _storages(node), strict=True):
-                last_read[a] = max(last_read.get(a, -1), last_read.get(b, -1))
+            is_read.add(source)
+            for kept, dropped in zip(_storages(source), _storages(node), strict=True):
+                last_read[kept] = max(last_read.get(kept, -1), last_read.get(dropped, -1))
         else:
-            needed.update(node.all_input_nodes)
+            is_read.update(node.all_input_nodes)
             for storage in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
                 last_read.update({each: max(last_read.get(each, -1), position[node]) for each in storage})
     for node in nodes:
         if node in replaced:
+            # An operator that replaces another can be replaced itself.
             replaced[node] = replaced.get(replaced[node], replaced[node])
             node.replace_all_uses_with(replaced[node])
             joint.graph.erase_node(node)
@@ -54,14 +55,14 @@ def merge_equal_nodes(joint: Any) -> None:
 
 
 def _remove_copies(joint: Any) -> None:
-    """Let scatter operators read a value itself instead of its copy in the storage of the view that it overwrites."""
+    """Let scatter operators read a value instead of its copy, if shape, type and device are the same."""
     for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
         view, value = node.args[:2]
-        kinds = {(each.meta["val"].shape, each.meta["val"].dtype, each.meta["val"].device) for each in (view, value)}
+        forms = {(each.meta["val"].shape, each.meta["val"].dtype, each.meta["val"].device) for each in (view, value)}
         is_scattered = all(
             operator_of(str(user.target)).name in SCATTERS and user.args[0] is not node for user in node.users
         )
-        if len(kinds) == 1 and is_scattered:
+        if len(forms) == 1 and is_scattered:
             node.replace_all_uses_with(value)
             joint.graph.erase_node(node)
             if not view.users and view.op == "call_function":
@@ -69,16 +70,16 @@ def _remove_copies(joint: Any) -> None:
 
 
 def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
-    """Return node → the earlier nodes that compute the same value, for the nodes that have one."""
+    """Return node → the earlier nodes that compute the same value, for each node with at least one."""
     result_storages = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
-    first: dict[Hashable, list[Any]] = {}
-    known: dict[Any, Any] = {}
+    nodes_by_key: dict[Hashable, list[Any]] = {}
+    first_equal: dict[Any, Any] = {}
     equal = {}
     for node in nodes:
         if _is_functional(node) and not result_storages & {*_storages(node)}:
-            group = first.setdefault(_key(node, known), [])
+            group = nodes_by_key.setdefault(_key(node, first_equal), [])
             if group:
-                equal[node], known[node] = group[:], group[0]
+                equal[node], first_equal[node] = group[:], group[0]
             group.append(node)
     return equal
 
@@ -86,7 +87,7 @@ def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
 def _is_live(source: Any, node: Any, last_read: dict[int, int], position: int) -> bool:
     """Return whether each result of ``node`` that is read has an equal result of ``source``, live at ``position``."""
     pairs = zip(_storages(source), _storages(node), strict=True)
-    return all(b not in last_read or last_read.get(a, -1) >= position for a, b in pairs)
+    return all(own not in last_read or last_read.get(other, -1) >= position for other, own in pairs)
 
 
 def _is_functional(node: Any) -> bool:
@@ -100,11 +101,8 @@ def _storages(node: Any) -> list[int]:
     return [each.untyped_storage()._cdata for each in values if each.layout is torch.strided]
 
 
-def _key(node: Any, known: dict[Any, Any]) -> Hashable:
-    """Return a key that is equal for equal nodes; 1 and 1.0, and 0.0 and −0.0, have different keys.
-
-    ``known`` maps nodes to the first equal node.
-    """
+def _key(node: Any, first_equal: dict[Any, Any]) -> Hashable:
+    """Return a key that is equal for equal nodes. Operands 1 and 1.0, and 0.0 and −0.0, give different keys."""
     leaves, form = tree_flatten((node.args, dict(node.kwargs)))
-    leaf_keys = (known.get(x, x) if isinstance(x, torch.fx.Node) else (type(x), repr(x)) for x in leaves)
+    leaf_keys = (first_equal.get(x, x) if isinstance(x, torch.fx.Node) else (type(x), repr(x)) for x in leaves)
     return node.target, str(form), *leaf_keys

@@ -10,14 +10,14 @@ from torch.utils._pytree import tree_leaves
 
 
 def gpu_bytes(device: Any, which: str) -> int:
-    """Return the bytes requested of PyTorch's allocator on a GPU: ``"current"``, or the ``"peak"`` since its reset."""
+    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since its reset."""
     return int(torch.cuda.memory_stats(device).get(f"requested_bytes.all.{which}", 0))
 
 
 class LiveBytes(TorchDispatchMode):
     """Mode that counts the storages of ``tensors`` and every storage that an operator returns, until it is freed.
 
-    Scratch memory inside of a kernel is no storage of a tensor and is not counted.
+    Scratch memory inside a kernel is not counted, because it is not the storage of a tensor.
     """
 
     supports_higher_order_operators = True
@@ -26,7 +26,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """Bytes of the storages in ``live``, and their maximum so far without freed storages."""
+        """Bytes of the storages in ``live``, which can include freed ones; and the maximum of the live bytes so far."""
         for tensor in tensors:
             self._add(tensor)
         self._measure()

@@ -11,13 +11,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 CPU_STATE_BYTES = 5056  # bytes of the state of PyTorch's generator on the CPU (Mersenne Twister)
 DEVICE_STATE_BYTES = 16  # bytes of the state of a Philox generator: a seed and an offset
 
-Generator: TypeAlias = torch.Generator | str  # a generator, or a device, which means its default generator
+Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose default generator is meant
 
 
 def saved_state(generator: Generator) -> torch.Tensor:
-    """Return the generator's state as the result of an operator, so that dispatch modes count its planned bytes."""
+    """Return a copy of the generator's state."""
     state = generator_of(generator).get_state()
-    return state.view(state.shape)
+    return state.view(state.shape)  # the result of an operator, so dispatch modes count its bytes, as the plan does
 
 
 def generator_of(generator: Generator) -> torch.Generator:
@@ -33,20 +33,20 @@ def generator_of(generator: Generator) -> torch.Generator:
 
 def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Run ``operator`` with ``generator`` in ``state``, then restore the generator, and return the result."""
-    found = generator_of(generator)
-    before = found.get_state()
-    found.set_state(state)
+    generator = generator_of(generator)
+    state_before = generator.get_state()
+    generator.set_state(state)
     try:
         return operator(*args, **kwargs)
     finally:
-        found.set_state(before)
+        generator.set_state(state_before)
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``tensor`` in host memory.
 
-    Dispatch modes do not see the copy, because it is not in the planned memory: on the CPU, a mode that counts live
-    bytes cannot distinguish the two memories.
+    The copy is hidden from dispatch modes, because it is not in the planned memory, and a mode that counts live bytes
+    cannot distinguish the two memories on the CPU.
     """
     pinned = tensor.device.type == "cuda"
     with _disable_current_modes():

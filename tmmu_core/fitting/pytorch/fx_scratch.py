@@ -1,8 +1,8 @@
 """Scratch memory of kernels on a GPU: bytes that an operator allocates beside its results, and frees when it returns.
 
-Fake kernels have none, but the workspace of a convolution of cuDNN can be larger than its result. So each operator runs
-on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes. Memory that a
-library keeps after its first call, such as the workspace of cuBLAS, is not counted.
+A trace with fake tensors does not show it, but the workspace of a cuDNN convolution can be larger than its result. So
+each operator runs on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the
+bytes. Memory that a library keeps after its first call, such as the workspace of cuBLAS, is not counted.
 """
 
 import warnings
@@ -18,9 +18,10 @@ from tmmu_core.fitting.pytorch.fx_live_bytes import gpu_bytes
 from tmmu_core.graph.model import Graph, Tensor
 
 _aten = torch.ops.aten
-_ROWS = {_aten.embedding_dense_backward.default: 2}
-"""Operator whose scratch memory depends on the number of different indices → its argument with the number of rows."""
-_measured: dict[str, int] = {}  # operator with arguments and settings of PyTorch → bytes
+_ROWS_ARGUMENT = {_aten.embedding_dense_backward.default: 2}
+"""Operator whose scratch memory depends on the number of different indices → position of its argument with the number
+of rows."""
+_measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
 
 
 class _Layout(NamedTuple):
@@ -37,8 +38,8 @@ class _Layout(NamedTuple):
 
     def tensor(self, rows: int) -> torch.Tensor:
         """Return a tensor that kernels accept: probabilities of 0.5, ``True``, or indices below ``rows``."""
-        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
-        count = 0 if 0 in self.shape else last + 1
+        last_index = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        count = 0 if 0 in self.shape else last_index + 1
         if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype == torch.bool:
             flat = torch.full((count,), 0.5, device=self.device).to(self.dtype)
         else:
@@ -50,14 +51,14 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     """Return the bytes of scratch memory of an operator of PyTorch for these (fake) arguments.
 
     The operator runs on the GPU, once for each combination of arguments in a process, and resets the allocator's peak
-    statistics. 0 without a GPU, for custom operators, which may have other effects, and, with a warning, where the GPU
-    has too little memory for it.
+    statistics. Returns 0 without a GPU, and for custom operators, because running them could have other effects. Warns
+    and returns 0 if the GPU has too little memory for the operator.
     """
     is_known = isinstance(operator, torch._ops.OpOverload) and operator.namespace in ("aten", "prims")
     leaves = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
     device = next((each.device for each in leaves if each.is_cuda), None)
-    has_none = not is_known or operator.is_view or not operator._schema.returns
-    if device is None or has_none or not torch.cuda.is_available():
+    is_measurable = is_known and not operator.is_view and operator._schema.returns
+    if device is None or not is_measurable or not torch.cuda.is_available():
         return 0
     layouts = tree_map_only(torch.Tensor, _Layout.of, (tuple(args), dict(kwargs)))
     layouts = tree_map_only(torch.Generator, lambda _: None, layouts)
@@ -69,7 +70,7 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     )
     key = repr((operator, layouts, settings))
     if key not in _measured:
-        rows = args[_ROWS[operator]] if operator in _ROWS else 1
+        rows = args[_ROWS_ARGUMENT[operator]] if operator in _ROWS_ARGUMENT else 1
         with (
             _disable_current_modes(),
             torch.no_grad(),
@@ -100,7 +101,7 @@ def _measure(operator: Any, layouts: Any, rows: int, device: torch.device) -> in
             "to run this operator alone.",
             stacklevel=2,
         )
-    except Exception:  # whatever a kernel raises for values that it does not accept
+    except Exception:  # kernels raise many errors for values that they do not accept
         pass
     return 0
 

@@ -1,10 +1,10 @@
-"""Nested recomputation: drop recomputed storages again, wherever they are idle at the peak.
+"""Nested recomputation: drop recomputed storages again if they are idle at the peak.
 
-A cut across the peak (``min_cut.py``) recomputes a range of nodes at once: a chain of n equal tensors still needs 2·√n
-tensors. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its last
-use and recomputed from what is kept: a chain shrinks to a few tensors, at more FLOPs (Griewank 1992). The search is
-greedy: it adds the drops that save the most bytes above the goal per FLOP, repeats, and removes unneeded drops at the
-end.
+A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
+2·√n of them. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its
+last use and recomputed from the storages that are kept. A chain then needs only a few tensors, but more FLOPs (Griewank
+1992). The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
+unneeded drops at the end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
 
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
-MOST_PART = 4  # a step of a path aims at a peak that is lower by at most 1 / ``MOST_PART``
+MOST_PART = 4  # a step of a path lowers its target by at most 1 / ``MOST_PART`` of the peak
 TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
 STRIDES = (1, 2, 3, 4, 6)
 """Sets of drops that are tried: all idle storages, then all but every second one, all but every third one, …."""
@@ -24,15 +24,15 @@ MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, larges
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the points on paths from ``starts`` to the goal, and the cheapest that fit without their unneeded drops.
+    """Return the points on paths from ``starts`` to the goal, and the cheapest fitting ones without unneeded drops.
 
     A path ends at the goal, when no drop helps, or when the budget of simulations is spent.
     """
     found: list[Point] = []
     for start in starts:
-        last = search.simulations + search.most_simulations
+        last_simulation = search.simulations + search.most_simulations
         point: Point | None = search.simulate(start.choice)
-        while point is not None and search.simulations <= last and search.should_continue():
+        while point is not None and search.simulations <= last_simulation and search.should_continue():
             peak = int(point.run.live[search.arena].max())
             point = _step(search, point, peak - min(search.excess(point.run), peak // MOST_PART))
             found += [] if point is None else [point]
@@ -40,9 +40,9 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
 
 
 def _step(search: Search, point: Point, level: int) -> Point | None:
-    """Return the point after the drops that reduce the bytes above ``level`` most per FLOP; ``None`` if none does.
+    """Return the point with the drops that save the most bytes above ``level`` per FLOP; ``None`` if none save any.
 
-    Positions are tried from the peak down, until drops at one of them help.
+    The positions above ``level`` are tried from the peak down, until drops at one of them help.
     """
     model, run = search.model, point.run
     live = run.live[search.arena]
@@ -58,8 +58,8 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
         tried_positions.add(position)
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
-        for offers in (_offers(idle, model), _with_temporaries(idle, search)):
-            for drops in offers:
+        for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
+            for drops in sets_of_drops:
                 tried = search.simulate(point.choice.dropping(drops))
                 if not tried.run.valid:
                     continue
@@ -74,7 +74,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     return None
 
 
-def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
+def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
     """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
     by_producer = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
     drops = [each.drop for each in by_producer]
@@ -87,9 +87,10 @@ def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield, for each idle storage that a recomputing run read last, its drop with those of its temporary operands.
+    """Yield for each idle storage that a recomputing run read last: its drop and those of its operands, recursively.
 
-    Without these, a temporary of the same size would stay live for the recomputation of the storage.
+    The operands are droppable ones that are not read after the boundary. If they were not dropped too, they would stay
+    live for the recomputation of the storage.
     """
     model = search.model
     for each in idle:

@@ -1,8 +1,8 @@
 """Storages that are live while a node runs, whatever is recomputed, offloaded or reordered.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
-change, it is live at each node that must run after one of these nodes and before another. Results of operators with
-unknown properties are left out: they could be recomputed if the properties were known.
+change, the storage is live at each node that must run after one node that touches it and before another. Results of
+operators with unknown properties are left out: they could be recomputed if the properties were known.
 """
 
 from collections import Counter
@@ -19,14 +19,13 @@ from tmmu_core.fitting.unknown import unknown_operators
 from tmmu_core.graph.model import Arena
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
-MOST_BEFORE = 400
-"""Number of nodes before an output, nearest first, of which one may be the node c of :func:`outputs_needs`."""
+MOST_BEFORE = 400  # maximum number of nodes from which :func:`outputs_needs` chooses the node c of an output
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
-    """Return node → storages that are live when it first runs. Persistent ones, and some that it touches, are left out.
+    """Return node → storages that are live when it first runs, without persistent ones.
 
-    O(nodes² / 64 · operands).
+    Storages that the node itself touches can be missing. O(nodes² / 64 · operands).
     """
     liveness = start.liveness
     order = order_model(liveness, keep_phases=allowed.keep_phases)
@@ -63,33 +62,33 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
 
 
 def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
-    """Return arena → bytes that every order needs, because outputs stay live once they are computed.
+    """Return arena → lower bound of its bytes over all orders, because outputs stay live once they are computed.
 
-    Let c be a node that an output depends on, or the node that computes it. From some run of c on, a storage of each
-    path from c to the output is live, then the output. With a c for each output, and with paths that share no bytes,
-    each c needs its own bytes, and those of the outputs whose c runs earlier. The peak of these sums is lowest in the
-    order in which a c's own bytes minus those of its outputs fall. O(outputs · ``MOST_BEFORE``).
+    Choose for each output a node c: the node that computes the output, or one that the output depends on. After some
+    run of c, a storage on each path from c to the output is live until the output is. If the paths of all outputs share
+    no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak of these sums is lowest
+    if the nodes c run by falling difference of own bytes and bytes of outputs. O(outputs · ``MOST_BEFORE``).
     """
     model = recompute_model(start.plan_input)
     found = {}
     for number, arena in enumerate(model.liveness.arenas):
         in_arena = (model.arena == number) & ~model.liveness.storages.persistent
         always = in_arena & model.starts_live & model.stays_live
-        steps = _Steps(start, allowed, model, number, np.where(always, 0, model.size * in_arena))
-        least = max(steps.least_peak(most_before) for most_before in (1, MOST_BEFORE))
+        nodes = _NodesOfArena(start, allowed, model, number, np.where(always, 0, model.size * in_arena))
+        least = max(nodes.least_peak(most_before) for most_before in (1, MOST_BEFORE))
         found[arena] = int(model.fixed[number] + model.size[always].sum() - model.spare[number]) + least
     return found
 
 
-class _Steps:
+class _NodesOfArena:
     """The nodes of a model, and the bytes of one arena that each needs."""
 
     def __init__(self, start: Candidate, allowed: Allowed, model: RecomputeModel, arena: int, size: I64) -> None:
         self.outputs = np.flatnonzero(model.stays_live & (model.producer >= 0)).tolist()
         self.size, self.producer = size.tolist(), model.producer.tolist()
         self.operands = csr_rows(model.in_ptr, model.in_idx)
-        self.room = (size * ~model.movable).tolist() if "offload" in allowed.kinds else self.size
-        """Storage → bytes that are live in this arena from its first use to its last."""
+        self.resident_bytes = (size * ~model.movable).tolist() if "offload" in allowed.kinds else self.size
+        """Storage → its bytes; 0 if it can be offloaded between uses."""
         self.alignment = alignments_of(start.plan_input).get(model.liveness.arenas[arena], Arena().alignment_bytes)
         self.moments: list[list[Moment]] = [[] for _ in self.operands]
         position = {model.node_id(k): k for k in range(len(self.moments))}
@@ -100,39 +99,42 @@ class _Steps:
     def needed(self, n: int, used: Counter[int]) -> int:
         """Return the bytes that a node needs, without the ``used`` bytes of each storage."""
 
-        def left(s: int, size: int) -> int:
+        def unused(s: int, size: int) -> int:
             return max(0, min(self.size[s], -(-size // self.alignment) * self.alignment) - used[s])
 
-        return max((sum(left(*row) for row in at.sizes.items()) - at.reused for at in self.moments[n]), default=0)
+        return max(
+            (sum(unused(*row) for row in each.sizes.items()) - each.reused for each in self.moments[n]), default=0
+        )
 
     def least_peak(self, most_before: int) -> int:
         """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
         needed = [self.needed(n, Counter()) for n in range(len(self.moments))]
-        room = list(self.room)
+        unassigned = list(self.resident_bytes)
+        """Storage → bytes that no path uses yet."""
         paths: dict[int, Counter[int]] = {}
         """c → bytes that the paths to its outputs use of each storage."""
         outputs: Counter[int] = Counter()
         """c → bytes of its outputs."""
         for output in self.outputs:
             size = self.size[output]
-            reader = {self.producer[output]: (output, -1)}
-            """Node on a path to the output → the storage that it computes there, and the next node."""
-            pending = list(reader)
+            path_from = {self.producer[output]: (output, -1)}
+            """Node → the storage that it computes on a path to the output, and the next node of the path."""
+            pending = list(path_from)
             for n in pending:
                 for s in self.operands[n] if len(pending) < most_before else ():
-                    if self.producer[s] >= 0 and self.producer[s] not in reader and room[s] >= size:
-                        reader[self.producer[s]] = s, n
+                    if self.producer[s] >= 0 and self.producer[s] not in path_from and unassigned[s] >= size:
+                        path_from[self.producer[s]] = s, n
                         pending.append(self.producer[s])
-            first = n = max(pending, key=needed.__getitem__)
-            outputs[first] += size
+            c = n = max(pending, key=needed.__getitem__)
+            outputs[c] += size
             while n >= 0:
-                s, n = reader[n]
-                room[s] -= size
-                paths.setdefault(first, Counter())[s] += size
+                s, n = path_from[n]
+                unassigned[s] -= size
+                paths.setdefault(c, Counter())[s] += size
         used = sum(paths.values(), Counter[int]())
-        own = {n: self.needed(n, used - path) for n, path in paths.items()}
-        most = before = 0
-        for n in sorted(own, key=lambda n: outputs[n] - own[n]):
-            most = max(most, before + own[n])
-            before += outputs[n]
-        return most
+        own = {c: self.needed(c, used - path) for c, path in paths.items()}
+        peak = outputs_before = 0
+        for c in sorted(own, key=lambda c: outputs[c] - own[c]):
+            peak = max(peak, outputs_before + own[c])
+            outputs_before += outputs[c]
+        return peak

@@ -25,17 +25,17 @@ def curve(
     without_cost = replace(allowed, kinds=allowed.kinds - costly)
     with_cost = replace(allowed, kinds=allowed.kinds & costly)
     # With the lower bound as capacity the search tries every move; with less it would only return a proof.
-    least = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
-    fitted = fit(start, Capacity(least), without_cost, progress)
-    known = fitted.curve
+    bound = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
+    fitted = fit(start, Capacity(bound), without_cost, progress)
+    plans = fitted.curve
     if not with_cost.kinds or fitted.stopped:
-        return known
-    base = smallest_of(candidate for candidate in known if not candidate.cost.weight)
-    least = lower_bound(base, with_cost.kinds).bytes
+        return plans
+    base = smallest_of(candidate for candidate in plans if not candidate.cost.weight)
+    bound = lower_bound(base, with_cost.kinds).bytes
     for k in range(1, points + 1):
-        target = base.extent_bytes - (base.extent_bytes - least) * k // points
+        target = base.extent_bytes - (base.extent_bytes - bound) * k // points
         fitted = fit(base, Capacity(target), with_cost, progress)
-        known = pareto([*known, *fitted.curve])
+        plans = pareto([*plans, *fitted.curve])
         if fitted.stopped:
             break
-    return known
+    return plans

@@ -1,4 +1,4 @@
-"""The smallest plan, for a capacity that no plan is found for."""
+"""Search for the smallest plan if no plan fits the capacity."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.fitting.search.fit_search import SMALL_GRAPH, best_of, fit
 from tmmu_core.planners.problem import Progress
 
-ROUNDS = 4  # maximum number of searches at the mean of the lower bound and the smallest plan
+ROUNDS = 4  # maximum number of searches at a capacity halfway between the lower bound and the smallest plan
 
 
 def fit_or_smallest(
@@ -22,15 +22,15 @@ def fit_or_smallest(
 ) -> Fitted:
     """Search as :func:`fit`; if no plan fits, search for the smallest plan.
 
-    A proof ends a search before it tries all moves, so the search is repeated at the proven bound until no proof ends
-    it. Moves depend on the capacity, so further searches use the mean of the bound (or the capacity) and the best plan.
-    With a maximum cost, no proof ends a search, so one search suffices.
+    A search ends before it tries all moves if the capacity is proven too small, so it is repeated with the lower bound
+    as the capacity, until no proof ends it. Because the moves found depend on the capacity, further searches use a
+    capacity halfway to the best plan. With a maximum cost, no proof ends a search, so one search suffices.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
     if fitted.answer == "fits" or fitted.allowed.max_cost is not None:
         return fitted
     while last.answer == "cannot" and not last.stopped:
-        raised = _capacity_at(last, 0)
+        raised = _raised_capacity(last)
         if raised.key == last.capacity.key:
             break
         last = fit(start, raised, allowed, progress, found)
@@ -38,7 +38,7 @@ def fit_or_smallest(
     for _ in range(ROUNDS if len(start.plan_input.graph.nodes) <= SMALL_GRAPH else 0):
         before = fitted
         if not last.stopped:
-            last = fit(start, _capacity_at(fitted, 1), allowed, progress, found)
+            last = fit(start, _raised_capacity(fitted, halfway=True), allowed, progress, found)
             fitted = _with_smaller(fitted, last)
         if fitted.best.extent_bytes == before.best.extent_bytes:
             break
@@ -57,13 +57,13 @@ def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
     )
 
 
-def _capacity_at(fitted: Fitted, part: int) -> Capacity:
-    """Return the limits raised to the lower bound, plus ``part`` / 2 of the way to the best plan."""
+def _raised_capacity(fitted: Fitted, halfway: bool = False) -> Capacity:
+    """Return the limits raised to the lower bounds, or ``halfway`` from there to the extents of the best plan."""
     given, bytes_of, reached = fitted.capacity, fitted.bound.bytes_of, extents(fitted.best.plan)
 
     def between(limit: int, bound: int, extent: int) -> int:
         least = max(limit, bound)
-        return least + max(0, extent - least) * part // 2
+        return least + max(0, extent - least) * halfway // 2
 
     total = None
     if given.total is not None:
