@@ -92,8 +92,8 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
         ("w\0.bin", {}, "outside the model's folder"),
         ("B.bin", {"length": str(LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
         ("B.bin", {"offset": str(2 * LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
-        ("B.bin", {"length": "100"}, '"B" needs 49,152 bytes, but the model states 100 bytes from byte 0 of "B.bin"'),
-        ("B.bin", {"offset": "-4"}, '"B" needs 49,152 bytes.*from byte -4'),
+        ("B.bin", {"length": "100"}, '"B" needs 49,152 bytes, but the model declares 100 bytes at byte 0 of "B.bin"'),
+        ("B.bin", {"offset": "-4"}, '"B" needs 49,152 bytes.*at byte -4'),
     ],
 )
 def test_wrong_place_of_a_weight_is_named(tmp_path: Path, location: str, entries: dict[str, str], problem: str) -> None:

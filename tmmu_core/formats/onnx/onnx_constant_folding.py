@@ -1,4 +1,4 @@
-"""Fold the nodes of an ONNX model that compute small constants: shapes, axes, sizes and masks of shapes.
+"""Fold the nodes of an ONNX model that compute small constants, such as shapes, axes and sizes.
 
 A ``Shape`` or ``Size`` node is folded if the shape of its operand is fixed. Any other node is folded if its operands
 are known and its results are small. The reference evaluator of the onnx package evaluates one node at a time.
@@ -14,27 +14,27 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, TypedShapes, with_nodes
+from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, TypedShapes, with_nodes
 from tmmu_core.graph.operators import operator_of
 
-KEPT_ELEMENTS = 1024  # maximum number of elements of a value that is kept and folded
+MAX_FOLDED_ELEMENTS = 1024  # maximum number of elements of a folded value
 
 Array = NDArray[Any]
 FixedShapes = Mapping[str, tuple[int, ...]]
 
 OPEN = -(2**63)  # marks an open size in a shape or a vector of sizes
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
-LIMITED_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # operands limit the results
+SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # results not much larger than the operands
 
 
-def with_values(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:
+def fold_constants(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:
     """Return the model with the results of all foldable nodes as initialisers; ``None`` if no node is foldable."""
     shapes = {
         value: tuple([dim if isinstance(dim, int) else OPEN for dim in dims])
         for value, (_, dims) in known_shapes.items()
     }
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-    values = written_values(model)
+    values = small_weights(model)
     open_values: set[str] = set()  # vectors that contain OPEN; only ``Shape`` and ``SELECTIONS`` write and read them
     nodes: list[onnx.NodeProto] = []
     folded: dict[str, Array] = {}
@@ -51,20 +51,20 @@ def with_values(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.Model
         nodes.append(node)
     if not folded:
         return None
-    smaller = with_nodes(model, nodes)
-    smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
-    infos = [info for info in smaller.graph.value_info if info.name not in folded]
-    del smaller.graph.value_info[:]
-    smaller.graph.value_info.extend(infos)
-    return smaller
+    folded_model = with_nodes(model, nodes)
+    folded_model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
+    infos = [info for info in folded_model.graph.value_info if info.name not in folded]
+    del folded_model.graph.value_info[:]
+    folded_model.graph.value_info.extend(infos)
+    return folded_model
 
 
-def written_values(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the small initialisers whose values are in the model, by name."""
+def small_weights(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return name → value of the initialisers that are small and not in external files."""
     values = {}
     for weight in model.graph.initializer:
-        if prod(weight.dims) <= KEPT_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
-            with suppress(TypeError, ValueError):  # no type, or fewer bytes than its shape needs
+        if prod(weight.dims) <= MAX_FOLDED_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
+            with suppress(TypeError, ValueError):  # it has no type, or its shape needs more bytes than it has
                 values[weight.name] = numpy_helper.to_array(weight)
     return values
 
@@ -72,40 +72,38 @@ def written_values(model: onnx.ModelProto) -> dict[str, Array]:
 def _evaluated(
     node: onnx.NodeProto, values: Mapping[str, Array], open_values: set[str], shapes: FixedShapes, opsets: list[Any]
 ) -> dict[str, Array] | None:
-    """Return the small results of a node by name; ``None`` if it cannot be evaluated."""
+    """Return the results of a node by name; ``None`` if they cannot be computed or are not small."""
     operator = node.op_type
     if node.domain or (operator_of(operator).is_random and operator not in VIEWS):  # Dropout is a view in inference
         return None
-    if operator in MEASURES:
-        return None if operator == "Size" and OPEN in shapes.get(node.input[0], ()) else measured(node, shapes)
-    written = [shapes.get(name, (OPEN,)) for name in node.output if name]
-    is_small = all(OPEN not in shape and prod(shape) <= KEPT_ELEMENTS for shape in written)
-    if not is_small and operator not in LIMITED_RESULTS:
+    if operator in SHAPE_OPERATORS:
+        shape = shapes.get(node.input[0])
+        return None if shape is None or (operator == "Size" and OPEN in shape) else shape_result(node, shape)
+    result_shapes = [shapes.get(name, (OPEN,)) for name in node.output if name]
+    is_small = all(OPEN not in shape and prod(shape) <= MAX_FOLDED_ELEMENTS for shape in result_shapes)
+    if not is_small and operator not in SMALL_RESULTS:
         return None
-    vectors = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
-    selectable = vectors if operator in SELECTIONS else ()
+    copied = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
+    may_be_open = copied if operator in SELECTIONS else ()
     operands = [name for name in node.input if name]
-    if not all(name in values and (name in selectable or name not in open_values) for name in operands):
+    if not all(name in values and (name in may_be_open or name not in open_values) for name in operands):
         return None
     try:
-        arrays = reference(node, {name: values[name] for name in operands}, opsets)
+        arrays = evaluate(node, {name: values[name] for name in operands}, opsets)
     except Exception:  # any error of numpy
         return None
     results = {name: np.asarray(array) for name, array in zip(node.output, arrays, strict=True) if name}
-    return results if all(array.size <= KEPT_ELEMENTS for array in results.values()) else None
+    return results if all(array.size <= MAX_FOLDED_ELEMENTS for array in results.values()) else None
 
 
-def measured(node: onnx.NodeProto, shapes: FixedShapes) -> dict[str, Array] | None:
-    """Return the result of a ``Shape`` or ``Size`` node by name; ``None`` if ``shapes`` lacks its operand."""
-    shape = shapes.get(node.input[0])
-    if shape is None:
-        return None
-    ends = {attribute.name: attribute.i for attribute in node.attribute}
-    size = np.array(shape[ends.get("start", 0) : ends.get("end")], np.int64)
-    return {node.output[0]: np.array(prod(shape), np.int64) if node.op_type == "Size" else size}
+def shape_result(node: onnx.NodeProto, shape: tuple[int, ...]) -> dict[str, Array]:
+    """Return the result of a ``Shape`` or ``Size`` node by name, from the shape of its operand."""
+    attributes = {attribute.name: attribute.i for attribute in node.attribute}
+    dims = shape[attributes.get("start", 0) : attributes.get("end")]
+    return {node.output[0]: np.array(prod(shape) if node.op_type == "Size" else dims, np.int64)}
 
 
-def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
+def evaluate(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
     """Return the results of one node, ``None`` for omitted outputs. Raises any error of the evaluator or numpy."""
     from onnx.reference import ReferenceEvaluator  # slow to import
 

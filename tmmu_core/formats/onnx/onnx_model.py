@@ -22,12 +22,13 @@ from tmmu_core.graph.model import Graph
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
 TypedShapes = dict[str, TypedShape]  # value → type and shape
 
-ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})  # in inference; else a value per channel
+ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
+"""Operators that are elementwise in the first input; the other inputs have a value per channel."""
 SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv"): 3, ("com.microsoft.nchwc", "Conv"): 3}
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
 """Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
-MEASURES: frozenset[str] = frozenset({"Shape", "Size"})  # operators whose result depends on the shape of the input only
+SHAPE_OPERATORS: frozenset[str] = frozenset({"Shape", "Size"})  # their result depends on the shape of the input only
 _OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)|.*\0", re.S)
 
 
@@ -69,7 +70,7 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onn
 
 
 def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
-    """Return an id for each (position, name, operator): its name if it is unique, else ``<operator>_<position>``."""
+    """Return an id for each ``(position, name, operator)``: the name if it is unique, else ``operator_position``."""
     unique = {name for name, count in Counter(name for _, name, _ in nodes).items() if name and count == 1}
     used = set(unique)
     ids: list[str] = []
@@ -83,7 +84,7 @@ def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
 
 
 def write_defaults(model: onnx.ModelProto) -> None:
-    """Write the default of ``onesided`` into each ``STFT`` node of ``model``: shape inference ignores it."""
+    """Add ``onesided=1`` to each ``STFT`` node of ``model`` that lacks it: shape inference ignores this default."""
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))
@@ -122,7 +123,7 @@ def external_files(data: bytes) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check_places(model: onnx.ModelProto) -> None:
+def check_weight_paths(model: onnx.ModelProto) -> None:
     """Raise ``UnreadableInput`` for a weight whose path is absolute, or contains ``..`` as a folder or a zero byte."""
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
@@ -136,16 +137,16 @@ DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose fir
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return ``model`` with its functions inlined and ``""`` as the default operator set, after changing it."""
+    """Return ``model`` with its functions inlined and ``""`` as the default operator set. Changes ``model``."""
     for part in (model, *model.functions):
         has_default = any(not entry.domain for entry in part.opset_import)
         for k in reversed(range(len(part.opset_import))):
             if part.opset_import[k].domain == DEFAULT_SET and has_default:
                 del part.opset_import[k]
         body = part.graph if isinstance(part, onnx.ModelProto) else part
-        for named in (*model.functions, *part.opset_import, *_nodes(body)):
-            if named.domain == DEFAULT_SET:
-                named.domain = ""
+        for entry in (*model.functions, *part.opset_import, *_nodes(body)):
+            if entry.domain == DEFAULT_SET:
+                entry.domain = ""
     if not model.functions:
         return model
     _check_functions(model)
@@ -156,13 +157,14 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         raise UnreadableInput(what, hint="Export the model without functions.") from error
     called = {_key(node) for node in _nodes(flat.graph)}
     uninlined = next((function for function in flat.functions if _key(function) in called), None)
-    if uninlined is not None:  # planned as one node, it would hide the memory of its body
+    if uninlined is not None:  # a plan with the function as one node would not contain the memory of its body
         what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
         raise UnreadableInput(what, hint="Export the model with one version of each operator set.")
     return flat
 
 
 def _check_functions(model: onnx.ModelProto) -> None:
+    """Raise ``UnreadableInput`` if a function calls itself, or the inlined model has too many nodes."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)
@@ -192,32 +194,33 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 
 
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
-    """Return the model in ``data``, whose graph is ``graph``, with its nodes in ``order`` (all node ids of the graph).
+    """Return the model in ``data`` with its nodes in ``order``, which contains all node ids of ``graph``, its graph.
 
-    A node that is not in the graph (a constant, a folded shape) follows the same node as in the file, or precedes its
-    first reader. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
+    A node that the graph lacks (a constant, a folded shape) stays after its predecessor in the file, unless a node that
+    reads it is earlier. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
     """
     order = tuple(order)
-    written = {node.node_id: node.outputs for node in graph.nodes}
-    different = sorted(written.keys() ^ set(order))
+    outputs_of = {node.node_id: node.outputs for node in graph.nodes}
+    different = sorted(outputs_of.keys() ^ set(order))
     if different:
         what = f"the order and {name or 'the model'} have different nodes: {different[0]!r} is in one of them only."
         raise Misuse(what, "Pass the model that the order was made from.")
-    rank = {tensor: k for k, node_id in enumerate(order) for tensor in written[node_id]}
+    rank = {tensor: k for k, node_id in enumerate(order) for tensor in outputs_of[node_id]}
     model = onnx.ModelProto.FromString(data)
     nodes = list(model.graph.node)
     producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
-    reads = [sorted({producer[tensor] for tensor in _read_by(node) if tensor in producer}) for node in nodes]
+    producers = [sorted({producer[tensor] for tensor in _reads_of(node) if tensor in producer}) for node in nodes]
     ranked: list[tuple[int, int]] = []
-    last = 0  # the rank of the node before, for a node that is not in the graph
+    node_rank = 0
     for k, node in enumerate(nodes):
-        last = min((rank[tensor] for tensor in node.output if tensor in rank), default=last)
-        ranked.append((last, k))
+        # A node that the graph lacks gets the rank of its predecessor.
+        node_rank = min((rank[tensor] for tensor in node.output if tensor in rank), default=node_rank)
+        ranked.append((node_rank, k))
     sequence: dict[int, None] = {}
     for _, k in sorted(ranked):
         pending = [k]
         while pending:
-            missing = [other for other in reads[pending[-1]] if other not in sequence]
+            missing = [other for other in producers[pending[-1]] if other not in sequence]
             pending += missing
             if not missing:
                 sequence[pending.pop()] = None
@@ -226,11 +229,11 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     return model.SerializeToString()
 
 
-def _read_by(node: onnx.NodeProto) -> set[str]:
-    """Return the tensors that a node and its bodies read from outside."""
+def _reads_of(node: onnx.NodeProto) -> set[str]:
+    """Return the tensors that a node reads, and those that its bodies read from outside of the body."""
     names = set(node.input)
     for _, body in bodies_of(node):
-        reads = {output.name for output in body.output}.union(*map(_read_by, body.node))
+        reads = {output.name for output in body.output}.union(*map(_reads_of, body.node))
         defined = {value.name for value in (*body.input, *body.initializer)}
         names |= reads - defined.union(*(inner.output for inner in body.node))
     return names

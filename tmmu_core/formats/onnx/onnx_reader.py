@@ -35,8 +35,8 @@ from onnx import defs
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx import onnx_model, onnx_shape_run
-from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
-from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, operator_name
+from tmmu_core.formats.onnx.onnx_constant_folding import MAX_FOLDED_ELEMENTS
+from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, VIEWS, operator_name
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, named_dims, refuse_type, size_without_input
@@ -145,7 +145,7 @@ def _build_with_runtime_shapes(
 def flattened(model: onnx.ModelProto) -> Flat:
     """Flatten ``model``: drop bytes of large weights, inline functions and bodies, remove dead branches."""
     for weight in onnx_model.tensors_of(model):
-        if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
+        if prod(weight.dims) > MAX_FOLDED_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 weight.ClearField(data_field)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
@@ -167,7 +167,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
     elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
         fault = "is damaged: a name in it is not UTF-8"
     else:
-        onnx_model.check_places(model)
+        onnx_model.check_weight_paths(model)
         if not model.opset_import:
             fault = "names no operator set (opset_import)"
     if fault:
@@ -281,7 +281,7 @@ class Builder:
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
             is_constant = all(name in self.constant for name in node.input if name)
-            if operator_name(node) in MEASURES and node.input[0] in shapes:
+            if operator_name(node) in SHAPE_OPERATORS and node.input[0] in shapes:
                 is_constant = is_constant or all(isinstance(dim, int) for dim in shapes[node.input[0]])
             if is_scope(node):
                 is_constant = is_constant and is_scope(node, "If.close")  # carried values change in every iteration

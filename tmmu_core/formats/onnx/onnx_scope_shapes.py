@@ -1,4 +1,4 @@
-"""Infer the shapes of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
+"""Infer the output shapes of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,74 +17,75 @@ from tmmu_core.graph.model import Dim
 
 Values = Mapping[str, np.ndarray[Any, Any]]
 AnyShape = tuple[Any, Sequence[int | str | None]]  # element type or dtype, and dimensions
-Shapes = Iterator[tuple[str, TypedShape | None]]  # value → shape; ``None`` if it is unknown
+InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or ``None`` if that is unknown)
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
-    """Return the shapes of outputs of scope nodes that have fewer unknown dimensions than in ``known``."""
+    """Return the shapes of the outputs of scope nodes, if fewer dimensions are unknown than in ``known``."""
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
     for node in model.graph.node:
         for name, shape in _RULES[node.op_type](node, shapes.get, values) if is_scope(node) else ():
-            before = shapes.get(name)
-            if name and shape is not None and (before is None or _openness(shape) < _openness(before)):
+            previous = shapes.get(name)
+            if name and shape is not None and (previous is None or _unknowns(shape) < _unknowns(previous)):
                 new[name] = shape
     return new
 
 
-def _openness(shape: TypedShape) -> int:
+def _unknowns(shape: TypedShape) -> int:
+    """Return a count of the dimensions that are not numbers; an unnamed one counts twice."""
     return sum(2 if dim is None else isinstance(dim, str) for dim in shape[1])
 
 
-def same_bytes(a: AnyShape | None, b: AnyShape | None) -> bool:
-    """Return whether two known shapes are equal, or have one type and, at every size, the same number of elements."""
+def equal_sizes(a: AnyShape | None, b: AnyShape | None) -> bool:
+    """Return whether two shapes are known and have equal bytes, whatever the sizes of the named dimensions are."""
     if a is None or b is None:
         return False
     return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and elements_of(a[1]) == elements_of(b[1]))
 
 
 def elements_of(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
-    """Return the number of elements as ``(product of the numbers, sorted names)``."""
+    """Return the number of elements as ``(product of the fixed sizes, sorted names of the other dimensions)``."""
     number = prod(dim for dim in dims if isinstance(dim, int))
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
 
 
-def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """Yield the shapes of the branch that a constant condition selects, else those that both branches have."""
+def _if_close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShapes:
+    """Yield the shapes of the branch that a constant condition selects, else the shapes that both branches have."""
     condition = values.get(node.input[0])
     for output, (then, otherwise) in zip(node.output, branch_results(node), strict=True):
         if condition is not None:
-            yield output, find(then if condition.all() else otherwise)
-        elif same_bytes(find(then), find(otherwise)):
-            yield output, find(then)
+            yield output, shape_of(then if condition.all() else otherwise)
+        elif equal_sizes(shape_of(then), shape_of(otherwise)):
+            yield output, shape_of(then)
 
 
-def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    """Yield the shapes of the carried states (those of the initial values), and of a loop's counter and condition."""
+def _open(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
+    """Yield the shapes of a loop's counter and condition, and of the carried states: those of their initial values."""
     states = _number(node, "states")
     first = len(node.input) - states
     if node.op_type == "Loop.open":
         yield node.output[0], (TensorProto.INT64, [])
         yield node.output[1], (TensorProto.BOOL, [])
     for i in range(states):
-        yield node.output[first + i], find(node.input[first + i])
+        yield node.output[first + i], shape_of(node.input[first + i])
 
 
-def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
+def _next(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
     """Yield the shapes of the slices: those of the inputs without the scanned axis."""
-    for source, row, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
-        shape = find(source)
-        at = None if shape is None else _axis(axis, len(shape[1]))
-        if at is not None:
-            yield row, (shape[0], [*shape[1][:at], *shape[1][at + 1 :]])
+    for scanned, slice_name, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
+        shape = shape_of(scanned)
+        k = None if shape is None else _from_front(axis, len(shape[1]))
+        if k is not None:
+            yield slice_name, (shape[0], [*shape[1][:k], *shape[1][k + 1 :]])
 
 
 AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a trip count that is not constant
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write maximum trip counts in ``envelopes`` (by name of the count, or scope) into loops; return those used."""
+    """Write maximum trip counts into loops; return those used. ``envelopes``: by name of the trip count, else scope."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
@@ -94,30 +95,31 @@ def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim
     return used
 
 
-def _close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """Yield the shapes of the final states, and of the stacked outputs and their buffers: a row per iteration each."""
-    carried, trips = carried_of(node), None
+def _close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShapes:
+    """Yield the shapes of the final states, and of the stacked outputs and their buffers: one slice per iteration."""
+    carried = carried_of(node)
     axes: Iterable[int] = repeat(0)
-    if is_scope(node, "Loop.close"):  # the trip count is constant, given by the user, or unknown
-        count = values.get(node.input[0]) if node.input[0] else None
+    trip_count: int | str | None
+    if is_scope(node, "Loop.close"):  # the trip count is constant, bounded by the user, or unknown
+        constant = values.get(node.input[0]) if node.input[0] else None
         limit = _number(node, AT_MOST) or UNBOUNDED
-        if count is not None:
-            limit = int(count.item()) if count.size == 1 else UNBOUNDED
-        trips = max(0, limit) if limit < UNBOUNDED else None
+        if constant is not None:
+            limit = int(constant.item()) if constant.size == 1 else UNBOUNDED
+        trip_count = max(0, limit) if limit < UNBOUNDED else None
     else:  # the trip count is the length of the first scanned input
         axes = attribute_of(node, "axes") or []
-        scanned = find(attribute_of(node, "measured").decode())
-        axis = None if scanned is None else _axis(_number(node, "axis"), len(scanned[1]))
-        trips = None if axis is None else scanned[1][axis]
+        scanned = shape_of(attribute_of(node, "measured").decode())
+        k = None if scanned is None else _from_front(_number(node, "axis"), len(scanned[1]))
+        trip_count = None if k is None else scanned[1][k]
     for state, output in zip(carried.states, node.output, strict=False):
-        yield output, find(state)
+        yield output, shape_of(state)
     outputs = node.output[len(carried.states) :]
-    for buffer, row, axis, output in zip(carried.stacked, carried.slices, axes, outputs, strict=False):
-        shape = find(row)
-        at = None if shape is None else _axis(axis, len(shape[1]) + 1)
-        if at is not None:
-            yield output, (shape[0], [*shape[1][:at], trips, *shape[1][at:]])
-        yield buffer, find(output)
+    for buffer, slice_name, axis, output in zip(carried.stacked, carried.slices, axes, outputs, strict=False):
+        shape = shape_of(slice_name)
+        k = None if shape is None else _from_front(axis, len(shape[1]) + 1)
+        if k is not None:
+            yield output, (shape[0], [*shape[1][:k], trip_count, *shape[1][k:]])
+        yield buffer, shape_of(output)
 
 
 _RULES: dict[str, Any] = {
@@ -128,8 +130,8 @@ _RULES: dict[str, Any] = {
 }
 
 
-def _axis(axis: int, rank: int) -> int | None:
-    """Return an axis counted from the front; ``None`` if it is out of range."""
+def _from_front(axis: int, rank: int) -> int | None:
+    """Return an axis, which may be negative, as an index from 0; ``None`` if it is out of range."""
     return axis % rank if -rank <= axis < rank else None
 
 
@@ -138,9 +140,9 @@ def _number(node: onnx.NodeProto, name: str) -> int:
 
 
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
-    """Return the model without the branches that the constant conditions in ``values`` exclude."""
-    selected = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
-    dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in selected}
+    """Return the model without the branches that never run, because ``values`` has the If's condition."""
+    decided = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
+    dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in decided}
     if not dead:
         return flat
     kept: list[tuple[onnx.NodeProto, Origin]] = []
@@ -153,40 +155,40 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
         for i, (output, (then, otherwise)) in enumerate(zip(node.output, branch_results(node), strict=True)):
             if output:
                 result = then if values[node.input[0]].all() else otherwise
-                copy = helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}")
-                kept.append((copy, origin))
+                identity = helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}")
+                kept.append((identity, origin))
     return Flat(with_nodes(flat.model, [node for node, _ in kept]), tuple([origin for _, origin in kept]))
 
 
 def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int]) -> bool:
-    """Return whether the values that share a buffer in a scope have equal sizes at every size of the dimensions.
+    """Return whether values that share a buffer in a scope have equal sizes, whatever the sizes of the dimensions are.
 
     Raises ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape, or the results of two branches
-    differ in size at ``point``. Unknown shapes are skipped: the graph builder refuses them.
+    have different sizes at ``point``. Unknown shapes are skipped: the graph builder refuses them.
     """
-    everywhere = True
+    always_equal = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        for first, second, problem in _equal_pairs(node):
+        for first, second, problem in _sharing_pairs(node):
             if not all(name in shape and name in dtype for name in (first, second)):
                 continue
             a, b = ((dtype[name], shape[name]) for name in (first, second))
             is_branch = is_scope(node, "If.close")
-            if a == b or (is_branch and same_bytes(a, b)):
+            if a == b or (is_branch and equal_sizes(a, b)):
                 continue
-            everywhere = False
-            if is_branch and same_bytes(*[(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]):
+            always_equal = False
+            if is_branch and equal_sizes(*[(kind, [point.get(dim, dim) for dim in dims]) for kind, dims in (a, b)]):
                 continue
             texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
             operator = node.op_type.partition(".")[0]
             what = f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
-            what += f'"{second}" is {texts[1]}); both have one buffer.'
-            hint = "Give both one shape, with padding, or simplify the model."
+            what += f'"{second}" is {texts[1]}), but they share one buffer.'
+            hint = "Give both values the same shape, with padding, or simplify the model."
             raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=origin.scope)
-    return everywhere
+    return always_equal
 
 
-def _equal_pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
-    """Yield two values that share a buffer, and the error if their sizes differ."""
+def _sharing_pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Yield pairs of values that share a buffer, each with the error for different sizes."""
     if is_scope(node, "If.close"):
         for then, otherwise in branch_results(node):
             yield then, otherwise, "its branches have results of different sizes"

@@ -1,8 +1,8 @@
 """Find unknown shapes with onnxruntime (extra ``run``): first by its symbolic inference, then by running the model.
 
 Symbolic inference supports onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. The
-model runs twice, at the assumed sizes or at common ones, with different input values. A shape that differs is not used,
-but one that depends on data may be equal in both runs, so every shape from a run is marked ``measured``.
+model runs twice, at the assumed sizes or at common ones, with different input values. Shapes that differ are not used.
+Equal shapes may still depend on data, so every shape of a run is marked ``measured``.
 """
 
 import json
@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, run_module
 from tmmu_core.base.extras import install, installed
-from tmmu_core.formats.onnx.onnx_constant_folding import written_values
+from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import Flat, branch, is_scope
@@ -28,12 +28,12 @@ from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, S
 from tmmu_core.graph.model import ShapeFrom
 
 CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
-MOST_MODEL_BYTES = 1 << 30
-RUNTIMES_IR = 10  # IR version declared to onnxruntime, which refuses later ones; it changes no shape
-WAIT = 10  # wall-clock limit of the subprocess as a multiple of its limit of processor time, for a busy machine
+MAX_MODEL_BYTES = 1 << 30
+MAX_IR_VERSION = 10  # onnxruntime rejects later IR versions, although they have the same shapes
+WAIT_FACTOR = 10  # limit of the subprocess's elapsed time, as a multiple of its CPU time: the machine may be busy
 
 USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)  # tried if a model does not run at the assumed length
-MOST_LENGTHS = 6  # maximum number of dimensions whose size is varied
+MAX_LENGTHS = 6  # maximum number of dimensions for which these lengths are tried
 
 Measured = dict[str, tuple[int, list[int]]]  # value → (element type, shape)
 ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → element type
@@ -41,18 +41,19 @@ ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())  # name → elemen
 
 def missing_option() -> str:
     """Return what the user must do so that onnxruntime may run; ``""`` if it may run."""
-    enable = f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
-    return install("run") if not installed("onnxruntime") else "" if limits.ceiling(limits.RUN_SECONDS) else enable
+    if not installed("onnxruntime"):
+        return install("run")
+    return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 
-def for_the_runtime(model: bytes) -> bytes:
-    """Return ``model`` with an IR version that onnxruntime accepts; protobuf uses the last value of a field."""
-    later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
-    return model + bytes((0x08, RUNTIMES_IR)) if later else model
+def with_supported_ir_version(model: bytes) -> bytes:
+    """Return ``model`` with an IR version of at most :data:`MAX_IR_VERSION`."""
+    is_later = model[:1] == b"\x08" and MAX_IR_VERSION < model[1] < 0x80
+    return model + bytes((0x08, MAX_IR_VERSION)) if is_later else model  # protobuf uses the last value of a field
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes of onnxruntime's symbolic inference at ``point``: none on failure or with scopes."""
+    """Return the shapes that onnxruntime infers at ``point``; none if it fails, or does not support the scope nodes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("symbols", {}, bind(model, dict(point)))
@@ -63,21 +64,23 @@ def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
 class Run:
     """Result of running a model."""
 
-    point: dict[str, int] = field(default_factory=dict)  # the first of the requested points at which the model runs
-    known: Measured = field(default_factory=dict)  # shapes that do not differ between the runs
-    taken: dict[str, bool] = field(default_factory=dict)  # condition → whether all runs took ``then``
-    failed: str = ""  # the reason why there was no run
+    point: dict[str, int] = field(default_factory=dict)  # the sizes at which the model ran
+    known: Measured = field(default_factory=dict)  # shapes that are equal in both runs
+    taken: dict[str, bool] = field(
+        default_factory=dict
+    )  # condition → whether both runs took only ``then``, or ``else``
+    failed: str = ""  # the reason why the model did not run
 
 
 def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
-    """Run the model in ``data``, whose flat form is ``flat``, at the first of ``points`` at which it runs."""
-    if len(data) > MOST_MODEL_BYTES:
-        return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
+    """Run the model in ``data`` at the first of ``points`` at which it runs. ``flat``: the flattened model."""
+    if len(data) > MAX_MODEL_BYTES:
+        return Run(failed=f"the model is larger than {MAX_MODEL_BYTES} bytes")
     model = onnx.ModelProto.FromString(data)
     if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors_of(model)):
         return Run(failed="its weights are in other files")
     model = inlined(model)
-    names = dict(_name_nodes(model.graph, flat))
+    outputs_of = dict(_rename_nodes(model.graph, flat))
     weights = {weight.name for weight in flat.model.graph.initializer}
     inputs = []
     for value in flat.model.graph.input:
@@ -91,32 +94,32 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
     response = _run_child("run", {"inputs": inputs, "points": points or [{}]}, model)
     if "failed" in response:
         return Run(failed=str(response["failed"]))
-    first, *later = [_largest(events, names) for events in response["runs"]]
-    known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in later)}
-    ran = {name for events in response["runs"] for node, _ in events for name in names.get(node, [])}
-    return Run(points[response["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
+    first, *second = [_largest_shapes(executions, outputs_of) for executions in response["runs"]]
+    known = {name: shape for name, shape in first.items() if all(run.get(name, shape)[1] == shape[1] for run in second)}
+    computed = {name for run in response["runs"] for node, _ in run for name in outputs_of.get(node, [])}
+    return Run(points[response["point"]] if points else {}, known, dict(_branches_taken(flat, computed)))
 
 
-def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield ``(condition, whether then ran)`` of each If whose branches both have nodes, if only one branch ran."""
-    placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    present = {name for _, origin in placed for name in origin.branches}
-    executed = {name for node, origin in placed for name in origin.branches if ran.intersection(node.output)}
-    for node, _ in placed:
+def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]]:
+    """Yield ``(condition, whether then ran)`` of each If if its branches have nodes and only one branch ran."""
+    nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
+    not_empty = {name for _, origin in nodes for name in origin.branches}
+    executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
+    for node, _ in nodes:
         if is_scope(node, "If.close"):
             number = attribute_of(node, "number")
             then, otherwise = branch(number, True), branch(number, False)
-            if len(executed & {then, otherwise}) == 1 and {then, otherwise} <= present:
+            if len(executed & {then, otherwise}) == 1 and {then, otherwise} <= not_empty:
                 yield node.input[0], then in executed
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then points with one, two and all assumed lengths at a common size."""
-    first = sizes.point()
-    lengths = [name for name in sorted(sizes.assumed) if first[name] == LENGTH_ENVELOPE.max][:MOST_LENGTHS]
+    """Return the default point, then the points with :data:`USUAL_LENGTHS` for one, two and all assumed lengths."""
+    default = sizes.point()
+    lengths = [name for name in sorted(sizes.assumed) if default[name] == LENGTH_ENVELOPE.max][:MAX_LENGTHS]
     groups = [*combinations(lengths, 1), *combinations(lengths, 2), tuple(lengths)]
-    others = [first | dict.fromkeys(group, size) for group in groups for size in USUAL_LENGTHS]
-    return list({tuple(point.items()): point for point in (first, *others)}.values())
+    others = [default | dict.fromkeys(group, size) for group in groups for size in USUAL_LENGTHS]
+    return list({tuple(point.items()): point for point in (default, *others)}.values())
 
 
 def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) -> dict[str, Any]:
@@ -124,8 +127,8 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
     out_of_time = {"failed": f"the run took more than {seconds} seconds (--max-{limits.RUN_SECONDS.name})"}
     try:
-        data = json.dumps(request).encode() + b"\n" + for_the_runtime(model.SerializeToString())
-        child = run_module(CHILD, [str(seconds), str(memory), task], data, WAIT * seconds)
+        data = json.dumps(request).encode() + b"\n" + with_supported_ir_version(model.SerializeToString())
+        child = run_module(CHILD, [str(seconds), str(memory), task], data, WAIT_FACTOR * seconds)
         response: dict[str, Any] = out_of_time if ended_by_limit(child.returncode) else json.loads(child.stdout)
     except subprocess.TimeoutExpired:
         return out_of_time
@@ -134,13 +137,13 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
     return response
 
 
-def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Rename every node of ``graph`` and its bodies uniquely; yield each name with the flat names of the outputs."""
-    places: dict[tuple[str, int, bool], list[str]] = {}
+def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
+    """Give each node of ``graph`` and its bodies a unique name. Yield the name and its outputs in the flat model."""
+    outputs_at: dict[tuple[str, int, bool], list[str]] = {}  # (scope, position, whether the node closes the scope)
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         is_closing = is_scope(node) and node.op_type.endswith(".close")
         if is_closing or not is_scope(node):
-            places.setdefault((origin.scope, origin.position, is_closing), list(node.output))
+            outputs_at.setdefault((origin.scope, origin.position, is_closing), list(node.output))
     numbers = count(1)
 
     def walk(graph: onnx.GraphProto, scope: str) -> Iterator[tuple[str, list[str]]]:
@@ -148,38 +151,38 @@ def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[
         for k, node in enumerate(graph.node):
             inner = (scope + "/" if scope else "") + ids[k]
             bodies = bodies_of(node)
-            for word, body in bodies:
-                yield from walk(body, f"{inner}/{word.removesuffix('_branch')}" if node.op_type == "If" else inner)
-            flat_outputs = places.get((inner if bodies else scope, k, bool(bodies)), [])
+            for attribute, body in bodies:
+                yield from walk(body, f"{inner}/{attribute.removesuffix('_branch')}" if node.op_type == "If" else inner)
+            flat_outputs = outputs_at.get((inner if bodies else scope, k, bool(bodies)), [])
             node.name = f"#{next(numbers)}"
             yield node.name, [name for name, output in zip(flat_outputs, node.output, strict=False) if output]
 
     yield from walk(graph, "")
 
 
-def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measured:
+def _largest_shapes(executions: list[list[Any]], outputs_of: Mapping[str, list[str]]) -> Measured:
     """Return the largest shape of each value over all executions of its node."""
     largest: Measured = {}
-    for node, results in events:
-        outputs = names.get(node, [])
+    for node, results in executions:
+        outputs = outputs_of.get(node, [])
         if len(outputs) != len(results):
             continue
-        for name, (kind, shape) in zip(outputs, results, strict=True):
-            element = ELEMENTS.get(kind.upper())
+        for name, (dtype, shape) in zip(outputs, results, strict=True):
+            element = ELEMENTS.get(dtype.upper())
             if element is not None and (name not in largest or prod(shape) > prod(largest[name][1])):
                 largest[name] = element, list(shape)
     return largest
 
 
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
-    """Add the ``known`` shapes that ``facts`` lacks, and the shapes of scope nodes that follow from them."""
+    """Add the ``known`` shapes that ``facts`` lacks, and the shapes of scope nodes that can now be inferred."""
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
     shapes: dict[str, TypedShape] = {
         name: (element_of[facts.dtype[name]], list(shape)) for name, shape in facts.shape.items()
     }
-    values = written_values(flat.model)
-    written = (name for node in flat.model.graph.node for name in node.output)
-    missing = [name for name in written if name in known and name not in facts.shape]
+    values = small_weights(flat.model)
+    outputs = (name for node in flat.model.graph.node for name in node.output)
+    missing = [name for name in outputs if name in known and name not in facts.shape]
     new: dict[str, TypedShape] = {n: (known[n][0], [*known[n][1]]) for n in missing if known[n][0] in DTYPES}
     while new:
         for name, (element, shape) in new.items():
@@ -188,5 +191,5 @@ def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> No
             facts.derived.add(name)
             facts.origin[name] = origin
         shapes |= new
-        more = scope_shapes(flat.model, shapes, values)
-        new = {name: shape for name, shape in more.items() if name not in facts.shape and None not in shape[1]}
+        inferred = scope_shapes(flat.model, shapes, values)
+        new = {name: shape for name, shape in inferred.items() if name not in facts.shape and None not in shape[1]}

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
-from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
+from tmmu_core.formats.onnx.onnx_constant_folding import Array, fold_constants, small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, fixed_shape, with_shapes
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
@@ -213,7 +213,7 @@ def decided(model: onnx.ModelProto) -> dict[str, Array]:
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}
-    values = written_values(_infer_with_declared(model)[1])
+    values = small_weights(_infer_with_declared(model)[1])
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
@@ -249,9 +249,9 @@ def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProt
         written = (value for node in model.graph.node for value in node.output if value)
         if not scopes and all(fixed_shape(known, value) is not None for value in written):
             break
-        folded = with_values(model, known)
+        folded = fold_constants(model, known)
         current = folded or model
-        inner = scope_shapes(current, known, written_values(current)) if scopes else {}
+        inner = scope_shapes(current, known, small_weights(current)) if scopes else {}
         if folded is None and not inner:
             break
         model = with_shapes(current, inner)

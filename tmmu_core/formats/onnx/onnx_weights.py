@@ -16,59 +16,62 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, numpy_helper
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
-from tmmu_core.formats.onnx.onnx_model import check_places, tensors_of
+from tmmu_core.formats.onnx.onnx_constant_folding import evaluate, shape_result
+from tmmu_core.formats.onnx.onnx_model import SHAPE_OPERATORS, check_weight_paths, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory, path_in_folder
 from tmmu_core.graph.model import Graph
 
-DEEPEST = 64  # longest chain of folded constants
-TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tensor through inlining and flattening
+MAX_DEPTH = 64  # maximum length of a chain of computed constants
+TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tensor after inlining and flattening
 
 
-def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph`` in ``data``, bytes or the mapped file ``where``. Raises ``UnreadableInput``."""
+def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
+    """Return the constants of ``graph`` from the model in ``data``. Raises ``UnreadableInput``.
+
+    ``path``: the model's file, in whose folder external data are.
+    """
     try:
         model = onnx.ModelProto.FromString(bytes(data))
     except DecodeError as error:
         raise _damaged(name) from error
-    check_places(model)
+    check_weight_paths(model)
     stored: list[TensorProto] = []
     for proto in tensors_of(model):
         stored.append(deepcopy(proto))
         proto.doc_string = f"{TAG}{len(stored) - 1}"
-    reading = _Reading(flattened(model).model, stored, graph, where, name)
-    wanted = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
-    return Constants({key: reading.piece(key) for key in wanted})
+    reader = _ConstantReader(flattened(model).model, stored, graph, path, name)
+    ids = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
+    return Constants({tensor_id: reader.piece(tensor_id) for tensor_id in ids})
 
 
-class _Reading:
+class _ConstantReader:
     def __init__(
-        self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
+        self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, path: Path | None, name: str
     ) -> None:
-        self.stored = stored  # the model's tensors with their values, by the number in their tag
-        self.where, self.name = where, name
+        self.stored = stored  # the model's tensors, at the index in their tag
+        self.path, self.name = path, name
         self.opsets = list(flat.opset_import)
         self.weights = {weight.name: weight for weight in flat.graph.initializer}
         self.writer_of = {output: node for node in flat.graph.node for output in node.output if output}
         static = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
-        self.fixed = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
+        self.static_shapes = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
 
     def piece(self, name: str) -> Piece:
         proto = self._proto(name)
         return self._bytes(proto) if proto is not None else lambda: in_memory(_packed(self._array(name, {})))
 
     def _proto(self, name: str) -> TensorProto | None:
-        """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
+        """Return the tensor of a weight or ``Constant`` node; ``None`` if the model computes the value."""
         node = None if name in self.weights else self.writer_of.get(name)
         if node is not None and node.op_type == "Constant" and [a.name for a in node.attribute] == ["value"]:
             return node.attribute[0].t
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of the stored tensor with the tag of ``proto``; without a tag, those of ``proto``."""
+        """Return the bytes of a tensor of the flattened model: those of the tensor in the file that its tag names."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
@@ -79,18 +82,18 @@ class _Reading:
                 raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} bytes")
             return partial(in_memory, proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
-        folder = self.where.parent if self.where else None
+        folder = self.path.parent if self.path else None
         path = path_in_folder(folder, entries.get("location", ""), f'the weight "{proto.name}"')
         try:
             start, count = int(entries.get("offset", "0")), int(entries.get("length", size))
         except ValueError as error:
             raise _damaged(self.name) from error
         if start < 0 or count != size:
-            raise self._wrong_size(proto, size, f'states {count:,} bytes from byte {start} of "{path.name[:80]}"')
+            raise self._wrong_size(proto, size, f'declares {count:,} bytes at byte {start} of "{path.name[:80]}"')
         return partial(in_file, path, start, size)
 
-    def _wrong_size(self, proto: TensorProto, size: int, found: str) -> UnreadableInput:
-        what = f'the weight "{proto.name}" needs {size:,} bytes, but the model {found}.'
+    def _wrong_size(self, proto: TensorProto, size: int, problem: str) -> UnreadableInput:
+        what = f'the weight "{proto.name}" needs {size:,} bytes, but the model {problem}.'
         return UnreadableInput(what, source=self.name, hint="Save the model and its weights again.")
 
     def _stored_array(self, proto: TensorProto) -> Any:
@@ -100,7 +103,7 @@ class _Reading:
             raise _damaged(self.name) from error
 
     def _array(self, name: str, known: dict[str, Any], depth: int = 0) -> Any:
-        """Return the value of a constant; ``known`` collects values by name. Raises ``UnreadableInput``."""
+        """Return the value of a constant, and add it to ``known`` (name → value). Raises ``UnreadableInput``."""
         if name in known:
             return known[name]
         proto, node = self._proto(name), self.writer_of.get(name)
@@ -108,14 +111,14 @@ class _Reading:
             copy = TensorProto(data_type=proto.data_type, dims=proto.dims)
             copy.raw_data = b"".join(self._bytes(proto)())
             results = {name: numpy_helper.to_array(copy)}
-        elif node is None or depth > DEEPEST:
+        elif node is None or depth > MAX_DEPTH:
             raise _not_computed(name)
-        elif (found := measured(node, self.fixed) if node.op_type in ("Shape", "Size") else None) is not None:
-            results = found
+        elif node.op_type in SHAPE_OPERATORS and node.input[0] in self.static_shapes:
+            results = shape_result(node, self.static_shapes[node.input[0]])
         else:
             try:
-                arrays = {operand: self._array(operand, known, depth + 1) for operand in node.input if operand}
-                results = dict(zip(node.output, reference(node, arrays, self.opsets), strict=False))
+                operands = {operand: self._array(operand, known, depth + 1) for operand in node.input if operand}
+                results = dict(zip(node.output, evaluate(node, operands, self.opsets), strict=False))
             except UnreadableInput:
                 raise
             except Exception as error:  # any error of numpy
@@ -125,7 +128,7 @@ class _Reading:
 
 
 def _packed(array: Any) -> bytes:
-    """Return the bytes of an array as a tensor stores them: several elements below a byte are in one."""
+    """Return the bytes of an array as a tensor stores them: elements smaller than a byte share bytes."""
     return bytes(numpy_helper.from_array(np.asarray(array)).raw_data)
 
 

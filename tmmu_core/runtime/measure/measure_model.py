@@ -136,14 +136,14 @@ def runtime_of(data: bytes) -> str:
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
     # This loads the onnx package, which only these models need.
-    from tmmu_core.formats.onnx.onnx_shape_run import for_the_runtime
+    from tmmu_core.formats.onnx.onnx_shape_run import with_supported_ir_version
 
     need("onnxruntime", "running the model")
     if not sys.platform.startswith("linux"):
         raise UnreadableInput("memory is measured through Linux's /proc.", hint="Measure on Linux.")
     graph = read_at(read_graph(data, name), dims or {}, data, name)
     dim_sizes = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
-    tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
+    tensors, model = {tensor.id: tensor for tensor in graph.tensors}, with_supported_ir_version(data)
     inputs = [[i, tensors[i].dtype, [dim_sizes.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
     runs, without_arena = (run_onnx(model, inputs, arena=arena, in_order=in_order) for arena in (True, False))
     (arena, pattern, _), (reserved, pattern_reserved, _) = runs["resident_growth"], runs["reserved"]
