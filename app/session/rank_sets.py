@@ -87,5 +87,5 @@ def compact(text: str) -> str:
 
 def place(spec: ShardSpec, rank: int) -> str:
     """Return the coordinates of a rank on the axes with several ranks: ``dp 3 · tp 1``; ``alone`` if there are none."""
-    coordinates = spec.place(rank)
+    coordinates = spec.coordinates(rank)
     return " · ".join(f"{name} {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -57,7 +57,7 @@ each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv r
   reluneg1to1 relun1to1 signbit hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
   nantonum floatpower hypot
 each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod onehot outer maskedscatter
-# Two: a product and a sum, two comparisons, a scaled mask.
+# Two operations per element: a product and a sum, two comparisons, or a scaled mask.
 each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink
   hardshrink softshrink hardsigmoid squareddifference softsign tanhshrink nativedropoutbackward leakyrelubackward
 each2 inputs: affine quantizelinear dequantizelinear hardtanhbackward preluback batchnormalization
@@ -150,7 +150,7 @@ transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
 attention inputs: attention
-# Operators with a dropout probability; the table takes it as above 0, so that they are random.
+# Operators with a dropout probability are random: the table assumes a probability above 0.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
   scaleddotproductefficientattention scaleddotproductcudnnattention scaleddotproductattentionmathformps
   scaleddotproductfusedattentionoverrideable

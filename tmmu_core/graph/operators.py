@@ -83,7 +83,7 @@ class Operator:
 
     @property
     def is_random(self) -> bool:
-        """Whether it draws random numbers. The gradient does not: it reads the mask that the forward step wrote."""
+        """Whether it draws random numbers. A backward step does not: it reads the mask that the forward step wrote."""
         return self._has("random") and not self.is_gradient
 
     @property
@@ -105,7 +105,7 @@ class Operator:
         return self.entry is not None and trait in self.entry.traits
 
 
-def plain(word: str) -> str:
+def table_spelling(word: str) -> str:
     """Return ``word`` in the spelling of the table: lower case, without hyphens and underscores."""
     return word.replace("_", "").replace("-", "").lower()
 
@@ -118,43 +118,44 @@ def operator_of(instr: str) -> Operator:
     if (match := _OBJECT.fullmatch(text)) is not None:
         text = match[1]
     if (match := ONE_WORD.fullmatch(text)) is not None:
-        space, base, overload = one_word(match[1], match[2])
+        namespace, base, overload = one_word_parts(match[1], match[2])
     else:
-        space, base, overload = _parts(text)
-    words = {plain(word) for word in re.split(r"::|\.", space) if word}
-    entry = TABLE.get(f"{plain(base)}.{plain(overload)}") or TABLE.get(plain(base))
-    for family, names in (("hlo", HLO), ("aten", ATEN)):
-        if words & names:
-            entry = TABLE.get(f"{family}:{plain(base)}", entry)
+        namespace, base, overload = _parts(text)
+    words = {table_spelling(word) for word in re.split(r"::|\.", namespace) if word}
+    name = table_spelling(base)
+    entry = TABLE.get(f"{name}.{table_spelling(overload)}") or TABLE.get(name)
+    for family, namespaces in (("hlo", HLO), ("aten", ATEN)):
+        if words & namespaces:
+            entry = TABLE.get(f"{family}:{name}", entry)
     if not words <= NAMESPACES:
         entry = None
     elif words & COMMUNICATION:
         entry = TABLE["allreduce"]
-    return Operator(space, base, overload, is_gradient, entry)
+    return Operator(namespace, base, overload, is_gradient, entry)
 
 
-def one_word(space: str, rest: str) -> tuple[str, str, str]:
+def one_word_parts(namespace: str, rest: str) -> tuple[str, str, str]:
     """Return namespace, base name and overload: for ``aten`` and ``add_Tensor``, ``("aten", "add", "Tensor")``."""
-    overloads = [each for each in OVERLOADS if rest.endswith(f"_{each}") and plain(rest) not in TABLE]
+    overloads = [each for each in OVERLOADS if rest.endswith(f"_{each}") and table_spelling(rest) not in TABLE]
     overload = max(overloads, key=len, default="")
-    return space, rest.removesuffix(f"_{overload}") if overload else rest, overload
+    return namespace, rest.removesuffix(f"_{overload}") if overload else rest, overload
 
 
 def _parts(text: str) -> tuple[str, str, str]:
     """Return namespace, base name and overload of a name with dots and colons."""
-    space, colons, rest = text.rpartition("::")
+    namespace, colons, rest = text.rpartition("::")
     words = [word for word in rest.split(".") if word]
-    count = 0
-    while not colons and count < len(words) - 1 and plain(words[count]) in NAMESPACES:
-        count += 1
-        if words[count - 1] in ("aten", "prims"):
-            break  # the next word is the operator, even if it is also a namespace word
     if not words:
         return text, text, ""
-    space = space if colons else ".".join(words[:count])
-    if "modules" in words[:count] and count < len(words) - 1:
-        count += 1  # torch.nn.modules.rnn.LSTM: skip the module file `rnn`
-    return space, "".join(words[count : count + 1]), ".".join(words[count + 1 :])
+    base = 0  # position of the base name
+    while not colons and base < len(words) - 1 and table_spelling(words[base]) in NAMESPACES:
+        base += 1
+        if words[base - 1] in ("aten", "prims"):
+            break  # the next word is the operator, even if it is also a namespace word
+    namespace = namespace if colons else ".".join(words[:base])
+    if "modules" in words[:base] and base < len(words) - 1:
+        base += 1  # torch.nn.modules.rnn.LSTM: skip the module file `rnn`
+    return namespace, words[base], ".".join(words[base + 1 :])
 
 
 def _table() -> dict[str, Entry]:
@@ -169,4 +170,4 @@ def _table() -> dict[str, Entry]:
     return found
 
 
-TABLE: dict[str, Entry] = _table()  # operator in the spelling of :func:`plain` → its properties
+TABLE: dict[str, Entry] = _table()  # operator, as :func:`table_spelling` returns it → its properties

@@ -18,7 +18,7 @@ def path_of(text: str) -> tuple[str, ...]:
 
 
 def source_of(trace: str) -> str:
-    """Return the file and line of the innermost frame of a Python trace, as :func:`line_of`; ``""`` without frames."""
+    """Return the source line of the innermost frame of a Python trace (:func:`line_of`); ``""`` without frames."""
     frames = _FRAME.findall(trace[-LONGEST:])
     return line_of(*frames[-1]) if frames else ""
 
@@ -29,7 +29,7 @@ def line_of(file: str, line: object) -> str:
 
 
 def stack_path(text: str) -> tuple[str, ...]:
-    """Return the innermost module of a PyTorch ``nn_module_stack``, ``key,path,class;…``, below the traced one."""
+    """Return the path of the innermost module of a PyTorch ``nn_module_stack``: ``key,path,class;key,path,class;…``."""
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 
@@ -43,6 +43,6 @@ def saved_origin(metadata: Any) -> Origin:
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """Return the module in ``pkg.torch.onnx.name_scopes``, the last but one: ``h.0`` of ``['', 'h.0', 'linear']``."""
+    """Return the second last name in ``pkg.torch.onnx.name_scopes``, a module: ``h.0`` in ``['', 'h.0', 'linear']``."""
     scopes = _QUOTED.findall(text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()

@@ -11,11 +11,11 @@ from tmmu_core.base.errors import U64_MAX
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
 
-_SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<part>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
+_SIZE = re.compile(
+    r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<fraction>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII
+)
 _grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
 """Match a size in which commas separate groups of three digits, so that a decimal comma is rejected."""
-
-_QUOTED = json.JSONDecoder()
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
@@ -27,14 +27,14 @@ def parse_bytes(text: str) -> int | None:
     if not word:
         return None
     found = _SIZE.fullmatch(word)
-    if found is None or not (found["hex"] or found["whole"] or found["part"]) or ("," in text and not _grouped(text)):
+    has_digits = found is not None and (found["hex"] or found["whole"] or found["fraction"])
+    if found is None or not has_digits or ("," in text and not _grouped(text)):
         decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
-        how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
-        raise ValueError(f"“{text[:80]}” is not a size. {how}")
+        raise ValueError(f"“{text[:80]}” is not a size. Write bytes, or a number with KiB, MiB or GiB.{decimal}")
     if found["hex"]:
         return strict.whole_number(found["hex"], base=16)
-    scale, part = 1024 ** _POWERS[found["unit"] or ""], found["part"] or "0"
-    size = strict.whole_number(found["whole"] or "0") * scale + int(part) * scale // 10 ** len(part)
+    unit, fraction = 1024 ** _POWERS[found["unit"] or ""], found["fraction"] or "0"
+    size = strict.whole_number(found["whole"] or "0") * unit + int(fraction) * unit // 10 ** len(fraction)
     if size > U64_MAX:
         raise ValueError(f"{strict.shown(text)} is over 2^64 − 1 bytes.")
     return size
@@ -73,7 +73,7 @@ def parse_percent(text: str) -> Fraction:
 
 
 def read_pairs(text: str) -> list[tuple[str | None, str]]:
-    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name of a value alone is ``None``.
+    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order. A value without ``NAME=`` has the name ``None``.
 
     A name that begins with a quote is a JSON string: ``"a,b"=8``. Empty parts are skipped. Raises ``ValueError`` for a
     name that occurs twice, and for a second value without a name.
@@ -98,7 +98,7 @@ def _quoted(rest: str) -> tuple[str | None, str]:
     """Return ``(name, text after "=")`` if ``rest`` begins with a quoted name and ``=``, else ``(None, rest)``."""
     if rest.startswith('"'):
         try:
-            name, end = _QUOTED.raw_decode(rest)
+            name, end = json.JSONDecoder().raw_decode(rest)
         except ValueError:
             return None, rest
         after = rest[end:].lstrip()
@@ -108,7 +108,7 @@ def _quoted(rest: str) -> tuple[str | None, str]:
 
 
 def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:
-    """Format each pair as :func:`read_pairs` parses it: ``NAME=VALUE``, or the value alone for the name ``None``."""
+    """Return the texts that :func:`read_pairs` parses: ``NAME=VALUE``, or only the value if the name is ``None``."""
     texts = []
     for name, value in pairs:
         if name is not None and (not name or name != name.strip() or "," in name or name.startswith('"')):

@@ -59,9 +59,6 @@ def hash_of(x: Any) -> bytes:
     return hashlib.sha256(encode(x)).digest()
 
 
-# --- graphs ------------------------------------------------------------------------------------------------------
-
-
 def ir_hash(graph: Graph) -> bytes:
     """Return ``H(ir_object)``. Raises ``InvalidIrShapes`` (``not_canonical``) for values without a canonical form."""
     try:
@@ -76,11 +73,11 @@ NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "no
 
 def ir_object(graph: Graph) -> dict[str, Any]:
     """Return the normalised native form of a graph (contract §8), without default values."""
-    return _changed(
+    return _without_defaults(
         graph,
         **NOT_HASHED,
         ir_schema=graph.ir_schema or GRAPH_SCHEMA,
-        dims={name: _changed(dim) for name, dim in graph.dims.items()},
+        dims={name: _without_defaults(dim) for name, dim in graph.dims.items()},
         tensors=tuple([_tensor(tensor) for tensor in graph.tensors]),
         nodes=tuple([_node(node) for node in graph.nodes]),
     )
@@ -88,39 +85,35 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return field → default of a struct (``{}`` for a factory); a required field has a value that equals no other."""
+    """Return field → default of a struct type. A required field has ``NODEFAULT``, a field with a factory ``{}``."""
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 
 
-def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
-    """Return the fields of a struct that differ from their defaults; ``replaced`` has other values of fields."""
-    defaults = _defaults(type(value))
-    fields = {name: getattr(value, name) for name in defaults} | replaced
-    return {name: fields[name] for name, default in defaults.items() if fields[name] != default}
+def _without_defaults(struct: msgspec.Struct, **changes: Any) -> dict[str, Any]:
+    """Return the fields of a struct, with ``changes``, whose values differ from their defaults."""
+    defaults = _defaults(type(struct))
+    values = {name: getattr(struct, name) for name in defaults} | changes
+    return {name: values[name] for name, default in defaults.items() if values[name] != default}
 
 
 def _tensor(t: Tensor) -> dict[str, Any]:
-    view, shard = t.view and _changed(t.view), t.shard and _changed(t.shard)
-    return _changed(t, dtype=canonical_dtype(t.dtype) or t.dtype, view=view, shard=shard)
+    view, shard = t.view and _without_defaults(t.view), t.shard and _without_defaults(t.shard)
+    return _without_defaults(t, dtype=canonical_dtype(t.dtype) or t.dtype, view=view, shard=shard)
 
 
 def _node(n: Node) -> dict[str, Any]:
     params = n.params | {name: getattr(n, name) for name in HASHED_IN_PARAMS if getattr(n, name)}
     inplace = None if n.inplace == "any" else n.inplace  # "any" is the default (contract §1)
-    return _changed(n, inplace=inplace, params=params, **dict.fromkeys(HASHED_IN_PARAMS, ""))
-
-
-# --- plans -------------------------------------------------------------------------------------------------------
+    return _without_defaults(n, inplace=inplace, params=params, **dict.fromkeys(HASHED_IN_PARAMS, ""))
 
 
 def plan_hash(
     header: list[Any], token: bytes, slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]
 ) -> bytes:
-    """Return ``tmmu_plan_hash``.
+    """Return ``tmmu_plan_hash``, ``H(["tmmu_plan_v1", [*header, [token, slot rows], address rows]])``.
 
-    ``header`` is ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``; both
-    tables follow it, the first one as ``[replay_token, rows]``.
+    ``header``: ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``.
     """
     return hash_of_rows(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(address_rows)]])
 

@@ -36,7 +36,7 @@ class Verdict:
     arenas: tuple[ArenaSummary, ...] = ()
     """The arenas with recomputed certificates; empty for a plan with invalid columns."""
     examined: Literal["graph", "rows", "totals"] = "rows"
-    """The scope of the check: ``graph`` (the plan's rows and its graph), ``rows``, or ``totals`` (of a digest)."""
+    """What was checked: the plan's rows and its graph, only its rows, or only the totals of a digest."""
 
     @property
     def ok(self) -> bool:

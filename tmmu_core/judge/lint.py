@@ -29,7 +29,7 @@ RULES: dict[str, str] = {
 }
 """Rule → its statement. The first four rules are errors, the other rules are warnings."""
 
-_OF_THE_VERIFIER = {
+_VERIFIER_RULES = {
     "slots_equal_max_live": ("slots_max_live",),
     "lifetimes": ("dead_access", "live_range"),
     "addresses": ("slot_offset", "numbering", "sparse_address", "address", "hash"),
@@ -37,11 +37,11 @@ _OF_THE_VERIFIER = {
     "unit_not_stated": ("places",),
     "no_content_hash": ("content_hash",),
 }
-"""Lint rule → the verifier's rules that it groups; ``aligned_and_slotted`` groups all other rules."""
+"""Lint rule → the rules of the verifier that it groups; ``aligned_and_slotted`` groups all other rules."""
 
 _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 
-_RULE_OF = {rule: name for name, rules in _OF_THE_VERIFIER.items() for rule in rules}
+_LINT_RULE = {rule: lint_rule for lint_rule, rules in _VERIFIER_RULES.items() for rule in rules}
 
 
 def lint_verdict(
@@ -52,16 +52,17 @@ def lint_verdict(
     cut_from: bytes | None = None,
     verified: Verdict | None = None,
 ) -> Verdict:
-    """Return the verdict of the lint rules. Five warnings need a graph that is valid for the plan.
+    """Return the verdict of the lint rules. Rules about the graph are checked only if it is the graph of the plan.
 
-    ``verified``: the verifier's verdict on the same arguments, if it is known.
+    Other arguments are those of :func:`verify_plan`; ``verified`` is its verdict on them, if it is known.
     """
     verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
-    found = [replace(finding, rule=_RULE_OF.get(finding.rule, "aligned_and_slotted")) for finding in verified.findings]
-    is_valid = verified.examined == "graph"
-    if graph is not None and is_valid:
-        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
-    checked = [rule for rule in RULES if is_valid or rule not in _NEED_GRAPH]
+    rules = [_LINT_RULE.get(finding.rule, "aligned_and_slotted") for finding in verified.findings]
+    found = [replace(finding, rule=rule) for finding, rule in zip(verified.findings, rules, strict=True)]
+    has_graph = verified.examined == "graph"
+    if graph is not None and has_graph:
+        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_unused(graph)]
+    checked = [rule for rule in RULES if has_graph or rule not in _NEED_GRAPH]
     return Verdict(limited(found), tuple(checked))
 
 
@@ -112,7 +113,7 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
             yield warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step)
 
 
-def _idle(graph: Graph) -> Iterator[Finding]:
+def _unused(graph: Graph) -> Iterator[Finding]:
     """Yield ``untouched`` and ``unread``: tensors without a use, perhaps because of a wrong name.
 
     A read of a tensor is a read of all tensors that share its bytes: views and members of an alias group. Gradients and

@@ -63,12 +63,12 @@ class ShardSpec:
         """Number of ranks of the mesh."""
         return prod(size for _, size in self.mesh)
 
-    def place(self, rank: int) -> dict[str, int]:
+    def coordinates(self, rank: int) -> dict[str, int]:
         """Return the coordinate of ``rank`` on each mesh axis."""
-        place = {}
+        coordinates = {}
         for name, size in reversed(self.mesh):
-            rank, place[name] = divmod(rank, size)
-        return place
+            rank, coordinates[name] = divmod(rank, size)
+        return coordinates
 
 
 def rows_of(rows: int, parts: int, part: int) -> int:
@@ -82,10 +82,10 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
         message = f"--world-size is {world_size}, but the mesh ({mesh}) has {spec.world_size} ranks."
         hint = "The product of the mesh axes must equal the number of ranks. Add an axis for replicas."
-        raise refused(message, "$.mesh", hint, reason="shard_world_size")
+        raise spec_error(message, "$.mesh", hint, reason="shard_world_size")
     if not 0 <= rank < spec.world_size:
         hint = f"Give a rank from 0 to {spec.world_size - 1}."
-        raise refused(f"there is no rank {rank}: the mesh has {spec.world_size} ranks.", "$", hint, "shard_rank")
+        raise spec_error(f"there is no rank {rank}: the mesh has {spec.world_size} ranks.", "$", hint, "shard_rank")
     return spec.world_size
 
 
@@ -99,7 +99,7 @@ def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
         path, example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
         _object(rule, ("match", "axis", "mesh", "split"), path, "a rule", example)
         if not isinstance(rule.get("match"), str):
-            raise refused(f"{path} has no match.", path, example)
+            raise spec_error(f'{path} has no text "match".', path, example)
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
@@ -123,13 +123,13 @@ def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
         _object(axis, ("name", "size"), path, "a mesh axis", example)
         name, size = axis.get("name"), axis.get("size")
         if not isinstance(name, str) or type(size) is not int or size < 1:
-            raise refused(f"{path} has no name and size ≥ 1.", path, example)
+            raise spec_error(f'{path} has no text "name", or no "size" ≥ 1.', path, example)
         axes.append((name, size))
     if len(dict(axes)) != len(axes):
-        raise refused("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
+        raise spec_error("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
     if prod(size for _, size in axes) > limits.ceiling(limits.RANKS):
         refusal = limits.limit_error(limits.RANKS, "the mesh")
-        raise refused(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
+        raise spec_error(refusal.message, "$.mesh", refusal.hint, reason="shard_mesh")
     return tuple(axes)
 
 
@@ -142,33 +142,33 @@ def _split(value: Any, names: Sequence[str], path: str) -> Split:
         _object(entry, ("axis", "mesh"), path, "a sharding", example)
         axis, mesh = entry.get("axis"), entry.get("mesh")
         if type(axis) is not int or axis < 0 or mesh is None:
-            raise refused(f"{path} has no axis ≥ 0 and mesh.", path, example)
+            raise spec_error(f'{path} has no "axis" ≥ 0, or no "mesh".', path, example)
         if mesh not in names:
             message, hint = f"{path}: there is no mesh axis {mesh!r}.", strict.closest_hint(str(mesh), names)
-            raise refused(message, path, hint, reason="shard_mesh")
+            raise spec_error(message, path, hint, reason="shard_mesh")
         split.append((axis, mesh))
-    if any(len(set(side)) < len(split) for side in zip(*split, strict=True)):
+    if any(len(set(axes)) < len(split) for axes in zip(*split, strict=True)):  # tensor axes, then mesh axes
         hint = "Split each tensor axis over one mesh axis, and use each mesh axis once for a tensor."
-        raise refused(f"{path} uses an axis twice.", path, hint)
+        raise spec_error(f"{path} uses an axis twice.", path, hint)
     return tuple(split)
 
 
 def _object(value: Any, known: Sequence[str], path: str, noun: str, example: str) -> Mapping[str, Any]:
     """Return ``value``. Raises ``InvalidIrShapes`` unless it is an object with keys in ``known`` (empty: any keys)."""
     if not isinstance(value, Mapping):
-        raise refused(f"{path} is not {noun}.", path, example)
+        raise spec_error(f"{path} is not {noun}.", path, example)
     for key in value if known else ():
         if key not in known:
-            raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
+            raise spec_error(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
     return value
 
 
 def _list(value: Any, path: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
-        raise refused(f"{path} is not a list.", path, "Write a JSON array.")
+        raise spec_error(f"{path} is not a list.", path, "Write a JSON array.")
     return value
 
 
-def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
+def spec_error(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
     """Return the error for a spec, or for a graph that it splits; ``path`` is the JSON path in the spec."""
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id="", path=path, **more)

@@ -14,9 +14,9 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import ARENA_OF_ROLE, Graph, Tensor
-from tmmu_core.graph.operators import Operator, operator_of, plain
-from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, view_on
-from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
+from tmmu_core.graph.operators import Operator, operator_of, table_spelling
+from tmmu_core.graph.sharding.rank_share import Sharding, share_of, share_of_view
+from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, spec_error
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
@@ -53,7 +53,7 @@ def following_splits(
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
     """Return the split of an output of this shape; ``None`` if it is whole."""
-    base = plain(operator.base)
+    base = table_spelling(operator.base)
     if base in DENSE and len(reads) > 1 and len(reads[1].shape) == 2 and shape:
         weight = reads[1]
         is_square = weight.shape[0] == weight.shape[1]
@@ -115,7 +115,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         if tensor_id not in known and not any(origin_id in known for origin_id in origin_ids):
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
             hint = strict.closest_hint(tensor_id, known)
-            raise refused(message, f"$.tensors.{tensor_id}", hint, reason="unknown_tensor", tensor=tensor_id)
+            raise spec_error(message, f"$.tensors.{tensor_id}", hint, reason="unknown_tensor", tensor=tensor_id)
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
@@ -187,17 +187,19 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
         refusal = limits.limit_error(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r}")
-        raise refused(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
+        raise spec_error(
+            refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id
+        )
     return [{**origin, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 
 
 def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: Mapping[str, int]) -> bool:
     split = sharding.splits[base] or ()
-    local = {base: cut_to_share(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
+    local = {base: share_of(sharding.graph.tensors[base], sharding.shapes[base], split, sharding.spec, place)}
     splits = {base: split}
     try:
         for i in followers:
-            local[i], splits[i] = view_on(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], place)
+            local[i], splits[i] = share_of_view(sharding, i, local[sharding.base(i)], splits[sharding.base(i)], place)
     except InvalidIrShapes:
         return False
     return True
@@ -210,20 +212,20 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
         mesh = tensor.shard.mesh
         if mesh not in spec.sizes:
             message = f"the tensor {tensor.id!r} is sharded over {mesh!r}, which the mesh does not have."
-            raise refused(message, "$.mesh", strict.closest_hint(mesh, spec.sizes), "shard_mesh", tensor=tensor.id)
+            raise spec_error(message, "$.mesh", strict.closest_hint(mesh, spec.sizes), "shard_mesh", tensor=tensor.id)
         split = ((tensor.shard.axis, mesh),)
     for axis, mesh in split or ():
         if axis >= len(shape):
             message = f"the tensor {tensor.id!r} is to be split along axis {axis}, but has {len(shape)} axes."
             hint = f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split."
-            raise refused(message, "$", hint, "shard_axis", tensor=tensor.id)
+            raise spec_error(message, "$", hint, "shard_axis", tensor=tensor.id)
         if shape[axis] < spec.sizes[mesh]:
             rows, parts = f"{shape[axis]} rows", f"the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
             message = (
                 f"axis {axis} of the tensor {tensor.id!r} has {rows}, too few for {parts}: a rank would have no rows."
             )
             hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
-            raise refused(message, "$", hint, "shard_too_small", tensor=tensor.id)
+            raise spec_error(message, "$", hint, "shard_too_small", tensor=tensor.id)
     return split
 
 

@@ -32,16 +32,16 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         outputs = _distinct(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The first contribution writes a gradient, later ones accumulate into it. An output's gradient without an
-        # earlier contribution comes from the loss, so this node writes it.
+        # The first contribution to a gradient writes it, later ones accumulate into it. The gradient of an output of
+        # this node may have no earlier contribution: the node then writes it, as the gradient of the loss.
         reads = [grad_id(name) for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
-        writes = [grad_id(of.id) for of in new]
-        gradients |= {of.id: Tensor(grad_id(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in new}
+        writes = [grad_id(t.id) for t in new]
+        gradients |= {t.id: Tensor(grad_id(t.id), t.shape, t.dtype, role="gradient", shard=t.shard) for t in new}
         inplace = node.inplace
         if inplace is not None and not isinstance(inplace, str):  # x@grad may reuse y@grad where y may reuse x
             pairs = dict.fromkeys((grad_id(node.outputs[o]), grad_id(node.inputs[i])) for i, o in inplace)
-            inplace = tuple((reads.index(x), writes.index(y)) for x, y in pairs if x in reads and y in writes)
+            inplace = tuple((reads.index(dy), writes.index(dx)) for dy, dx in pairs if dy in reads and dx in writes)
         backward.append(
             Node(
                 node_id=grad_id(node.node_id),
@@ -97,11 +97,14 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: the ``marked`` ones; without marks, those it needs."""
+    """Return the operands of a forward node that its backward node reads.
+
+    ``marked``: all tensors with ``saved_for_backward``. If there are none, the operator's ``gradient_needs`` decide.
+    """
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
-    if needs == "mask":  # the second output; without one, the zeros of the result
+    if needs == "mask":  # the second output is the mask; without it, the zeros of the output are
         return _distinct(node.outputs[1:2] or node.outputs)
     inputs = node.inputs if needs in ("inputs", "both") else ()
     return _distinct((*inputs, *(node.outputs if needs in ("outputs", "both") else ())))
@@ -164,14 +167,14 @@ def _to_recompute(
     """Return the nodes to recompute before ``reader``, in order, without those of ``inserted``."""
     recomputed: dict[str, Node] = {}
 
-    def has_run(node: Node) -> bool:
+    def is_recomputed(node: Node) -> bool:
         return node.node_id in inserted or node.node_id in recomputed
 
     pending = [name for name in reversed(reader.inputs) if name in dropped]
     while pending:
         node = producer[pending[-1]]
-        missing = [x for x in node.inputs if x in dropped and not has_run(producer[x])]
-        if has_run(node):
+        missing = [x for x in node.inputs if x in dropped and not is_recomputed(producer[x])]
+        if is_recomputed(node):
             pending.pop()
         elif missing:
             pending += missing  # the last one is recomputed first

@@ -49,14 +49,14 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    base_of: dict[str, str] = {}
+    nearest: dict[str, str] = {}  # view that no node writes → its nearest base that is no such view
     for name in run.tensors:
-        # A view that no node writes has the birth of its root, if its base and its root are planned.
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
             chain.append(base)
-            base = base_of.get(base, view.base_tensor_uid)
-        base_of.update(dict.fromkeys(chain, base))
+            base = nearest.get(base, view.base_tensor_uid)
+        nearest.update(dict.fromkeys(chain, base))
+        # Such a view has the birth of its root, if its base and its root are planned.
         if name not in birth and base in birth and run.root[name] in birth:
             birth[name] = birth[run.root[name]]
     return birth
@@ -71,7 +71,7 @@ class Storage:
     arena: str
     birth: int
     death: int
-    size: int  # bytes: the greatest extent over the members
+    size: int  # bytes: the greatest end of a member
     alignment: int  # bytes: the greatest alignment of a member, without the alignment of the arena
 
 
@@ -122,9 +122,10 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
 
 
 def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
-    """Raise ``AlignmentViolation`` for an offset in a storage that misses the tensor's alignment or element size.
+    """Raise for a tensor at an invalid ``offset`` in its storage.
 
-    Raises ``AllocationOverflow`` for a tensor that ends past 2^64 − 1.
+    ``AlignmentViolation``: not a multiple of the tensor's alignment and element size. ``AllocationOverflow``: the
+    tensor ends past 2^64 − 1.
     """
     for name in sorted(offset):
         tensor, start = run.tensors[name], offset[name]

@@ -12,25 +12,30 @@ from tmmu_core.plans.model import PART
 
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``slot``: one live storage per slot, at its start; generations; slots numbered and disjoint."""
+    """Check rule ``slot``.
+
+    Storages begin at the start of their slot, one after another, with ascending generations. The slots of an arena are
+    numbered from 0, and do not overlap if the plan has slots.
+    """
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
-        name, begin = facts.name(s), slots.start[facts.slot_of[s]]
-        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {begin}.'
+        name, slot_start = facts.name(s), slots.start[facts.slot_of[s]]
+        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slot_start}.'
         yield error("slot", message, tensor=name, arena=facts.arena_name(s))
-    for at in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
-        one, two, born = facts.name(order[at]), facts.name(order[at + 1]), int(facts.birth[order[at + 1]])
-        message = f'"{one}" is still live in slot {facts.slot[order[at]]} at the birth of "{two}".'
-        yield error("slot", message, tensor=one, other=two, arena=facts.arena_name(order[at]), step=born)
-    expected = np.zeros(facts.storages, np.int64)
-    expected[order] = np.arange(facts.storages) - np.flatnonzero(facts.opens_slot)[facts.slot_of[order]]
-    for i in np.flatnonzero(plan.generation != expected[plan.storage]).tolist():
-        name, position = plan.tensor_ids[i], expected[plan.storage[i]]
-        message = f'"{name}" has generation {plan.generation[i]} in its slot; expected {position}.'
+    for k in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
+        first, second = order[k], order[k + 1]
+        name, next_name, step = facts.name(first), facts.name(second), int(facts.birth[second])
+        message = f'"{name}" is still live in slot {facts.slot[first]} at the birth of "{next_name}".'
+        yield error("slot", message, tensor=name, other=next_name, arena=facts.arena_name(first), step=step)
+    generation = np.zeros(facts.storages, np.int64)
+    generation[order] = np.arange(facts.storages) - np.flatnonzero(facts.opens_slot)[facts.slot_of[order]]
+    for i in np.flatnonzero(plan.generation != generation[plan.storage]).tolist():
+        name, expected = plan.tensor_ids[i], generation[plan.storage[i]]
+        message = f'"{name}" has generation {plan.generation[i]} in its slot; expected {expected}.'
         yield error("slot", message, tensor=name)
-    for number, arena in enumerate(plan.arenas):
-        used = slots.number[slots.arena == number]
-        if not np.array_equal(used, np.arange(len(used))):
+    for a, arena in enumerate(plan.arenas):
+        slot_numbers = slots.number[slots.arena == a]
+        if not np.array_equal(slot_numbers, np.arange(len(slot_numbers))):
             yield error("slot", f"the slots of {arena.name} are not numbered 0, 1, 2, ….", arena=arena.name)
     for k in np.flatnonzero(facts.overlaps_slot_below).tolist() if plan.has_slots else ():
         name = plan.arenas[slots.arena[k]].name
@@ -56,29 +61,32 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the alignment of each slot as a column; without ``lives`` two, without and with views."""
+    """Return the possible alignments of the slots, each as a column.
+
+    With ``lives``, one column; else two columns: from the rows without views, and from all rows.
+    """
     plan, slots = facts.plan, facts.slots
-    floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
-    if lives is not None:
+    if lives is None:
+        sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]
+    else:
         storages = [s for s in lives.storages.values() if s.name in plan.row_of]
-        named = plan.storage[np.array([plan.row_of[s.name] for s in storages], np.int64)]
-        np.maximum.at(floor, facts.slot_of[named], np.array([s.alignment for s in storages], np.uint64))
-        return [floor]
+        rows = np.array([plan.row_of[s.name] for s in storages], np.int64)
+        sources = [(rows, np.array([s.alignment for s in storages], np.uint64))]
     columns = []
-    for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan))):
-        required = floor.copy()
-        np.maximum.at(required, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
-        columns.append(required)
+    for rows, alignment in sources:
+        column = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
+        np.maximum.at(column, facts.slot_of[plan.storage[rows]], alignment)
+        columns.append(column)
     return columns
 
 
 def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
     """Return the possible ends of the arena's slots at aligned prefix sums."""
-    here = np.flatnonzero(facts.slots.arena == arena)
-    ends = set()
+    slots_of_arena = np.flatnonzero(facts.slots.arena == arena)
+    sizes, ends = facts.slots.backing[slots_of_arena].tolist(), set()
     for column in _slot_alignments(facts, None):
         end = 0
-        for size, alignment in zip(facts.slots.backing[here].tolist(), column[here].tolist(), strict=True):
+        for size, alignment in zip(sizes, column[slots_of_arena].tolist(), strict=True):
             end = -(-end // alignment) * alignment + size
         ends.add(end)
     return ends
@@ -96,11 +104,11 @@ def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
             yield error("numbering", message, tensor=name, other=facts.name(opener), arena=facts.arena_name(s))
     # The slot numbers must rise with (offset, birth, id) in each arena.
     expected = np.lexsort((facts.first_row[first], facts.birth[first], facts.start[first], facts.slots.arena))
-    place = np.argsort(expected)
-    for k in np.flatnonzero((place[1:] < place[:-1]) & (facts.slots.arena[1:] == facts.slots.arena[:-1])).tolist():
-        one, two = facts.name(first[k]), facts.name(first[k + 1])
-        message = f'"{two}" has the number after "{one}" but sorts before it by offset, birth and id.'
-        yield error("numbering", message, tensor=two, other=one, arena=facts.arena_name(first[k]))
+    rank = np.argsort(expected)
+    for k in np.flatnonzero((rank[1:] < rank[:-1]) & (facts.slots.arena[1:] == facts.slots.arena[:-1])).tolist():
+        name, next_name = facts.name(first[k]), facts.name(first[k + 1])
+        message = f'"{next_name}" has the number after "{name}" but sorts before it by offset, birth and id.'
+        yield error("numbering", message, tensor=next_name, other=name, arena=facts.arena_name(first[k]))
 
 
 def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
@@ -126,9 +134,10 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
-    """Check rule ``slots_max_live``: as many slots as live storages; planners other than ``slots`` may use more.
+    """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step.
 
-    An arena with must_not_alias pairs, which only the graph has, may use more too (warning ``slots_over_optimal``).
+    Planners other than ``slots`` may use more. For ``slots``, more are the warning ``slots_over_optimal`` if
+    must_not_alias pairs may need them: the arena has pairs, or the pairs are unknown (no ``lives``).
     """
     plan = facts.plan
     with_pairs = set() if lives is None else {lives.arena[name] for pair in lives.must_not_alias for name in pair}

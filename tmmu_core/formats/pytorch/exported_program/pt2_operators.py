@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tmmu_core.formats import scopes
-from tmmu_core.graph.operators import ONE_WORD, one_word
+from tmmu_core.graph.operators import ONE_WORD, one_word_parts
 
 
 def _words(text: str) -> frozenset[str]:
@@ -110,7 +110,7 @@ def operator(target: str) -> Operator:
     """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or ExecuTorch's ``aten_add_Tensor``."""
     edge = ONE_WORD.fullmatch(target)
     if edge is not None:
-        space, name, overload = one_word(edge[1], edge[2])
+        space, name, overload = one_word_parts(edge[1], edge[2])
         return Operator(space, name, overload or "default")
     found = _OPERATOR.fullmatch(target)
     return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)
