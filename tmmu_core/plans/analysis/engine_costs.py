@@ -1,9 +1,9 @@
 """Compute reuse penalties for a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
-Each engine runs its nodes in execution order; it waits for another engine only for data. A node that writes buffer B
-over the bytes of buffer A must run after all users of A. Data dependencies and the order of its engine ensure this for
-some users. For the other users, the node must wait; the penalty of the pair (A, B) is the cost of these waits. Source:
-Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+Each engine runs its nodes in execution order, and waits for another engine only if a node needs its data. A node that
+writes buffer B over the bytes of buffer A must run after all users of A. Data dependencies and the order of its engine
+ensure this for some users; for the others, the node must wait. The penalty of the pair (A, B) is the sum of the costs
+of these waits. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
@@ -23,17 +23,17 @@ from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
 MOST_STORAGES = 2_000  # maximum number of storages of an arena: the work is quadratic in it
 
-Penalty = Annotated[int, msgspec.Meta(ge=0)]
+Cost = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An engine assignment: the engine of each node, and the penalties of waits between engines."""
+    """An engine assignment: the engine of each node, and the costs of waits between engines."""
 
     engines: dict[str, list[str]]
     """Engine → patterns of operators or node ids (``*``, ``?``, ``[…]``); a node runs on the first match."""
     default: str  # engine of all other nodes
-    cost: Penalty = 1  # penalty of a wait between two engines that are not in ``costs``
-    costs: dict[str, Penalty] = {}  # ``first>second`` → penalty of a wait of the second engine for the first
+    cost: Cost = 1  # cost of a wait between two engines that are not in ``costs``
+    costs: dict[str, Cost] = {}  # ``first>second`` → cost of a wait of the second engine for the first
 
 
 def read_engines(data: bytes, source: str) -> Engines:
@@ -54,8 +54,8 @@ def read_engines(data: bytes, source: str) -> Engines:
 def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
     """Return the packing problems of a graph with the penalties of its engines, for the planner ``reuse``.
 
-    Its notes name the engines without nodes. Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for a
-    graph without tensors and for an arena of more than ``MOST_STORAGES`` storages.
+    The notes of the result name the engines without nodes. Raises the errors of :func:`.engine.solve`, and
+    ``InvalidIrShapes`` for a graph without tensors and for an arena of more than ``MOST_STORAGES`` storages.
     """
     request = with_arena_settings(graph, request.but(planner="slots", options={}))
     solution = solve(graph, request, over_limits=True)
@@ -68,25 +68,26 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
 
 
 class _EngineOrder:
-    """The nodes as run, and for each node those that have ended when it begins, by data or by its engine's order."""
+    """The nodes in execution order, and the nodes that are certain to have ended when each node begins."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
         plan, self.engines = solution.plan, engines
         nodes = {node.node_id: node for node in solution.liveness.timeline.graph.nodes}
         self.order = [nodes[node_id] for node_id in plan.execution_order]
         producer = {tensor: k for k, node in enumerate(self.order) for tensor in node.outputs}
-        head = [plan.tensor_ids[row] for row in storages_of(plan).head.tolist()]
-        storage = {tensor: head[plan.storage[row]] for tensor, row in plan.row_of.items()}
-        self.before = [0] * len(self.order)
-        """Per node, a bit set of the node and of the nodes that have ended when it begins."""
+        storage_names = [plan.tensor_ids[row] for row in storages_of(plan).head.tolist()]
+        storage = {tensor: storage_names[plan.storage[row]] for tensor, row in plan.row_of.items()}
+        self.ended = [0] * len(self.order)
+        """Position of a node → the node and those that have ended when it begins, because of data dependencies or the
+        order of its engine; a bit mask of positions."""
         self.users: dict[str, set[int]] = {}  # name of a storage → the positions of the nodes that use it
         last: dict[str, int] = {}  # engine → the position of its latest node
         for k, node in enumerate(self.order):
             engine = self.engine_of(node)
-            sources = {producer[tensor] for tensor in node.inputs if tensor in producer} | {last.get(engine, k)}
-            self.before[k], last[engine] = 1 << k, k
-            for source in sources:
-                self.before[k] |= self.before[source] if source < k else 0
+            self.ended[k] = 1 << k | (self.ended[last[engine]] if engine in last else 0)
+            last[engine] = k
+            for source in {producer[tensor] for tensor in node.inputs if producer.get(tensor, k) < k}:
+                self.ended[k] |= self.ended[source]
             for tensor in (*node.inputs, *node.outputs):
                 if tensor in storage:
                     self.users.setdefault(storage[tensor], set()).add(k)
@@ -111,9 +112,9 @@ class _EngineOrder:
                 continue
             engine = self.engine_of(self.order[writer])
             for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
-                running = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
-                # A wait for a node is also a wait for all nodes before it.
-                waited_for = [k for k in running if not any(self.before[n] >> k & 1 for n in running if n != k)]
+                may_run = [k for k in self.users.get(problem.ids[i], ()) if not self.ended[writer] >> k & 1]
+                # A node that waits for another also waits for the nodes that have ended when that one begins.
+                waited_for = [k for k in may_run if not any(self.ended[n] >> k & 1 for n in may_run if n != k)]
                 waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in waited_for}
                 cost = sum(self.engines.costs.get(wait, self.engines.cost) for wait in waits)
                 if cost:

@@ -44,9 +44,9 @@ def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
 
 
 def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
-    """Return a change for each line and category with live bytes at one of the peaks, largest change first.
+    """Return the change of each line and category that has live bytes at one of the peaks, largest change first.
 
-    The sum of the growths is the growth of the peak. Empty unless both plans are snapshots.
+    The changes sum to the change of the peak. Empty unless both plans are those of snapshots.
     """
     if not before.categories or not after.categories:
         return ()

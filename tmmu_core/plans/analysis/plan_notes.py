@@ -42,11 +42,11 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
     """Return a warning with the number of permitted in-place reuses that the planner does not use.
 
-    None if it uses all, or if no plan is smaller.
+    Empty if the planner uses all of them, or if the plan is optimal.
     """
-    untaken = len(plan.taken) - sum(plan.taken) if any(arena.open_bytes for arena in plan.arenas) else 0
-    noun = "in-place reuse" if untaken == 1 else "in-place reuses"
-    return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()
+    unused = len(plan.taken) - sum(plan.taken) if any(arena.open_bytes for arena in plan.arenas) else 0
+    noun = "in-place reuse" if unused == 1 else "in-place reuses"
+    return (f"{unused:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if unused else ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Residence:
 
 
 def residences(plan: Plan) -> list[Residence | None]:
-    """Return the residence of each row, ``None`` in an arena without notes of ``helia``; empty if no arena has them."""
+    """Return the residence of each row, ``None`` in an arena that ``helia`` did not make; empty without such arenas."""
     residence_of: dict[str, Residence] = {}
     notes_of_arenas = [plan.arena_notes(arena.name) for arena in plan.arenas]
     notes_of_helia = [notes for notes in notes_of_arenas if "said_by" in notes]
@@ -87,4 +87,4 @@ class SearchPoint(NamedTuple):
 
 def search_progress(plan: Plan, arena: str) -> tuple[SearchPoint, ...]:
     """Return the recorded search progress for the size of ``arena``, from the greedy start to the last improvement."""
-    return tuple([SearchPoint(*moment) for moment in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])
+    return tuple([SearchPoint(*point) for point in plan.arena_notes(arena).get(PROGRESS_NOTE, ())])

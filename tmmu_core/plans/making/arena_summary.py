@@ -12,8 +12,7 @@ from tmmu_core.plans.figures.live_bytes import peak_and_count
 from tmmu_core.plans.making.plan_rows import PackedArena
 from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
 
-ALTERNATIVE = "portfolio"
-"""Planner that runs before ``ArenaTooSmall`` is raised: the hint of the error names it if its plan fits."""
+ALTERNATIVE = "portfolio"  # planner that ``check_capacity`` tries, to recommend it if its plan fits
 ALTERNATIVE_UP_TO = 20_000  # maximum number of storages for which :data:`ALTERNATIVE` runs
 
 
@@ -23,14 +22,14 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
     The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
     """
     problem, packing, extent = packed.problem, packed.packing, packed.extent
-    arena, parts = config.get(problem.arena, Arena()), packed.live_parts
-    peak_live, max_live = peak_and_count(*parts, steps)
+    arena, live_parts = config.get(problem.arena, Arena()), packed.live_parts
+    peak_live, max_live = peak_and_count(*live_parts, steps)
     cost, bound = reuse_cost(problem, packing), lower_bound(problem)
     proven = max(bound.bytes, packing.lower_bound or 0)  # a search may prove more than the bounds of the problem
     is_cheapest = (cost or 0) <= (packing.cost_bound or 0)
     if extent < proven:
         status = INVALID
-    elif (packing.optimal or extent == proven) and is_cheapest:  # whichever planner made the plan
+    elif (packing.optimal or extent == proven) and is_cheapest:
         status = OPTIMAL
     else:
         status = UNPROVEN if packing.stopped else FEASIBLE
@@ -44,7 +43,7 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
         peak_live_bytes=peak_live,
         slots=int(packed.slot.max(initial=-1)) + 1,
         max_live=max_live,
-        storages=len(parts[0]),
+        storages=len(live_parts[0]),
         lower_bound_bytes=bound.bytes,
         proven_bytes=proven if proven > bound.bytes else None,
         status=status,
@@ -71,8 +70,8 @@ INSTANCE_ADVICE = "Raise the capacity, shorten live ranges or make buffers small
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
     """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph`` selects the advice.
 
-    ``diagnostics["another_planner_would_fit"]`` is ``portfolio`` if its plan fits, ``"no"`` if the lower bound is over
-    the capacity too, else ``"unknown"``.
+    ``diagnostics["another_planner_would_fit"]`` is ``"no"`` if the lower bound is over the capacity,
+    ``"portfolio"`` if the plan of this planner fits, else ``"unknown"``.
     """
     if summary.extent_bytes <= summary.capacity_bytes:
         return
@@ -105,20 +104,20 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     """Check the sums over all arenas (contract §4).
 
     Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
-    ``AllocationOverflow`` if the sum of the committed bytes exceeds 2^64 − 1; no other sum of a plan is larger.
+    ``AllocationOverflow`` if the sum of the committed bytes, the largest sum of a plan, exceeds 2^64 − 1.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
-        message = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
-        hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
         raise AllocationFailure(
-            f"{message}; nothing was committed.",
+            f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B; nothing was "
+            "committed.",
             arena=largest.name,
             peak_required_bytes=needed,
             memory_bytes_budget=budget,
             allocation_failures=1,
-            hint=f"{hint}tmmu fit FILE --capacity {budget} looks for a graph that fits.",
+            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
+            f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
         )
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))

@@ -22,7 +22,7 @@ CURVE_POINTS = 33  # maximum number of points of a curve: both ends of the envel
 
 @dataclass(frozen=True, eq=False)
 class DimCurve:
-    """Figures of one plan per size of a dimension; those in bytes are arrays of shape (values, arenas)."""
+    """Figures of one plan per size of a dimension. ``peak_live_bytes`` and ``extent_bytes``: shape (values, arenas)."""
 
     dim: str
     values: U64  # the planned sizes, ascending
@@ -61,8 +61,8 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
 def sample_points(dim: Dim) -> list[int]:
     """Return all sizes of an envelope, or ``CURVE_POINTS`` evenly spaced sizes with both ends."""
     span = dim.max - dim.min
-    count = min(span, CURVE_POINTS - 1)
-    return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})
+    intervals = min(span, CURVE_POINTS - 1)
+    return [dim.min + span * k // max(intervals, 1) for k in range(intervals + 1)]
 
 
 # --- a plan per iteration --------------------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ def replan_session(
 ) -> Iterator[Iteration]:
     """Yield the plan of each iteration; ``shapes`` has the sizes of the dimensions in each iteration.
 
-    The plan for the largest sizes of the envelopes is valid for all sizes in the envelopes. For a size outside of its
-    envelope, the graph is planned again with wider envelopes, which also apply to later iterations. Raises
-    ``InvalidIrShapes`` for such a size under the policy ``ABORT`` or without a safepoint in the execution order,
-    ``KeyError`` for an unknown dimension, and the errors of :func:`.engine.solve`.
+    The plan for the largest sizes of the envelopes is valid for all sizes in the envelopes. If a size is outside of its
+    envelope, the graph is planned again with a wider one, which also applies to later iterations. With the policy
+    ``ABORT``, or without a safepoint in the execution order, raises ``InvalidIrShapes`` instead. Raises ``KeyError``
+    for an unknown dimension, and the errors of :func:`.engine.solve`.
     """
     dims = dict(graph.dims)
     request = request or PlanRequest()

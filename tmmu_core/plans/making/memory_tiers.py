@@ -33,14 +33,14 @@ def spread_over_memories(
     """
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
-    granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # Exported C code uses the alignment of the plan's row, so a storage is aligned at least to its widest element.
+    with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
+    # Exported C code declares a storage with its alignment in the plan, which must suffice for its widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
-    members = np.flatnonzero(granted.storage_of >= 0)
-    alignment = granted.storages.alignment.copy()
-    np.maximum.at(alignment, granted.storage_of[members], widths[members])
-    granted = replace(granted, storages=replace(granted.storages, alignment=alignment))
-    liveness = without_handoffs(granted)
+    members = np.flatnonzero(with_reuse.storage_of >= 0)
+    alignment = with_reuse.storages.alignment.copy()
+    np.maximum.at(alignment, with_reuse.storage_of[members], widths[members])
+    with_reuse = replace(with_reuse, storages=replace(with_reuse.storages, alignment=alignment))
+    liveness = without_handoffs(with_reuse)
     in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
     all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
     (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
@@ -51,15 +51,15 @@ def spread_over_memories(
     for number, (_, region) in enumerate(by_name):
         rows = list(region.offset)
         arenas[rows], offset[rows] = number, np.array(list(region.offset.values()), np.uint64)
-    # helia does not reuse in place, but another plan could, so the lower bound assumes reuse inside a region.
-    granted = replace(granted, arenas=names, storages=replace(granted.storages, arena=arenas))
-    liveness = without_handoffs(granted, across_arenas=True)
+    # Other planners could reuse in place inside a region, so the lower bounds assume such reuse; helia does not reuse.
+    with_reuse = replace(with_reuse, arenas=names, storages=replace(with_reuse.storages, arena=arenas))
+    liveness = without_handoffs(with_reuse, across_arenas=True)
     region_config = {}
     for region in regions:
-        home = memory[region.memory]
-        capacity = U64_MAX if home.max_size is None else home.max_size
-        least = max(platform.min_alignment, home.arena_alignment or 1)
-        region_config[region.name] = Arena(capacity, least, config.get(home.name, Arena()).page_size)
+        of_region = memory[region.memory]
+        capacity = U64_MAX if of_region.max_size is None else of_region.max_size
+        alignment_bytes = max(platform.min_alignment, of_region.arena_alignment or 1)
+        region_config[region.name] = Arena(capacity, alignment_bytes, config.get(region.memory, Arena()).page_size)
     packings = [
         Packing(offset[arenas == number], notes=_notes(region_id, region, memory))
         for number, (region_id, region) in enumerate(by_name)
@@ -98,7 +98,7 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
 
 
 def _notes(region_id: int, region: Region, memory: Mapping[str, Memory]) -> dict[str, Any]:
-    """Return the notes of a region for ``Plan.notes``; ``said_by``: what decided its memory → storages."""
+    """Return the notes of a region for ``Plan.notes``; ``region_id``: its position in the result of ``place``."""
     fields = ("role", "memory", "source_memory", "alignment", "is_staged")
     return {
         "region_id": region_id,

@@ -1,8 +1,8 @@
 """Plan the ranks of a sharded graph; ranks with equal shares are planned once (TMMU v2 II.I).
 
-A rank's share is a part of the graph *as run*: a backward pass is synthesised first, so that the spec can contain
-gradients. The plans of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and
-``shard_spec_hash`` make the plan hash of each rank unique.
+The graph is sharded *as run*: its backward pass is synthesised first, so that the spec can contain gradients. The plans
+of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and ``shard_spec_hash`` make the plan
+hash of each rank unique.
 """
 
 from dataclasses import dataclass, replace
@@ -47,17 +47,17 @@ class RankPlans:
 
     @cached_property
     def arena_names(self) -> tuple[str, ...]:
-        """The arenas that any rank uses, by name bytes."""
+        """The arenas that any rank uses, sorted by name."""
         return tuple(sorted({arena.name for c in self.classes for arena in c.solution.plan.arenas}))
 
     @cached_property
     def extents(self) -> U64:
         """Shape (world_size, arenas): each rank's extent of each arena, in bytes; 0 for an unused arena."""
-        of_class = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
+        class_extents = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
         for k, rank_class in enumerate(self.classes):
             for arena in rank_class.solution.plan.arenas:
-                of_class[k, self.arena_names.index(arena.name)] = arena.extent_bytes
-        return of_class[self.class_of]
+                class_extents[k, self.arena_names.index(arena.name)] = arena.extent_bytes
+        return class_extents[self.class_of]
 
     def plan(self, rank: int) -> Plan:
         """Return the plan of ``rank``: the plan of its class, with the rank and its hash."""
@@ -72,8 +72,8 @@ class RankPlans:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
         hashes = [b""] * self.world_size
         for rank_class in self.classes:
-            of_class, _ = canonical.hashes_of_ranks(rank_class.solution.plan, rank_class.ranks)
-            for rank, plan_hash in zip(rank_class.ranks, of_class, strict=True):
+            class_hashes, _ = canonical.hashes_of_ranks(rank_class.solution.plan, rank_class.ranks)
+            for rank, plan_hash in zip(rank_class.ranks, class_hashes, strict=True):
                 hashes[rank] = plan_hash
         return tuple(hashes)
 
@@ -84,19 +84,19 @@ def plan_ranks(
     """Plan every rank of ``graph`` under the request's shard spec.
 
     The request's ``world_size`` must be the size of the mesh (the default); its ``rank`` is ignored. The result of
-    ``progress`` is ignored. ``over_limits``: see :func:`.engine.solve`. Raises the errors of planning and sharding,
-    with the first failing rank in the record.
+    ``progress`` is ignored. ``over_limits``: see :func:`.engine.solve`. Raises the errors of planning and sharding; the
+    error contains the first rank that fails.
     """
     sharding, request, ir_hash = _sharded(graph, request, 0)
-    members: dict[tuple[int, ...], list[int]] = {}
+    ranks_by_class: dict[tuple[int, ...], list[int]] = {}
     for rank in range(sharding.spec.world_size):
-        members.setdefault(sharding.class_of(rank), []).append(rank)
+        ranks_by_class.setdefault(sharding.class_of(rank), []).append(rank)
     class_of = np.zeros(sharding.spec.world_size, np.int64)
     classes = []
-    for number, ranks in enumerate(members.values()):
+    for number, ranks in enumerate(ranks_by_class.values()):
         class_of[ranks] = number
         if progress is not None:
-            progress("rank classes", number, len(members))
+            progress("rank classes", number, len(ranks_by_class))
         solution = _solved(sharding, request.but(rank=ranks[0]), ir_hash, over_limits)
         classes.append(RankClass(tuple(ranks), solution))
     return RankPlans(graph, sharding.spec, tuple(classes), class_of)
@@ -111,10 +111,10 @@ def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, P
     """Return ``(sharding of the graph as run, request with defaults and order, ir_hash of the graph)``."""
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
-    explicit = with_arena_settings(graph, request.with_defaults(graph))
-    timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)  # type: ignore[arg-type]
-    sharding = shard(timeline.graph, spec, explicit.dims)
-    return sharding, explicit.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
+    request = with_arena_settings(graph, request.with_defaults(graph))
+    timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)  # type: ignore[arg-type]
+    sharding = shard(timeline.graph, spec, request.dims)
+    return sharding, request.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
 
 
 def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes, over_limits: bool) -> Solution:

@@ -3,7 +3,8 @@
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
 UTF-8, the slot eight bytes, most significant first, and the address the first ``bits`` bits of the digest, rounded down
-to the slot's alignment. The draft's §0.B has another tag and hashes the mode too; this module follows its operator.
+to the slot's alignment. This module follows the operator of the draft; §0.B of the draft has another tag, and also
+hashes the mode.
 
 Overlapping bytes of two slots are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
@@ -32,22 +33,22 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
 
 
 def _slots_of(plan: Plan) -> tuple[I64, list[tuple[int, int, int, int]]]:
-    """Return ``(number, slots)``: the slot number of each storage, and the slots by number.
+    """Return ``(slot_of_storage, slots)``: the index in ``slots`` of each storage's slot, and the slots.
 
-    A slot is ``(index of its arena, logical slot, backing, alignment)``; numbers follow (arena, logical slot).
+    A slot is ``(index of its arena, logical slot, backing, alignment)``; slots are sorted by arena and logical slot.
     """
     s = storages_of(plan)
-    number, count = group_numbers(s.arena, s.slot)
+    slot_of_storage, count = group_numbers(s.arena, s.slot)
     storage = np.zeros(count, np.int64)  # any storage of each slot
-    storage[number] = np.arange(len(s))
+    storage[slot_of_storage] = np.arange(len(s))
     columns = (s.arena, s.slot, s.backing, s.slot_alignment)
-    return number, list(zip(*(column[storage].tolist() for column in columns), strict=True))
+    return slot_of_storage, list(zip(*(column[storage].tolist() for column in columns), strict=True))
 
 
-def _offsets(plan: Plan, number: I64, start: list[int]) -> U64:
+def _offsets(plan: Plan, slot_of_storage: I64, start: list[int]) -> U64:
     """Return the offset of each row (bytes) if the slots have the offsets ``start``."""
     offset_in_storage = plan.offset - storages_of(plan).offset[plan.storage]
-    return np.array(start, np.uint64)[number][plan.storage] + offset_in_storage
+    return np.array(start, np.uint64)[slot_of_storage][plan.storage] + offset_in_storage
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
@@ -55,14 +56,14 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 
     Raises ``AddressCollision`` if the bytes of two slots overlap or exceed the 64-bit address space.
     """
-    number, slots = _slots_of(plan)
+    slot_of_storage, slots = _slots_of(plan)
     addresses = [
         sparse_address(plan.replay_token, plan.arenas[k].name, slot, bits=bits, alignment=alignment)
         for k, slot, _, alignment in slots
     ]
     _refuse_collisions(plan, slots, addresses)
     notes = {**plan.notes, "addressing": {"kind": "blake3_sparse", "bits": bits}}
-    return with_hashes(replace(plan, offset=_offsets(plan, number, addresses), places="sparse", notes=notes))
+    return with_hashes(replace(plan, offset=_offsets(plan, slot_of_storage, addresses), places="sparse", notes=notes))
 
 
 def in_memory(plan: Plan) -> Plan:
@@ -73,7 +74,7 @@ def in_memory(plan: Plan) -> Plan:
     """
     if plan.places != "sparse":
         return plan
-    (number, slots), arenas = _slots_of(plan), plan.arenas
+    (slot_of_storage, slots), arenas = _slots_of(plan), plan.arenas
     start, ends = list[int](), [0] * len(arenas)
     for k, _, size, alignment in slots:
         start.append(align_up(ends[k], max(alignment, arenas[k].alignment_bytes)))
@@ -82,21 +83,20 @@ def in_memory(plan: Plan) -> Plan:
             message = f"the slots of arena {arenas[k].name!r}, one after another, end past 2^64 − 1."
             raise AllocationOverflow(message, arena=arenas[k].name, offset=start[-1], size=size)
     arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
-    return replace(plan, offset=_offsets(plan, number, start), places="slots", arenas=arenas)
+    return replace(plan, offset=_offsets(plan, slot_of_storage, start), places="slots", arenas=arenas)
 
 
 def _refuse_collisions(plan: Plan, slots: list[tuple[int, int, int, int]], addresses: list[int]) -> None:
-    end, lower = 0, ""
+    end, name_below = 0, ""
     for start, (k, slot, backing, _) in sorted(zip(addresses, slots, strict=True)):
         arena_name = plan.arenas[k].name
-        name, message = f"slot {slot} of arena {arena_name!r}", ""
-        if start < end:
-            message = f"{name} and {lower} overlap at address {start:#x}."
-        elif start + backing > U64_MAX + 1:
+        name = f"slot {slot} of arena {arena_name!r}"
+        if start < end or start + backing > U64_MAX + 1:
             message = f"{name} at address {start:#x} exceeds the end of the address space."
-        if message:
+            if start < end:
+                message = f"{name} and {name_below} overlap at address {start:#x}."
             hint = "Plan with offsets, which cannot collide, or under another token."
             error = AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
             error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
             raise error
-        end, lower = start + backing, name
+        end, name_below = start + backing, name
