@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = str(Path(__file__).resolve().parents[1])
-if ROOT not in sys.path:  # Streamlit runs this file as a script, without the folder of the packages in the path
+if ROOT not in sys.path:  # Streamlit runs this file as a script, without the root of the project in sys.path
     sys.path.insert(0, ROOT)
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -29,23 +29,24 @@ ICON = (
 def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...], tuple[tuple[str, bytes], ...]]:
     """Open the files of the command line; return ``(sources, error cards, review files)``, cached for all sessions."""
     sources: list[str] = []
-    cards: list[dict[str, Any]] = []
+    error_cards: list[dict[str, Any]] = []
     reviews: list[tuple[str, bytes]] = []
-    for name in sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []:
+    is_explorer = Path(sys.argv[0]).resolve() == HERE / "main.py"  # not so in a test of a page
+    for name in sys.argv[1:] if is_explorer else []:
         try:
             files = opening.files_at(Path(name))
         except (OSError, TmmuError) as error:
             error = unopened(error, name) if isinstance(error, OSError) else error
-            cards.append(opening.card_of(error, f"{name} was not opened", name))
+            error_cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         if review.is_review(files[0][1]):  # each session has its own review
             reviews.append(files[0])
             continue
-        with ThreadPoolExecutor(1) as outside_of_pages:  # so that the server, not this visitor, owns the files
-            opened, refused = outside_of_pages.submit(planning.open_files, files).result()
+        with ThreadPoolExecutor(1) as executor:  # in a thread without a visitor, so that the server owns the files
+            opened, refused = executor.submit(planning.open_files, files).result()
         sources += opened
-        cards += refused
-    return tuple(sources), tuple(cards), tuple(reviews)
+        error_cards += refused
+    return tuple(sources), tuple(error_cards), tuple(reviews)
 
 
 def draw() -> None:
@@ -53,25 +54,27 @@ def draw() -> None:
     sys.setswitchinterval(0.001)  # seconds; a planner in a thread must not delay a click
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
-    sources, refused, reviews = files_of_command_line()
-    if any(card["record"].get("code_id") == TaskNotFinished.code_id for card in refused):
+    sources, error_cards, reviews = files_of_command_line()
+    if any(card["record"].get("code_id") == TaskNotFinished.code_id for card in error_cards):
         files_of_command_line.clear()  # reading was interrupted: the next session reads the files again
     if state.begin(sources):
-        for card in refused:
+        for card in error_cards:
             state.refuse(card)
-        for name, data in reviews if "graph" not in st.query_params else ():
-            review.open_or_refuse(data, name)
+        if "graph" not in st.query_params:
+            for name, data in reviews:
+                review.open_or_refuse(data, name)
     jobs.job_table().new_page()
     state.follow_history()
     choice = state.choice()
-    job, needs = opening.open_job(choice.source), dict[str, Any](scale=None)  # what a page needs of the open file
+    job, hidden = opening.open_job(choice.source), {"scale"}
     if job.succeeded:
-        needs = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
+        has_data = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
+        hidden = {name for name, data in has_data.items() if not data}
     pages = []
     for name, title in PAGES:
-        visibility: Any = "visible" if needs.get(name, True) else "hidden"
-        file, options = HERE / "pages" / name / "page.py", {"url_path": name, "visibility": visibility}
-        pages.append(st.Page(file, title=title, default=name == FIRST, **options))
+        file = HERE / "pages" / name / "page.py"
+        visibility: Literal["visible", "hidden"] = "hidden" if name in hidden else "visible"
+        pages.append(st.Page(file, title=title, url_path=name, default=name == FIRST, visibility=visibility))
     page = st.navigation(pages, position="top")
     state.show_page(page.url_path or FIRST)
     address.follow()

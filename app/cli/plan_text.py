@@ -72,7 +72,7 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
         sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
         change = None if error else largest_difference(fullest, ranks[0])
         differs = "" if change is None else f"{change[0]} ({change[1]}) {numbers.delta_bytes(change[2])}"
-        rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
+        rows.append([numbers.rank_ranges([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
     table((*columns, "largest difference from the fullest rank"), rows)
     summary = numbers.count(len(found), "rank")

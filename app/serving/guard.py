@@ -53,14 +53,14 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
-SHUTDOWN = 5.0  # seconds after which the server exits although threads still run
+SHUTDOWN_TIMEOUT = 5.0  # seconds after which the server exits although threads still run
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Access settings of a server."""
+    """Rules that decide which requests a server accepts."""
 
-    address: str  # on which the server listens
+    address: str  # the server listens on it
     token: str = ""
     proxy_header: str = ""
 
@@ -95,7 +95,7 @@ class Rules:
 
 
 def rules() -> Rules:
-    """Return the access settings of this server."""
+    """Return the access rules of this server."""
     address = str(config.get_option("server.address") or "")
     return Rules(address, os.environ.get(TOKEN, ""), os.environ.get(PROXY_HEADER, "").lower())
 
@@ -111,10 +111,10 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        access = rules()
+        access_rules = rules()
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-        token = dict(query).get("token", "") if access.token else ""
-        reason = access.refusal(Headers(scope=scope), scope["path"], token)
+        token = dict(query).get("token", "") if access_rules.token else ""
+        reason = access_rules.refusal(Headers(scope=scope), scope["path"], token)
         if reason and scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
         elif reason:
@@ -122,7 +122,7 @@ class Guard:
         elif token and scope["type"] == "http" and scope["method"] == "GET":
             address = _local_address(scope["path"], [(key, value) for key, value in query if key != "token"])
             response = RedirectResponse(address, 303, headers=HEADERS)
-            response.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
+            response.set_cookie(COOKIE, access_rules.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await response(scope, receive, send)
         elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
             await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
@@ -131,7 +131,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address that replaces one of an earlier version, or ``/`` for the first page; ``None`` for others."""
+    """Return the new address of a moved page, or ``/`` for the name of the first page; ``None`` for other pages."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None
@@ -158,16 +158,16 @@ def _with_headers(send: Send) -> Send:
 async def lifespan(_app: Any) -> AsyncIterator[None]:
     """Print the address, prepare visitors and workers, and limit the time of the shutdown."""
     path, token = str(config.get_option("server.baseUrlPath") or "").strip("/"), os.environ.get(TOKEN)
-    rest = (f"/{path}" if path else "") + (f"/?token={token}" if token else "")
+    path_and_query = (f"/{path}" if path else "") + (f"/?token={token}" if token else "")
     host, port = config.get_option("server.address") or "localhost", config.get_option("server.port")
     host = f"[{host}]" if ":" in host else host
-    print(f"TMMU Plan Explorer: http://{host}:{port}{rest}  (Ctrl-C stops it)", flush=True)
+    print(f"TMMU Plan Explorer: http://{host}:{port}{path_and_query}  (Ctrl-C stops it)", flush=True)
     visitors.loop = asyncio.get_running_loop()
     workers.prepare()
     try:
         yield
     finally:
-        exit_timer = threading.Timer(SHUTDOWN, os._exit, (0,))
+        exit_timer = threading.Timer(SHUTDOWN_TIMEOUT, os._exit, (0,))
         exit_timer.daemon = True
         exit_timer.start()
 

@@ -1,11 +1,11 @@
-"""The server process, ``streamlit run`` with exit code 130 after Ctrl-C, and the names of its access settings."""
+"""The server process: Streamlit's command line, with exit code 130 after Ctrl-C."""
 
 import ipaddress
 import sys
 
 INTERRUPTED = 130
 TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
-"""Environment variables: the access token, and the name of the header that an authenticating proxy sets."""
+"""Names of the environment variables with the access token, and with the header that an authenticating proxy sets."""
 
 
 def is_loopback(host: str) -> bool:
@@ -17,7 +17,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(arguments: list[str]) -> int:
-    """Run Streamlit's command line and return its exit code, without its message ``Aborted!`` after Ctrl-C."""
+    """Run Streamlit's command line and return its exit code; Ctrl-C ends it without the message ``Aborted!``."""
     from click import Abort, ClickException
     from streamlit.web.cli import main
 

@@ -1,4 +1,4 @@
-"""The graph of the shown plan: its tree of modules, and the part that a choice shows."""
+"""The graph of the shown plan: its module tree, and the part of the graph that is visible on the page."""
 
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
@@ -14,24 +14,26 @@ from tmmu_core.graph.modules.module_tree import Tree, tree_of
 
 MODEL, AROUND = WALKS
 RADIUS = 2  # default distance from the selection, in edges
-MOST_RADIUS = 9
-MOST_WITHOUT = 200  # nodes; a larger graph without modules is first shown around the selection
+MAX_RADIUS = 9
+MAX_NODES_WITHOUT_MODULES = 200  # a larger graph without modules is first shown around the selection
 
 
 def path_text(path: Path) -> str:
-    """Return the path of a module as text for links and the browser, with quoted separators in names."""
+    """Return a module path as text for links: its names, quoted and separated by slashes."""
     return "/".join([quote(part, safe="") for part in path])
 
 
 def paths_of(text: str) -> frozenset[Path]:
-    """Return the module paths in the text of a choice: texts of :func:`path_text`, separated by commas."""
+    """Return the module paths in a comma-separated list of texts from :func:`path_text`."""
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
-def moved(path: str, source: str, target: str) -> tuple[str, str]:
-    """Return the comma-separated paths ``source`` without ``path``, and ``target`` with ``path`` at its end."""
-    others, kept = ([other for other in paths.split(",") if other not in ("", path)] for paths in (source, target))
-    return ",".join(others), ",".join([*kept, path])
+def move_path(path: str, source: str, target: str) -> tuple[str, str]:
+    """Return the comma-separated list ``source`` without ``path``, and the list ``target`` with ``path`` at its end."""
+    source_paths, target_paths = (
+        [other for other in paths.split(",") if other not in ("", path)] for paths in (source, target)
+    )
+    return ",".join(source_paths), ",".join([*target_paths, path])
 
 
 @remembered
@@ -45,8 +47,8 @@ def shown_part(shown: Shown, chosen: Choice) -> str:
     """Return the chosen part of the graph: :data:`MODEL`, or :data:`AROUND` for the neighbourhood of the selection."""
     if chosen.walk:
         return chosen.walk
-    nodes = len(shown.timeline.index.node_ids)
-    return AROUND if nodes > MOST_WITHOUT and not plan_rows.modules(shown).known_by else MODEL
+    is_large = len(shown.timeline.index.node_ids) > MAX_NODES_WITHOUT_MODULES
+    return AROUND if is_large and not plan_rows.modules(shown).known_by else MODEL
 
 
 def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
@@ -54,7 +56,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     index = shown.timeline.index
     tensor, node, radius = index.tensor_of.get(chosen.selected, -1), -1, None
     if shown_part(shown, chosen) == AROUND:
-        radius = RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)
+        radius = RADIUS if chosen.radius is None else min(chosen.radius, MAX_RADIUS)
         node = peak_node if tensor < 0 else -1
     elif tensor >= 0 and index.producer[tensor] >= 0:
         tensor = -1  # the view does not depend on this tensor, so one view is cached for all such selections
@@ -65,7 +67,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
-    """Return ``(tensor, text)`` of each step: the largest output (else input) of its node, and the text to search."""
+    """Return ``(tensor, text)`` of each step: its node's largest output (else input), and its text in lower case."""
     timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():
@@ -74,10 +76,10 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
             continue
         node = graph.nodes[number]
         origin = graph.origins.get(node.node_id, Origin())
-        written = index.outputs_of(number).tolist() or index.inputs_of(number).tolist()
+        tensors = index.outputs_of(number).tolist() or index.inputs_of(number).tolist()
         parts = [node.node_id, node.instr, node.phase, *node.inputs, *node.outputs, ".".join(origin.module)]
         parts += [origin.source, *(f"{name}={value}" for name, value in node.params.items())]
-        rows.append((largest_of(shown, written), "\n".join(parts).lower()))
+        rows.append((largest_of(shown, tensors), "\n".join(parts).lower()))
     return rows
 
 
@@ -86,7 +88,7 @@ def matching_steps(shown: Shown, text: str) -> dict[int, str]:
     needle = text.strip().lower()
     if not needle:
         return {}
-    return {step: tensor for step, (tensor, words) in enumerate(_node_texts(shown)) if needle in words}
+    return {step: tensor for step, (tensor, node_text) in enumerate(_node_texts(shown)) if needle in node_text}
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> str:

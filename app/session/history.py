@@ -26,7 +26,7 @@ def url() -> str:
 
 
 def store() -> Store | None:
-    """Return the open store; ``None`` without a store. Raises ``TmmuError`` if it or its package is not usable."""
+    """Return the open store; ``None`` without a store. Raises ``TmmuError`` if it cannot be opened."""
     if not url():
         return None
     require("sqlalchemy", "a store")
@@ -34,10 +34,10 @@ def store() -> Store | None:
 
 
 @lru_cache(maxsize=4)
-def _opened(at: str) -> Store:
+def _opened(store_url: str) -> Store:
     from tmmu_core.store.store import Store
 
-    return Store.at(at, create=True)
+    return Store.at(store_url, create=True)
 
 
 def source_of(run: Run) -> str:
@@ -45,24 +45,24 @@ def source_of(run: Run) -> str:
     return f"{KIND}:{run.content.hex()}"
 
 
-def content(name: str) -> tuple[bytes, str]:
-    """Return ``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` without that plan."""
+def plan_file(hex_digest: str) -> tuple[bytes, str]:
+    """Return ``(content, file name)`` of the stored plan with this content hash. Raises ``UnreadableInput``."""
     try:
-        server_store, digest = store(), bytes.fromhex(name)
+        server_store, digest = store(), bytes.fromhex(hex_digest)
         if server_store is None:
             raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
-        return server_store.document(digest), f"{name[:12]}.plan.cbor"
+        return server_store.document(digest), f"{hex_digest[:12]}.plan.cbor"
     except ValueError:
-        why = f"{name[:80]!r} is not the hash of a stored plan."
-        raise UnreadableInput(why, hint="Open the plan from Compare, History.") from None
+        message = f"{hex_digest[:80]!r} is not the hash of a stored plan."
+        raise UnreadableInput(message, hint="Open the plan from Compare, History.") from None
     except TmmuError as error:
-        why = getattr(error, "message", str(error))
-        raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error
+        message = getattr(error, "message", str(error))
+        raise UnreadableInput(message, source=f"{KIND}:{hex_digest[:12]}", hint=error.hint) from error
 
 
-def of_store(use: Callable[[Store], T]) -> T | None:
-    """Return ``use(store)``; ``None`` without a store, or if the store cannot be used."""
+def with_store(operation: Callable[[Store], T]) -> T | None:
+    """Return ``operation(store)``; ``None`` without a store, or if the store cannot be used."""
     with suppress(TmmuError):
         if (server_store := store()) is not None:
-            return use(server_store)
+            return operation(server_store)
     return None

@@ -107,7 +107,7 @@ def content_of(source: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a sample, opened file or stored plan. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
     if kind == history.KIND:
-        return history.content(name)
+        return history.plan_file(name)
     if kind != "sample":
         stored = shelf().get(source)
         if stored is None:
@@ -192,7 +192,7 @@ class Shelf:
         key = digest.hex()[:16]
         if owner != visitors.SERVER:  # a file of the server has its digest as key: its link works after a restart
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
-            history.of_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
+            history.with_store(lambda store: store.keep_file(key, (name, data), datetime.now(UTC)))
         self._add(key, name, data, owner)
         return f"file:{key}"
 
@@ -206,7 +206,7 @@ class Shelf:
     def get(self, source: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)`` of an opened file, from the store if needed; ``None`` for an unknown source."""
         key = source.removeprefix("file:")
-        if key not in self._files and (stored := history.of_store(lambda store: store.file(key))) is not None:
+        if key not in self._files and (stored := history.with_store(lambda store: store.file(key))) is not None:
             self._add(key, *stored, visitors.visitor())
         file = self._files.get(key)
         return None if file is None else (file.name, file.content)
@@ -216,7 +216,7 @@ class Shelf:
         key = source.removeprefix("file:")
         with self._lock:
             self._files.pop(key, None)
-        history.of_store(lambda store: store.drop_file(key))
+        history.with_store(lambda store: store.drop_file(key))
 
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of the opened files to list for this visitor, newest first."""

@@ -23,4 +23,4 @@ MOVED = {
     "ranks": ("scale", "ranks"),
     "report": ("export", ""),
 }
-"""Address of an earlier version → page and view; "" for the first view."""
+"""Old address of a moved page → ``(page, view)`` that replaces it; the view is "" for the first view of the page."""

@@ -10,7 +10,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.request_options import read_json_object
 
-MOST_RANKS = 16_384  # drawn by a page
+MOST_RANKS = 16_384  # that the page Scale accepts
 
 MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.c_attn.weight", 1),
@@ -29,7 +29,7 @@ pair is split along its output axis, the second along its input axis."""
 
 
 def presets(graph: Graph) -> dict[str, tuple[str, str]]:
-    """Return name → ``(explanation, shard spec as JSON)``. Each mesh has the axes that the graph's tensors name."""
+    """Return name → ``(explanation, shard spec as JSON)``. Mesh axes that only the graph names have size 1."""
     graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
@@ -45,31 +45,31 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
         for pattern, axis in MEGATRON
         if any(fnmatchcase(name, pattern) for name in ids)
     ]
-    tensors: dict[str, Any] = {"rules": rules} if rules else {}
-    by_tensor: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
-    by_tensor |= {"activations": "follow", "gradients": "follow"}
-    sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
-    both = sharded | {"parameters": split("tp"), "activations": "follow"}
+    weight_rules: dict[str, Any] = {"rules": rules} if rules else {}
+    tensor_parallel: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
+    tensor_parallel |= {"activations": "follow", "gradients": "follow"}
+    fully_sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    tensor_and_data_parallel = fully_sharded | {"parameters": split("tp"), "activations": "follow"}
     specs = {
         "Tensor parallel 8": (
             "parameters, optimizer state, heads and MLP activations are split; each rank has the whole residual stream",
-            {"mesh": mesh(tp=8), **tensors, "contracts": by_tensor},
+            {"mesh": mesh(tp=8), **weight_rules, "contracts": tensor_parallel},
         ),
         "Fully sharded 8": (
             "parameters, gradients and optimizer state are split by rows",
-            {"mesh": mesh(dp=8), "contracts": sharded},
+            {"mesh": mesh(dp=8), "contracts": fully_sharded},
         ),
         "128 × 8": (
             "1,024 ranks: tensor parallel 8 inside, gradients and optimizer state split over 128 outside",
-            {"mesh": mesh(dp=128, tp=8), **tensors, "contracts": both},
+            {"mesh": mesh(dp=128, tp=8), **weight_rules, "contracts": tensor_and_data_parallel},
         ),
-        "Fully sharded 1,024": ("one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": sharded}),
+        "Fully sharded 1,024": ("one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": fully_sharded}),
     }
-    return {name: (about, msgspec.json.encode(spec).decode()) for name, (about, spec) in specs.items()}
+    return {name: (explanation, msgspec.json.encode(spec).decode()) for name, (explanation, spec) in specs.items()}
 
 
 def spec_of(text: str) -> dict[str, Any]:
-    """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
+    """Parse the JSON text of a spec; ``read_spec`` checks the fields. Raises ``UnreadableInput`` for other text."""
     if not text.strip():
         rule = '"rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]'
         hint = f'Write {{"mesh": {{"tp": 8}}, {rule}}}, or choose a preset.'

@@ -101,7 +101,7 @@ _KEY = "tmmu.review"
 def current() -> Review:
     """Return the review of the open file, from the store (shared by all visitors) if any, else from the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.of_store(lambda store: store.file(f"review:{source}"))) is not None:
+    if (stored := history.with_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
     return own if own_source == source else Review(author=own.author)
 
@@ -115,7 +115,7 @@ def change(edit: Callable[[Review], Review]) -> None:
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
     key, now = f"review:{source}", datetime.now(UTC)
-    stored = history.of_store(lambda store: store.change_file(key, "review.json", edited, now))
+    stored = history.with_store(lambda store: store.change_file(key, "review.json", edited, now))
     after = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
     state.put(_KEY, (source, msgspec.structs.replace(after, author=before.author)))
 

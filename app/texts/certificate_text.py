@@ -1,4 +1,4 @@
-"""The optimality of an arena as text and HTML: status, lower bound, witness and planner."""
+"""The optimality of an arena as text and HTML: status, lower bound and planner."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, 
 
 
 def certificate(plan: Plan, arena: str) -> str:
-    """Return the card of an arena's optimality as HTML: status, lower bound and note of the planner."""
+    """Return the card of an arena's optimality as HTML: status, lower bound and remark of the planner."""
     summary = plan.arena_of[arena]
     sentences = (status_text(plan, summary), bound_text(plan, summary), planner_remark(plan, arena))
     return fragment("certificate_card", arena=summary, sentences=sentences)
@@ -24,10 +24,10 @@ def status_text(plan: Plan, summary: ArenaSummary) -> str:
         possible += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
-        # Only tensors without a base: a view need not have the alignment of its storage.
+        # Views are left out: a view may have another alignment than its storage.
         has_no_base = np.array([base is None for base in plan.base_tensor_uids], bool)
-        grids = plan.alignment[has_no_base & (plan.arena == plan.arenas.index(summary))]
-        size = f"{numbers.short_bytes(extent)} {alignment_text(grids)}"
+        alignments = plan.alignment[has_no_base & (plan.arena == plan.arenas.index(summary))]
+        size = f"{numbers.short_bytes(extent)} {alignment_text(alignments)}"
         size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."
     if summary.status == "invalid":
@@ -72,14 +72,14 @@ def planner_of(plan: Plan, arena: str) -> str:
 
 
 def planner_label(plan: Plan, arena: str, detail: str = "") -> str:
-    """Return :func:`planner_of` and ``detail`` as HTML; the hover text is the remark, else what the planner does."""
+    """Return :func:`planner_of` and ``detail`` as HTML. The hover text is the remark or the planner's summary."""
     summary = PLANNERS[plan.planner].summary if plan.planner in PLANNERS else "Offsets of the file."
     about = planner_remark(plan, arena) or summary
     return f'<abbr title="{esc(about)}">{esc(planner_of(plan, arena) + detail)}</abbr>'
 
 
 def planner_remark(plan: Plan, arena: str) -> str:
-    """Return the reason for the choice of ``auto``, or the bytes saved by ``ffd``; "" for other planners."""
+    """Return why ``auto`` chose its planner, or the bytes that ``ffd`` saved; "" for other planners."""
     notes = plan.arena_notes(arena)
     if "sharing_pairs" in notes:
         shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])

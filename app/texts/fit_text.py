@@ -26,7 +26,7 @@ def peak_text(fitted: Fitted) -> str:
 
 
 def bound_lines(fitted: Fitted) -> list[str]:
-    """Return the reason for the lower bound of each limited arena, with up to four of its tensors."""
+    """Return the lower bound of each limited arena, with its reason and up to four tensors that cause it."""
     lines = []
     limited = fitted.capacity.limited(fitted.start.plan)
     for need in fitted.bound.needs:

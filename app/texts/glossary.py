@@ -7,7 +7,7 @@ from html import escape
 from tmmu_core.base.app_package import project_path
 
 PATH = project_path("docs/glossary.md")
-_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # synonyms in bold, separated by commas, and definition
+_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # (terms separated by commas, definition)
 
 
 @cache
@@ -20,27 +20,27 @@ def definitions() -> dict[str, str]:
 @cache
 def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
     """Return ``(pattern, term → definition)`` of all terms and their plurals; the pattern prefers longer terms."""
-    known = {f"{term}s": text for term, text in definitions().items()} | definitions()
-    longest = "|".join(re.escape(form) for form in sorted(known, key=lambda form: (-len(form), form)))
-    # A term inside a tensor's or a file's name is not marked.
-    return re.compile(rf"(?<![\w./@:#=-])(?:{longest})(?![\w/@=-]|\.\w)"), known
+    definition_of = {f"{term}s": definition for term, definition in definitions().items()} | definitions()
+    alternatives = "|".join(re.escape(term) for term in sorted(definition_of, key=lambda term: (-len(term), term)))
+    # The pattern does not match a part of the name of a tensor or a file.
+    return re.compile(rf"(?<![\w./@:#=-])(?:{alternatives})(?![\w/@=-]|\.\w)"), definition_of
 
 
 def explained(html: str) -> str:
-    """Return ``html``, an escaped text, with each definition as hover text where its term or a synonym first occurs."""
-    finds, known = _terms()
-    if not known:
+    """Return an escaped text in which the first occurrence of each term, or of a synonym, has its definition."""
+    pattern, definition_of = _terms()
+    if not definition_of:
         return html
-    marked: set[str] = set()
+    shown: set[str] = set()
 
     def mark(found: re.Match[str]) -> str:
-        text = known[found[0]]
-        if text in marked:
+        definition = definition_of[found[0]]
+        if definition in shown:
             return found[0]
-        marked.add(text)
-        return f'<abbr title="{escape(text, quote=True)}">{found[0]}</abbr>'
+        shown.add(definition)
+        return f'<abbr title="{escape(definition, quote=True)}">{found[0]}</abbr>'
 
-    return finds.sub(mark, html)
+    return pattern.sub(mark, html)
 
 
 TERM_OF = {
@@ -57,9 +57,9 @@ TERM_OF = {
     "steps": "step",
     "hex": "offset",
 }
-"""Label of a card, a table or a column → its term, for labels that differ from their term."""
+"""Label in a card or table → term of the glossary, for labels that are not terms."""
 
 
 def define(label: str) -> str:
-    """Return the definition of a term, or of the term of a label; "" for an unknown one."""
+    """Return the definition of a term, or of a label's term; "" for an unknown label."""
     return definitions().get(TERM_OF.get(label, label).lower(), "")

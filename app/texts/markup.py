@@ -1,4 +1,4 @@
-"""HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, unless a parameter is HTML."""
+"""HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, except those called HTML."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with the ``query`` of the page in its tensor links, except the fields of the selected tensor."""
-    rest = urlencode({key: text for key, text in query.items() if key not in ("tensor", "tried")}, errors="replace")
-    return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
+    """Return ``html`` with the ``query`` of the page added to its tensor links, without the selected tensor."""
+    kept = urlencode({key: text for key, text in query.items() if key not in ("tensor", "tried")}, errors="replace")
+    return html.replace(f'href="{_LINK}', f'href="?{esc(kept)}&amp;tensor=') if kept else html
 
 
 def optimality(status: str) -> str:
-    """Return the text of an optimality status: ``not proven`` for each status of a valid plan without a proof."""
+    """Return the text of an optimality status: ``not proven`` for a valid plan without a proof."""
     return "not proven" if status in (FEASIBLE, UNPROVEN) else status
 
 
@@ -48,8 +48,8 @@ def size(nbytes: int) -> str:
 def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
     """Return the first line of a page: the memory that the plan needs, and why. ``mark``: the verdict as HTML."""
     css = ' class="bad"' if bad else ""
-    inner = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
-    return f'<div class="tm tm-headline">{mark} {inner}</div>'
+    title = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
+    return f'<div class="tm tm-headline">{mark} {title}</div>'
 
 
 def claim(title: str, notes: Iterable[str] = ()) -> str:
@@ -70,8 +70,8 @@ def heading(title: str, note: str = "") -> str:
 
 def picture(svg: str, what: str) -> str:
     """Return an SVG picture as an image of full width; ``what`` is its alternative text."""
-    coded = b64encode(svg.encode()).decode()
-    return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{coded}">'
+    data = b64encode(svg.encode()).decode()
+    return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def empty(title: str, sentence: str) -> str:
@@ -80,7 +80,7 @@ def empty(title: str, sentence: str) -> str:
 
 
 def fragment(name: str, **values: Any) -> str:
-    """Return the template ``name.html.j2`` of this folder with ``values``, which are escaped unless they are Markup."""
+    """Render the template ``name.html.j2`` of this folder; ``values`` are escaped unless they are ``Markup``."""
     return str(_environment().get_template(f"{name}.html.j2").render(values))
 
 
@@ -90,9 +90,9 @@ def _environment() -> jinja2.Environment:
 
     def tensor(name: str, letters: int = 0, text: str = "") -> Markup:
         """Return a link that selects a tensor; :func:`complete_links` adds the query of the page."""
-        shown = text or (words.shortened(name, letters) if letters else name)
+        label = text or (words.shortened(name, letters) if letters else name)
         href, escaped = _LINK + quote(name, safe="", errors="replace"), esc(name)
-        link = f'<a href="{esc(href)}" data-go="{escaped}" title="select {escaped}"><code>{esc(shown)}</code></a>'
+        link = f'<a href="{esc(href)}" data-go="{escaped}" title="select {escaped}"><code>{esc(label)}</code></a>'
         return Markup(link)
 
     def term(label: str, name: str = "") -> Markup:
@@ -124,13 +124,13 @@ def arena_table(arenas: Sequence[ArenaSummary], *, slots: bool) -> str:
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """Return the card of an error: code, message, place and fix. Reasons of other readers and ``record`` are folded."""
+    """Return the card of an error: code, message, place and fix. Further readers and the error record are folded."""
     record = card.get("record", {})
     tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
     near = nearest(tried, str(card["message"]), str(card.get("source", "")))
     other_readers = len(tried) - (near in tried)
     folded = [words.count(other_readers, "other reader")] if other_readers else []
-    text = " · ".join([*folded, "the error record"] if record else folded)
+    summary = " · ".join([*folded, "the error record"] if record else folded)
     fields = {key: card.get(key) for key in ("title", "message", "source", "hint")}
     fields |= {key: record.get(key) for key in ("code_id", "numeric_code", "severity")}
     return fragment(
@@ -139,22 +139,25 @@ def error_card(card: Mapping[str, Any]) -> str:
         near=near,
         rest=others(tried, near),
         record=json.dumps(record, indent=2, ensure_ascii=False) if record else "",
-        folded=text[:1].upper() + text[1:],
+        folded=summary[:1].upper() + summary[1:],
     )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
-    """Return a table of HTML cells with right-aligned columns ``numbers``; the last cell of a short row is wider."""
-    right = set(numbers)
+    """Return a table of cells (HTML); the last cell of a short row spans the remaining columns.
+
+    ``numbers``: indices of the right-aligned columns; ``now``: index of the highlighted row, −1 for none.
+    """
+    right_aligned = set(numbers)
 
     def cells(tag: str, texts: Sequence[str]) -> str:
-        css = [' class="n"' if column in right else "" for column in range(len(texts))]
+        attributes = [' class="n"' if column in right_aligned else "" for column in range(len(texts))]
         if 0 < len(texts) < len(head):
-            css[-1] = f' colspan="{len(head) - len(texts) + 1}"'
-        return "".join(f"<{tag}{attribute}>{text}</{tag}>" for attribute, text in zip(css, texts, strict=True))
+            attributes[-1] = f' colspan="{len(head) - len(texts) + 1}"'
+        return "".join(f"<{tag}{attribute}>{text}</{tag}>" for attribute, text in zip(attributes, texts, strict=True))
 
     ths = cells("th", [explained(esc(text)) for text in head])
     trs = "".join(f"<tr{' class=now' if k == now else ''}>{cells('td', row)}</tr>" for k, row in enumerate(rows))
-    scrollable = 'tabindex="0" role="region" aria-label="table"'  # also with the keyboard
+    keyboard_scroll = 'tabindex="0" role="region" aria-label="table"'
     body = f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>"
-    return f'<div class="tm tm-table" {scrollable}><table>{body}</table></div>'
+    return f'<div class="tm tm-table" {keyboard_scroll}><table>{body}</table></div>'

@@ -52,7 +52,7 @@ def count(n: int, noun: str = "", plural: str = "") -> str:
 
 
 def grouped(text: object) -> str:
-    """Return a text with thousands separators in its whole numbers; digits inside of a name are not changed."""
+    """Return a text with thousands separators in its integers; digits in names are not changed."""
     return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
 
 
@@ -60,10 +60,10 @@ def percent(part: int, whole: int) -> str:
     """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``, ``<0.1 %``; ``unknown`` if only ``whole`` is 0."""
     if whole == 0:
         return "0 %" if part == 0 else UNKNOWN
-    units, tenth = divmod((abs(part) * 2000 + whole) // (2 * whole), 10)
-    if part and not units and not tenth:
+    units, tenths = divmod((abs(part) * 2000 + whole) // (2 * whole), 10)  # rounded to 0.1 %, halves up
+    if part and not units and not tenths:
         return "<0.1 %"
-    return ("−" if part < 0 else "") + (f"{units:,}.{tenth} %" if tenth else f"{units:,} %")
+    return ("−" if part < 0 else "") + (f"{units:,}.{tenths} %" if tenths else f"{units:,} %")
 
 
 def ratio(value: float | None) -> str:
@@ -94,7 +94,7 @@ def shape(dims: Iterable[int | str]) -> str:
 
 
 def takes(arena: str) -> str:
-    """Return the beginning of a sentence about an arena's size: ``activations take``, ``arena takes``."""
+    """Return an arena's name and the verb for its size: ``activations take``, ``arena takes``."""
     return f"{arena} take" if arena.endswith("s") else f"{arena} takes"
 
 
@@ -139,8 +139,8 @@ def over_bound(over: int, bound: int) -> str:
     return "impossible" if over < 0 else percent(over, bound)
 
 
-def runs(ranks: Sequence[int], most: int = 4) -> str:
-    """Return ascending ranks as at most ``most`` ranges: ``0–7, 16–23 and 40 more``; the rest is counted in ranks."""
+def rank_ranges(ranks: Sequence[int], most: int = 4) -> str:
+    """Return ascending ranks as at most ``most`` ranges, and the number of the other ranks: ``0–7 and 40 more``."""
     ranges: list[list[int]] = []
     for rank in ranks:
         if ranges and rank == ranges[-1][1] + 1:
@@ -153,14 +153,17 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return the limits of ``fit`` for unknown operators, with a list of up to 8: ``…: my.op (2 nodes, 1.00 KiB).``"""
-    names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found]
+    """Return a sentence that ``fit`` does not change unknown operators, with at most 8 of them."""
+    names = [
+        f"{operator.name or '(no name)'} ({count(operator.nodes, 'node')}, {short_bytes(operator.bytes)})"
+        for operator in found
+    ]
     rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
     return f"{rule}: {some(names, 8)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:
-    """Return round byte counts from 0 to at most ``top`` for an axis, in at most ``most`` (≥ 5) intervals."""
+    """Return the ticks of an axis from 0 to ``top`` bytes: round byte counts, at most ``most`` (≥ 5) intervals."""
     unit = 1
     while unit * 1024 <= top:
         unit *= 1024

@@ -1,4 +1,4 @@
-"""Colours of a plan's rows. Pages, canvas and exported pictures use the same colours.
+"""Colours of a plan's tensors. Pages, canvas and exported pictures use the same colours.
 
 The JavaScript of the canvas imports the constants of this module from ``palette.js``, which ``app/canvas/script.py``
 generates.
@@ -12,11 +12,11 @@ CATEGORIES = (
     *("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1"),
     *("#4D9221", "#5E7FA3", "#E69F00", "#B8860B", "#A6611A"),
 )
-"""Of operators, arenas and groups. Colours close to the orange of bytes over a limit come last."""
+"""Colours of operators, arenas and groups. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
-"""Colours of layers and slots, used in turn.
+"""Colours of layers and slots, used in turn: equal chroma, consecutive hues 107° apart.
 
-They have equal chroma, and leave out hues close to the orange of bytes over a limit. Consecutive hues are 107° apart.
+No hue is close to the orange of bytes over a limit.
 """
 OTHER = "#8A8F98"
 ROLE_COLOURS = {
@@ -27,7 +27,7 @@ ROLE_COLOURS = {
     "gradient": "#A0276B",
     **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), OTHER),
 }
-"""Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py."""
+"""Distinct with any kind of colour blindness; ``tests/app/texts/test_colours.py`` checks this."""
 CATEGORY_COLOURS = {
     "parameter": OTHER,
     "gradient": "#A0276B",
@@ -45,7 +45,7 @@ def ink_on(colour: str) -> str:
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
-    """Return the operators (one per row, or "") by the bytes that they write, most bytes first; views write none."""
+    """Return the names in ``operators`` (one per row, or "") by the bytes written, most first; views write none."""
     sort_key: dict[str, tuple[int, int]] = {}
     for row, (name, base, size) in enumerate(zip(operators, plan.base_tensor_uids, plan.size.tolist(), strict=True)):
         if name and base is None and size:
@@ -55,8 +55,8 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
 
 def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
-    """Return layer → colour, in order of the first write in a layer after step 0; ``layers`` has one name per row."""
-    first_write = dict.fromkeys(layers, plan.steps)  # "" counts as a layer, as in the canvas
+    """Return layer → colour, in order of a layer's first write after step 0. ``layers``: the layer of each row."""
+    first_write = dict.fromkeys(layers, plan.steps)  # "" (no layer) takes its turn too, as in the canvas
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
             first_write[name] = min(first_write[name], birth)
@@ -65,7 +65,7 @@ def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
 
 
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
-    """Return operator → colour for the operators that write most bytes; other operators have the colour ``OTHER``."""
+    """Return operator → colour of the operators that write most bytes. All others have the colour :data:`OTHER`."""
     return dict(zip(ranked(plan, operators), CATEGORIES, strict=False))
 
 
@@ -77,7 +77,7 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a scheme of the canvas, or by role for a scheme without data or only on the canvas."""
+    """Return row → colour in a colour scheme; by role for a scheme without data or one that only the canvas has."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

@@ -21,7 +21,7 @@ from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
 MOST_AT_PEAK = 12  # rows of the card of the largest buffers
-MOST = 6  # names in a list before "and N more"
+MOST = 6  # entries of a list before "and N more"
 NAME_LETTERS = 26  # letters of a name in a list, so that it fits into one line of the card
 ORDER_WORDS = {
     "birth": "in order of first write",
@@ -40,12 +40,12 @@ FIT_WORDS = {
 
 
 def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
-    """Return the first tensors of the buffers before and after that of a row in its slot, and the number of buffers."""
-    name_of: dict[int, str] = {}
+    """Return the previous and the next buffer in the slot of a row, each by its first tensor, and their number."""
+    first_tensor: dict[int, str] = {}  # of each buffer in the slot, by generation
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
-        name_of.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
-    generation = int(plan.generation[row])  # generations count from 0
-    return {"before": name_of.get(generation - 1), "after": name_of.get(generation + 1), "tenants": len(name_of)}
+        first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
+    number = int(plan.generation[row])
+    return {"before": first_tensor.get(number - 1), "after": first_tensor.get(number + 1), "tenants": len(first_tensor)}
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:
@@ -72,10 +72,11 @@ def details(
     producer: StorageOrigin | None = None,
     colour: str = "",
 ) -> str:
-    """Return the card of one tensor. ``producer``: for a plan without a graph; ``colour``: of its box, or ""."""
+    """Return the card of one tensor. ``producer``: for plans without a graph; ``colour``: of the tensor's box."""
     number, memories = plan.row_of[tensor_id], residences(plan)
     row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
     shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
+    handoffs = zip(plan.handoffs, plan.taken, strict=True)  # ((arena, source, target), whether the planner used it)
     return fragment(
         "tensor_card",
         plan=plan,
@@ -87,7 +88,7 @@ def details(
         colour=colour,
         shape_from=f" · {SHAPE_SOURCES[shape_source]}" if shape_source else "",
         origin=_origin(solution, tensor_id, producer),
-        reuses=[row for row in zip(plan.handoffs, plan.taken, strict=True) if tensor_id in row[0][1:]],
+        reuses=[(handoff, is_taken) for handoff, is_taken in handoffs if tensor_id in handoff[1:]],
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
         buffer=_buffer(plan, solution, tensor_id),
         memory=memory,
@@ -97,7 +98,7 @@ def details(
 
 
 def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` of module and source line; without a graph, operator and phase come first."""
+    """Return ``(label, text)`` of a tensor's module and source line, after those of a given ``producer``."""
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
@@ -109,7 +110,7 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return tensors, live range, last tensor and end of a buffer; ``None`` for a buffer of one tensor."""
+    """Return a buffer's tensors, live range and last live tensor; ``None`` for a buffer of one tensor."""
     mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
     rows = [plan.row(r) for r in _in_order(plan, mask)]
     if len(rows) < 2:
@@ -122,23 +123,23 @@ def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, 
 def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tuple[str, str]]:
     """Return ``(label, text)`` about the idle steps of a buffer and a way to free it earlier; [] if never idle."""
     liveness = solution.liveness
-    k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
-    steps, live_steps = int(idle.idle[k]), int(idle.live[k])
-    if not steps:
+    storage = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
+    idle_steps, live_steps = int(idle.idle[storage]), int(idle.live[storage])
+    if not idle_steps:
         return []
-    longest = numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k]))
-    rows = [("idle", f"{steps:,} of {numbers.count(live_steps, 'step')}, longest {longest}")]
-    last, before = int(idle.last[k]), int(idle.before[k])
-    if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
-        saved = numbers.short_bytes(int(liveness.storages.size[k]))
-        reader, previous = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, before))
-        earlier = f"Without the read by {reader}, {saved} are free after {previous}, {last - before:,} steps earlier"
+    longest = numbers.live_range(int(idle.gap_from[storage]), int(idle.gap_to[storage]))
+    rows = [("idle", f"{idle_steps:,} of {numbers.count(live_steps, 'step')}, longest {longest}")]
+    last, previous = int(idle.last[storage]), int(idle.before[storage])
+    if last >= 0 and previous >= 0 and last - previous > 1 and not bool(liveness.storages.persistent[storage]):
+        saved = numbers.short_bytes(int(liveness.storages.size[storage]))
+        reader, before = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, previous))
+        earlier = f"Without the read by {reader}, {saved} are free after {before}, {last - previous:,} steps earlier"
         rows.append(("free earlier", f"{earlier}. Recompute the tensor for this read, or offload it until then."))
     return rows
 
 
 def placed_by(residence: Residence | None) -> str:
-    """Return what placed a tensor in its memory: ``rule 2``, ``the order of the memories``; "" if it is unknown."""
+    """Return what decided a tensor's memory: ``rule 2``, ``the order of the memories``; "" if unknown."""
     rule = "" if residence is None else residence.decided_by
     return {"order": "the order of the memories", "tensor": 'the tensor\'s field "arena"'}.get(rule, rule)
 
@@ -146,16 +147,18 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return a card of the largest buffers, ``(row, bytes)``, that are live in an arena at a step (``where``)."""
+    """Return the card of the largest of the ``storages``, ``(row, bytes)``, live at ``where``: ``(arena, step)``."""
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
-    for row, size in storages:  # buffers of one size and one source line of a snapshot are one entry
+    for row, size in storages:  # in a snapshot, buffers with the same size and source line are one entry
         key = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
         groups.setdefault(key, []).append((row, size))
     shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
-    short = shortener(plan.tensor_ids[row] for row, _ in storages)
-    first = [(group[0], len(group), plan.tensor_ids[group[0][0]]) for group in shown]
-    entries = [(n, size, colour_of(row), name, short(name, NAME_LETTERS)) for (row, size), n, name in first]
+    short, entries = shortener(plan.tensor_ids[row] for row, _ in storages), []
+    for group in shown:
+        row, size = group[0]
+        name = plan.tensor_ids[row]
+        entries.append((len(group), size, colour_of(row), name, short(name, NAME_LETTERS)))
     note = numbers.of(sum(map(len, shown)), len(storages), "buffer")
     at = numbers.step(step, numbers.shortened(plan.node_at(step), 20))
     return fragment("peak_card", arena=arena, step=at, note=note, groups=entries)
@@ -164,7 +167,7 @@ def largest(
 def why_offset(plan: Plan, why: WhyHere, placed: PlacementOrder) -> str:
     """Return the card that explains the offset of a storage."""
     blocked = [(blocker.start, blocker.end, blocker) for blocker in why.blockers]
-    below = blocked + [(start, end, None) for start, end in why.free_ranges]
+    ranges_below = blocked + [(start, end, None) for start, end in why.free_ranges]
     return fragment(
         "why_card",
         plan=plan,
@@ -173,5 +176,5 @@ def why_offset(plan: Plan, why: WhyHere, placed: PlacementOrder) -> str:
         most=MOST,
         order=ORDER_WORDS.get(placed.by, placed.by),
         fit=FIT_WORDS.get(placed.fit, placed.fit),
-        below=sorted(below, key=lambda part: -part[0]),
+        below=sorted(ranges_below, key=lambda part: -part[0]),
     )

@@ -19,18 +19,19 @@ ARENA_COLUMNS = (
 
 
 def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
-    """Return ``(name, figure)`` of each total. ``mark_up``: function that escapes or marks up the peak step's text."""
+    """Return ``(name, figure)`` of each total. ``mark_up`` escapes or marks up the text of the peak step."""
     sums = totals(plan)
     step = numbers.step(sums.peak_step, plan.node_at(sums.peak_step))
-    least = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
-    cost = () if sums.reuse_cost is None else ((COST, reuse_cost(sums.reuse_cost, least)),)
-    return (
+    figures = (
         (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {mark_up(step)}"),
         (EXTENT, numbers.full_bytes(sums.extent_bytes)),
         (BOUND, numbers.full_bytes(sums.lower_bound_bytes)),
         (GAP, numbers.over_bound(*sums.gap)),
-        *cost,
     )
+    if sums.reuse_cost is None:
+        return figures
+    cost_bound = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
+    return (*figures, (COST, reuse_cost(sums.reuse_cost, cost_bound)))
 
 
 def arena_rows(plan: Plan, status_text: Callable[[str], str] = str) -> list[list[str]]:
@@ -51,9 +52,8 @@ def arena_rows(plan: Plan, status_text: Callable[[str], str] = str) -> list[list
 
 def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
     """Return ``(name, change)`` of each total of two plans; "–" for a reuse cost that only one plan has."""
-    one, two = dict(rows(before)), dict(rows(after))
-    names = dict.fromkeys([*one, *two])
-    return [(name, numbers.change(one.get(name, "–"), two.get(name, "–"))) for name in names]
+    old, new = dict(rows(before)), dict(rows(after))
+    return [(name, numbers.change(old.get(name, "–"), new.get(name, "–"))) for name in old | new]
 
 
 def reuse_cost(cost: int, bound: int) -> str:
@@ -78,8 +78,8 @@ def better(found: BetterPlanner | None, option: str = "--planner auto") -> str:
 
 def handoffs(plan: Plan) -> str:
     """Return the number of in-place reuses of a plan: ``66 of 118 possible``, or ``3`` if the plan uses all."""
-    granted, taken = len(plan.handoffs), sum(plan.taken)
-    return f"{taken:,}" if taken == granted else f"{taken:,} of {granted:,} possible"
+    possible, taken = len(plan.handoffs), sum(plan.taken)
+    return f"{taken:,}" if taken == possible else f"{taken:,} of {possible:,} possible"
 
 
 def changed(before: Plan, after: Plan) -> str:
@@ -94,20 +94,21 @@ def changed(before: Plan, after: Plan) -> str:
             delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'
             change = f" {numbers.short_bytes(old)} → {numbers.short_bytes(new)} {delta}"
         parts.append(esc(name) + change)
-    return f"<b>{esc(numbers.change(how(before, after), how(after, before)))}</b>: {'; '.join(parts)}"
+    settings = numbers.change(distinct_settings(before, after), distinct_settings(after, before))
+    return f"<b>{esc(settings)}</b>: {'; '.join(parts)}"
 
 
-def how(plan: Plan, other: Plan) -> str:
-    """Return the planner of a plan, with its mode and its preset if ``other`` has another mode or preset."""
-    differs = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
-    return " ".join([plan.planner, *differs])
+def distinct_settings(plan: Plan, other: Plan) -> str:
+    """Return the planner of a plan, and its mode and preset where they differ from those of ``other``."""
+    distinct = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
+    return " ".join([plan.planner, *distinct])
 
 
 def main_arena(plan: Plan) -> str:
     """Return the arena that is shown first; "" for a plan without arenas.
 
-    It is the arena with the most bytes over its capacity, else with the most bytes that can be saved; if every arena is
-    within its capacity and optimal, the largest arena that reuses bytes, else the largest arena.
+    It is the arena with the most bytes over its capacity. Ties are decided by the bytes that can still be saved, then
+    arenas that reuse bytes come first, then larger arenas.
     """
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, str]:

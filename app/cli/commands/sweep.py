@@ -199,7 +199,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     cells[">alignment"] = "" if row["alignment"] is None else f"{row['alignment']:,}"
     if "ranks" in row:
         ranks = row["ranks"] or []
-        cells |= {"ranks": numbers.runs(ranks), ">number": numbers.count(len(ranks))}
+        cells |= {"ranks": numbers.rank_ranges(ranks), ">number": numbers.count(len(ranks))}
     if "dims" in row:
         cells["dims"] = ",".join(f"{name}={size}" for name, size in row["dims"].items())
     if "capacity" in row:

@@ -93,7 +93,7 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
-    runs = history.of_store(lambda store: store.runs(shown.opened.name, last=MOST_RUNS)) or ()
+    runs = history.with_store(lambda store: store.runs(shown.opened.name, last=MOST_RUNS)) or ()
     for run in reversed(runs):
         size = numbers.short_bytes(run.extent_bytes)
         options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
@@ -137,7 +137,8 @@ def title_of(left: Shown, right: Shown, comparison: Comparison) -> str:
     """Return the title: ``resnet50, slots → auto: activations 9.19 MiB → 6.89 MiB (−2.30 MiB)``."""
     title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
     if name == page_frame.name_of(right):
-        title = f"{name}, {totals_text.how(left.plan, right.plan)} → {totals_text.how(right.plan, left.plan)}"
+        settings = map(totals_text.distinct_settings, (left.plan, right.plan), (right.plan, left.plan))
+        title = f"{name}, {' → '.join(settings)}"
     if comparison.identical:
         return f"{title}: identical"
     arena = totals_text.main_arena(right.plan)

@@ -44,7 +44,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
         _controls(scene)
 
     def close(path: str) -> None:
-        opened, closed = graph_levels.moved(path, state.choice().opened, state.choice().closed)
+        opened, closed = graph_levels.move_path(path, state.choice().opened, state.choice().closed)
         state.choose(opened=opened, closed=closed)
 
     callbacks = {
@@ -73,7 +73,7 @@ def _controls(scene: Scene) -> None:
         if part == graph_levels.AROUND:
             about = "Show the boxes that are at most this number of edges away from the selection."
             widget = state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius)
-            st.number_input("Edges away", 0, graph_levels.MOST_RADIUS, width=230, help=about, **widget)
+            st.number_input("Edges away", 0, graph_levels.MAX_RADIUS, width=230, help=about, **widget)
         closed = closed_modules_containing(scene, chosen.selected)
         about = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
@@ -247,5 +247,5 @@ def _open_all(paths: tuple[str, ...]) -> None:
     chosen = state.choice()
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
-        closed, opened = graph_levels.moved(path, closed, opened)
+        closed, opened = graph_levels.move_path(path, closed, opened)
     state.choose(opened=opened, closed=closed)

@@ -127,7 +127,7 @@ def _classes(ranks: RankPlans, rank: int) -> str:
         extents = ranks.extents[rank_class.ranks[0]]
         sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
         layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
-        rows.append([f"{number}", numbers.runs(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
+        rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
     head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout"]
     note = "ranks with the same graph are planned once"
     note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""

@@ -11,27 +11,27 @@ SERVER = ""  # Owner of work outside of pages (server start, tests). It always c
 
 
 def visitor() -> str:
-    """Return the session id of the browser tab that runs the current page; in other threads :data:`SERVER`."""
+    """Return the id of the current page's visitor: its Streamlit session id; in other threads :data:`SERVER`."""
     context = get_script_run_ctx(suppress_warning=True)
     return SERVER if context is None else context.session_id
 
 
-def is_connected(visitor_: str) -> bool:
-    """Return whether a tab is connected; always true for :data:`SERVER`, and outside of a server."""
-    if visitor_ == SERVER:
+def is_connected(visitor_id: str) -> bool:
+    """Return whether a visitor's tab is connected; always true for :data:`SERVER`, and outside of a server."""
+    if visitor_id == SERVER:
         return True
     try:
-        return Runtime.instance().is_active_session(visitor_) is not False
+        return Runtime.instance().is_active_session(visitor_id) is not False
     except RuntimeError:
         return True
 
 
-def close_session(visitor_: str) -> None:
-    """Close the Streamlit session of a tab and delete its uploads, unless the tab is open again."""
+def close_session(visitor_id: str) -> None:
+    """Close a visitor's Streamlit session and delete its uploads, unless the tab is open again."""
 
     def close() -> None:
-        if not is_connected(visitor_):
-            Runtime.instance().close_session(visitor_)
+        if not is_connected(visitor_id):
+            Runtime.instance().close_session(visitor_id)
 
     if loop is not None and Runtime.exists():
         with suppress(RuntimeError):  # the server is ending
