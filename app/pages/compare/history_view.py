@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tmmu_core.store.stored_sweeps import Sweep
 
 MOST_LINES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
-MOST_LABELS = 24  # on the commit axis
+MOST_LABELS = 24  # commits with a label on the axis
 REFRESH = 2.0  # seconds between updates of a running sweep
 
 
@@ -37,8 +37,8 @@ def draw() -> None:
             _runs_of_model(store, lines)
         else:
             st.html(markup.claim("No recorded runs"))
-            how = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
-            st.html(markup.empty("Record a run", how))
+            hint = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
+            st.html(markup.empty("Record a run", hint))
         _sweeps(store)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
@@ -52,10 +52,10 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
     st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
 
-        def changed() -> None:
+        def choose_model() -> None:
             state.choose(model=state.widget_value("model"), branch="")
 
-        st.selectbox("Model", models, key=state.set_widget("model", model), on_change=changed, width=320)
+        st.selectbox("Model", models, key=state.set_widget("model", model), on_change=choose_model, width=320)
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
     _chart(runs)
@@ -66,9 +66,9 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest runs of the chosen branch that are comparable with its last run, as in ``tmmu bisect``.
+    """Return the latest runs of a model on one branch that are comparable with the last of them, as ``tmmu bisect``.
 
-    Without a chosen branch, the branch is ``main``, or the branch of the model's last run if ``main`` has no runs.
+    It is the chosen branch if the model has runs there, else ``main``, else the branch of the model's last run.
     """
     runs = store.runs(model)
     branches = (state.choice().branch, MAIN, runs[-1].branch)
@@ -85,41 +85,42 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
         return f"{title}, unchanged in all runs"
     before, after = changes[-1]
     growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
-    causes = [growth, *changed_settings(store.plan(after), store.plan(before))]
-    return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
+    details = [growth, *changed_settings(store.plan(after), store.plan(before))]
+    return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(details)})"
 
 
 def _chart(runs: tuple[Run, ...]) -> None:
-    picked = _picked(runs)
-    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
+    selected = _selected_run(runs)
+    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{selected}"
     note = "click two commits to compare them"
-    if picked is not None:
-        note = f"{runs[picked].commit} selected: click another commit to compare them"
+    if selected is not None:
+        note = f"{runs[selected].commit} selected: click another commit to compare them"
     st.html(markup.heading("Arena size, peak and lower bound", note))
-    draw_chart(sizes_over_commits(runs, picked), key, lambda point: _click(int(point["customdata"][0]), runs))
-    if picked is not None:
+    draw_chart(sizes_over_commits(runs, selected), key, lambda point: _click(int(point["customdata"][0]), runs))
+    if selected is not None:
         with controls.row():
-            st.button("Open plan", key="history-open", on_click=lambda: _open(history.source_of(runs[picked]), "plan"))
+            source = history.source_of(runs[selected])
+            st.button("Open plan", key="history-open", on_click=_open, args=(source, "plan"))
             controls.button("Clear selection", "history-clear", {"pick": ""})
 
 
-def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound per run; the point of run ``picked`` is larger."""
+def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure:
+    """Return the curves of arena size, peak and lower bound per run; the point of run ``selected`` is larger."""
     fig = figure(320)
     x = list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
     add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
-    marker = {"color": LIVE, "size": [16 if k == picked else 9 for k in x]}
+    marker = {"color": LIVE, "size": [16 if k == selected else 9 for k in x]}
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
     hover += "<br>size %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
     options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
     add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **options)
-    interval = -(-len(runs) // MOST_LABELS)
+    runs_per_label = -(-len(runs) // MOST_LABELS)  # rounded up
     fig.update_xaxes(
-        tickvals=x[::interval],
-        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::interval]],
+        tickvals=x[::runs_per_label],
+        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::runs_per_label]],
         title={"text": "commit, oldest first", "standoff": 4},
         range=[-0.5, len(runs) - 0.5],
     )
@@ -127,25 +128,26 @@ def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
-def _picked(runs: tuple[Run, ...]) -> int | None:
+def _selected_run(runs: tuple[Run, ...]) -> int | None:
+    """Return the index of the latest run of the selected commit."""
     commit = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 
 
 def _click(clicked: int, runs: tuple[Run, ...]) -> None:
-    """Select the clicked run, clear its selection, or compare it with the run that is already selected."""
-    picked = _picked(runs)
-    if picked is None or picked == clicked:
-        state.choose(pick="" if picked == clicked else runs[clicked].commit)
+    """Select the clicked run, clear its selection, or compare it with another selected run."""
+    selected = _selected_run(runs)
+    if selected is None or selected == clicked:
+        state.choose(pick="" if selected == clicked else runs[clicked].commit)
         return
-    before, after = (history.source_of(runs[k]) for k in sorted((picked, clicked)))
+    before, after = (history.source_of(runs[k]) for k in sorted((selected, clicked)))
     _open(after, "", baseline=before, pick="", tab="")
 
 
 def _open(source: str, page: str, **changes: str) -> None:
     """Open the plan of a run. A new source resets the other fields, so model, branch and selection are set again."""
-    kept = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
-    state.choose_and_show(page, **{"source": source, **kept, **changes})
+    view = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
+    state.choose_and_show(page, **{"source": source, **view, **changes})
 
 
 def _row(line: Line) -> list[str]:
@@ -169,11 +171,11 @@ def _sweeps(store: Store) -> None:
     is_running = any(sweep.done < sweep.points for sweep in sweeps)
 
     @st.fragment(run_every=REFRESH if is_running else None)
-    def watch() -> None:
+    def draw_latest() -> None:
         for sweep in stored_sweeps.sweeps(store)[:MOST_SWEEPS]:
             _sweep(store, sweep)
 
-    watch()
+    draw_latest()
 
 
 def _sweep(store: Store, sweep: Sweep) -> None:

@@ -1,4 +1,4 @@
-"""The page Export: report, pictures, command line, and the files of the current plan."""
+"""The page Export: report, pictures, command line, and further files of the current plan."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,11 +18,11 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO
 
-BEFORE_OPTION = " \\\n  "  # line break before each option; a browser would break a long line after a hyphen
+BEFORE_OPTION = " \\\n  "  # a line break, because a browser would break a long line after the hyphen of an option
 
 
 def page() -> None:
-    """Draw the page: on the left the report, pictures and texts to copy, on the right the other files."""
+    """Draw the page: report, pictures and commands on the left, downloads of other files on the right."""
     shown = page_frame.draw()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
@@ -35,12 +35,13 @@ def page() -> None:
         st.code(command, language="bash", wrap_lines=True)
         if shown.opened.plan is None:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
-            gate, _, plan_file = command.replace("tmmu plan", "tmmu gate", 1).rpartition(f"{BEFORE_OPTION}-o ")
-            st.code(f"{gate}{BEFORE_OPTION}--baseline {plan_file}", language="bash", wrap_lines=True)
+            gate = command.replace("tmmu plan", "tmmu gate", 1)
+            gate = f"{BEFORE_OPTION}--baseline ".join(gate.rsplit(f"{BEFORE_OPTION}-o ", 1))
+            st.code(gate, language="bash", wrap_lines=True)
     with right:
-        for (title, note), listed in downloads.entries(shown, stem).items():
+        for (title, note), entries in downloads.entries(shown, stem).items():
             st.html(markup.heading(title, note))
-            for label, name, mime, purpose, make in listed:
+            for label, name, mime, purpose, make in entries:
                 with controls.row(f"take.{name}"):
                     controls.download(label, name, mime, make, width=150)
                     text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
@@ -56,9 +57,9 @@ def report(shown: Shown, stem: str) -> None:
     job = planning.plan_job(choice) if choice else None
     baseline = job.result() if job and job.wait(planning.PATIENCE) and job.succeeded else None
     name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
-    about = None if baseline else "Choose a baseline on Compare first."
-    label, has_none = for_markdown(f"Compare with {name}"), baseline is None
-    with_baseline = st.checkbox(label, value=not has_none, disabled=has_none, help=about)
+    hint = None if baseline else "Choose a baseline on Compare first."
+    label, has_baseline = for_markdown(f"Compare with {name}"), baseline is not None
+    with_baseline = st.checkbox(label, value=has_baseline, disabled=not has_baseline, help=hint)
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
     controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
@@ -93,11 +94,11 @@ def pictures(shown: Shown) -> None:
         png_button(key="picture-png", height="content", width="content", data=data)
 
 
-def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
-    """Draw a switch; if it is on, draw the memory of TensorFlow Lite Micro without and with the plan."""
+def measured_by_runtime(shown: Shown, make_model: Callable[[], bytes | str]) -> None:
+    """Draw a switch. If it is on, draw the memory of TensorFlow Lite Micro with its own plan and with this plan."""
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
-    model = make()
+    model = make_model()
     assert isinstance(model, bytes)
     job, failed = page_jobs.model_run(shown.choice, model), f"{MICRO} could not run the model"
     measured = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
@@ -105,8 +106,8 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
         return
     figures = measured.figures
     before, after = figures["arena"], figures["arena_with_plan"]
-    heads = ("TFLM's own plan", figures["head"]), ("with this plan", figures["head_with_plan"])
-    draw_chart(bars(*heads, measured.given.bound), "tflm-head")
+    own_head, planned_head = ("TFLM's own plan", figures["head"]), ("with this plan", figures["head_with_plan"])
+    draw_chart(bars(own_head, planned_head, measured.given.bound), "tflm-head")
     st.caption(
         f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
         f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. With this plan, the outputs on random inputs are "

@@ -1,4 +1,4 @@
-"""Tables of the page Fix: the changes of one plan in order, memory by module, and the savings of single changes."""
+"""Tables of changes (:class:`Move`) to the graph or plan, of memory by module, and of the savings of single changes."""
 
 from collections.abc import Sequence
 
@@ -17,26 +17,26 @@ from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"  # session key: (kind, text) of the selected change, whose plan the page previews
 MOST_LISTED = 40
-SMALLEST_SHARE = 1_000  # changes that save less than 1/1000 of the bytes are listed only if no change saves more
+MIN_PER_MILLE = 1  # changes that save a smaller share of the bytes are listed only if no change saves more
 
 
 def in_order(moves: Sequence[Move]) -> None:
-    """Draw the changes that led to a plan."""
+    """Draw the changes that led to a plan, in the order in which they were applied."""
     if not moves:
         st.html(markup.empty("No changes", "The plan fits as it is."))
         return
-    costs = {
-        "extra FLOPs": [f"{move.cost.extra_flops:,}" if move.cost.extra_flops else "" for move in moves],
-        "transferred": [numbers.short_bytes(move.cost.moved_bytes) if move.cost.moved_bytes else "" for move in moves],
-    }
-    costs = {name: cells for name, cells in costs.items() if any(cells)}
+    has_flops, has_transfers = (any(getattr(m.cost, name) for m in moves) for name in ("extra_flops", "moved_bytes"))
+    head = ["change", "saved", *["extra FLOPs"] * has_flops, *["transferred"] * has_transfers]
     rows = []
-    for k, move in enumerate(moves):
+    for move in moves:
+        cells, cost = [markup.esc(move.kind), numbers.short_bytes(move.bytes)], move.cost
+        if has_flops:
+            cells.append(f"{cost.extra_flops:,}" if cost.extra_flops else "")
+        if has_transfers:
+            cells.append(numbers.short_bytes(cost.moved_bytes) if cost.moved_bytes else "")
         details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
-        cost = [cells[k] for cells in costs.values()]
-        rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *cost, details])
-    head = ("change", "saved", *costs, "details · why it is allowed")
-    st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
+        rows.append([*cells, details])
+    st.html(markup.table([*head, "details · why it is allowed"], rows, numbers=range(1, len(head))))
 
 
 def by_module(fitted: Fitted) -> None:
@@ -55,15 +55,15 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
-    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= current_bytes] or list(ranking.moves)
+    large = [move for move in ranking.moves if move.bytes * 1000 >= current_bytes * MIN_PER_MILLE] or list(
+        ranking.moves
+    )
     # Other planners first, because they cost nothing.
     listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
-    if ranking.moves:
-        note += (
-            f", {len(ranking.moves):,} save memory; {numbers.of(len(listed), len(ranking.moves), 'change')} listed, "
-        )
-        note += "the largest savings; click a change to preview its plan"
+    if saving := len(ranking.moves):
+        note += f", {saving:,} save memory; {numbers.of(len(listed), saving, 'change')} listed, the largest savings"
+        note += "; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
@@ -81,7 +81,7 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     )
     table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
-    row = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
+    selected = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
         "change": st.column_config.TextColumn(width=90),
         "share of plan": st.column_config.TextColumn(width=105),
@@ -94,7 +94,7 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     def choose(cell: data_table.Cell | None) -> None:
         state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
 
-    data_table.selectable(table, key, None if row is None else (row, "details"), choose, columns=columns)
+    data_table.selectable(table, key, None if selected is None else (selected, "details"), choose, columns=columns)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:

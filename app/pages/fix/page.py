@@ -14,9 +14,9 @@ from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.plan_notes import SearchPoint, search_progress
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, Plan
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, UNPROVEN, Plan
 
-WORST_FIRST = (INVALID, INCOMPLETE, CLAIMED, "unproven", FEASIBLE, OPTIMAL)
+WEAKEST_FIRST = (INVALID, INCOMPLETE, CLAIMED, UNPROVEN, FEASIBLE, OPTIMAL)  # optimality statuses
 
 
 def page() -> None:
@@ -47,11 +47,11 @@ def planners(shown: Shown) -> None:
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
-        about = "Run the stopped planners again and wait until they finish."
-        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=about)
+        help_text = "Run the stopped planners again and wait until they finish."
+        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=help_text)
     st.html(_table(shown, plans, errors))
-    listed = plans.get(shown.choice.planner or "")
-    if listed is not None and listed.layout_hash != shown.plan.layout_hash:
+    plan_in_table = plans.get(shown.choice.planner or "")
+    if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:
         st.caption(
             "The current plan is not in the table: its planner stopped when the plan fitted the memory limit. The "
             "table shows the smallest plan of each planner."
@@ -78,31 +78,33 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _selects_memories(name)]
     if not valid:
         return "No planner has finished"
-    best = min(valid, key=lambda name: _order(plans[name], name))
-    figures, size, current = totals(plans[best]), totals(plans[best]).extent_bytes, totals(shown.plan).extent_bytes
+    best = min(valid, key=lambda name: _best_first(plans[name], name))
+    figures, current_size = totals(plans[best]), totals(shown.plan).extent_bytes
+    size = figures.extent_bytes
     gap = "the lower bound" if not figures.gap[0] else f"{numbers.over_bound(*figures.gap)} over the lower bound"
-    more = f"; {shown.plan.planner} needs {numbers.gap(current, size)} more" if current > size else ""
+    more = f"; {shown.plan.planner} needs {numbers.gap(current_size, size)} more" if current_size > size else ""
     equal = sum(totals(plans[name]).extent_bytes == size for name in valid) - 1
     names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
     return f"{names} best: {numbers.short_bytes(size)}, {gap}{more}"
 
 
 def _selects_memories(name: str) -> bool:
-    """Return whether a planner selects memories itself, so that its sizes are not comparable with other planners."""
+    """Return whether a planner selects memories itself. Its sizes are not comparable with those of other planners."""
     return name in PLANNERS and PLANNERS[name].defines_arenas
 
 
 def _status(plan: Plan) -> str:
     """Return the weakest optimality status of the plan's arenas."""
-    return min((arena.status for arena in plan.arenas), key=WORST_FIRST.index, default=OPTIMAL)
+    return min((arena.status for arena in plan.arenas), key=WEAKEST_FIRST.index, default=OPTIMAL)
 
 
-def _order(plan: Plan, name: str) -> tuple[int, int, str]:
+def _best_first(plan: Plan, name: str) -> tuple[int, int, str]:
+    """Return the sort key of a plan: total size, then planning time, then the planner's name."""
     return totals(plan).extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
 
 
 def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -> str:
-    names = sorted(plans, key=lambda name: (_selects_memories(name), *_order(plans[name], name)))
+    names = sorted(plans, key=lambda name: (_selects_memories(name), *_best_first(plans[name], name)))
     arena = arena_focus.arena(shown)
     rows = [_row(name, plans[name], arena) for name in names]
     for name, error in errors.items():
@@ -133,7 +135,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 
 def _search_curves(plans: dict[str, Plan], arena: str) -> None:
-    """Draw size and bound of each planner over its search nodes. Equal curves are drawn once."""
+    """Draw the arena size and lower bound found by each planner over its search nodes. Equal curves are drawn once."""
     drawn: list[tuple[SearchPoint, ...]] = []
     for name, plan in plans.items():
         points = search_progress(plan, arena) if arena in plan.arena_of else ()

@@ -1,4 +1,4 @@
-"""The page Graph: the drawing, the nodes in execution order, and rejected in-place reuses."""
+"""The page Graph: the drawing, the nodes in execution order, and the in-place reuses that are not allowed."""
 
 from collections import Counter
 
@@ -28,8 +28,8 @@ def page() -> None:
         st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
         return
     st.html(markup.claim(claim(shown)))
-    body(shown)
-    refused_reuses(shown)
+    selectable_part(shown)
+    reuses_not_allowed(shown)
 
 
 def claim(shown: Shown) -> str:
@@ -46,24 +46,27 @@ def claim(shown: Shown) -> str:
 
 @remembered
 def nodes(shown: Shown, search: str) -> pd.DataFrame:
-    """Return the table of nodes with one row per step that matches a search, up to :data:`MOST_NODES` rows."""
+    """Return the table of the nodes at the steps that match ``search``, with at most :data:`MOST_NODES` rows."""
     timeline = shown.timeline
     steps = list(graph_levels.matching_steps(shown, search) if search else range(timeline.steps))
     rows = [_row(timeline, step, int(timeline.node_at[step])) for step in steps[:MOST_NODES]]
-    return pd.DataFrame(rows or [_row(timeline, 0, -1)]).head(len(rows))  # without rows, only the columns
+    return pd.DataFrame(rows or [_row(timeline, 0, -1)]).head(len(rows))  # an empty table needs typed columns too
 
 
-def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
-    """Return the row of a step; ``number`` is the node of the step, or −1 for the step that loads the inputs."""
+def _row(timeline: Timeline, step: int, node_number: int) -> dict[str, object]:
+    """Return the row of a step. ``node_number``: the node at the step, or −1 for the step that loads the inputs."""
     index = timeline.index
-    if number < 0:
+    if node_number < 0:
         node, reads, writes = Node("", INPUTS_STEP, inplace=()), [], list(timeline.graph.inputs)
     else:
-        node = timeline.graph.nodes[number]
-        reads = [index.tensor_ids[i] for i in index.inputs_of(number)]
-        writes = [index.tensor_ids[i] for i in index.outputs_of(number)]
-    permitted = "undeclared" if node.inplace is None else node.inplace
-    pairs = permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted)
+        node = timeline.graph.nodes[node_number]
+        reads = [index.tensor_ids[i] for i in index.inputs_of(node_number)]
+        writes = [index.tensor_ids[i] for i in index.outputs_of(node_number)]
+    in_place = node.inplace
+    if in_place is None:
+        in_place = "undeclared"
+    elif not isinstance(in_place, str):
+        in_place = ", ".join(f"{i}→{o}" for i, o in in_place)
     size = {name: int(index.nbytes[index.tensor_of[name]]) for name in {*reads, *writes}}
     return {
         "step": step,
@@ -74,13 +77,13 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
         "writes": ", ".join(writes),
         "bytes in": sum(size[name] for name in reads),
         "bytes out": sum(size[name] for name in writes),
-        "in place (input→output)": pairs,
+        "in place (input→output)": in_place,
         "tensor": writes[0] if writes else "",
     }
 
 
 @st.fragment
-def body(shown: Shown) -> None:
+def selectable_part(shown: Shown) -> None:
     """Draw the graph, the table of nodes and the tensor card. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
@@ -98,8 +101,8 @@ def body(shown: Shown) -> None:
     state.write_link()
 
 
-def refused_reuses(shown: Shown) -> None:
-    """Draw the table of in-place reuses that are not allowed, with the reason of each."""
+def reuses_not_allowed(shown: Shown) -> None:
+    """Draw the table of in-place reuses that are not allowed, each with its reason."""
     assert shown.solution is not None
     refusals = shown.solution.liveness.refusals
     if not refusals:

@@ -1,4 +1,4 @@
-"""The view Fragmentation: the bytes of an arena by use at one step, and the unused bytes of its slots."""
+"""The view Fragmentation: the bytes of an arena at one step by account (live, holes, …), and a table of its slots."""
 
 import pandas as pd
 import streamlit as st
@@ -14,15 +14,15 @@ from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, slot_reports, waste_
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bytes of each use at the shown step, and the table of slots."""
+    """Draw the bytes of each account at the shown step, and the table of slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown)
-    bytes_of = waste_ledger(plan, arena).at(step)
-    st.html(markup.claim(claim(arena, extent, step, bytes_of)))
+    account_bytes = waste_ledger(plan, arena).at(step)
+    st.html(markup.claim(claim(arena, extent, step, account_bytes)))
     rows = []
     for account in ACCOUNTS:
-        (name, colour, _), size = ACCOUNT_LOOKS[account], bytes_of[account]
+        (name, colour, _), size = ACCOUNT_LOOKS[account], account_bytes[account]
         cells = (numbers.full_bytes(size), numbers.percent(size, extent), glossary.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
@@ -30,12 +30,12 @@ def draw(shown: Shown) -> None:
     slots(shown, arena)
 
 
-def claim(arena: str, extent: int, step: int, bytes_of: dict[str, int]) -> str:
+def claim(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
     """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
-    unused = extent - bytes_of["live"]
+    unused = extent - account_bytes["live"]
     if not unused:
         return f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
-    largest = max(ACCOUNTS[1:], key=lambda account: (bytes_of[account], account))
+    largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
     share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
     return f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
 

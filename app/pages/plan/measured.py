@@ -21,7 +21,7 @@ def draw(shown: Shown) -> None:
     is_started = job_table().known(page_jobs.run_key(choice)) is not None
     with st.expander(f"Measured by {runtime}", expanded=is_started):
         if not is_started:
-            st.caption("The button runs the model in a separate process and compares its memory with a plan of auto.")
+            st.caption("The button runs the model in a separate process and compares its memory with a plan by auto.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice)
@@ -29,27 +29,27 @@ def draw(shown: Shown) -> None:
         measured = long_work.result(job, title, failed, source=shown.opened.name, patience=0)
         if measured is None:
             return
-        planned = measured.planned
-        fig = bars((measured.runtime, measured.theirs), (f"plan by {PLANNER}", planned.ours), planned.bound)
+        runtime_bytes, plan_bytes, bound = measured.theirs, measured.planned.ours, measured.planned.bound
+        fig = bars((measured.runtime, runtime_bytes), (f"plan by {PLANNER}", plan_bytes), bound)
         draw_chart(fig, f"measured.{shown.key}")
-        theirs, ours, bound = map(numbers.full_bytes, (measured.theirs, planned.ours, planned.bound))
-        st.caption(f"{measured.runtime}: {theirs}; a plan by {PLANNER}: {ours}; lower bound {bound}.")
-        parts = "".join(
-            f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(part)}</li>"
-            for part, size in measured.difference()
+        texts = [numbers.full_bytes(size) for size in (runtime_bytes, plan_bytes, bound)]
+        st.caption(f"{measured.runtime}: {texts[0]}; a plan by {PLANNER}: {texts[1]}; lower bound {texts[2]}.")
+        items = "".join(
+            f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(cause)}</li>"
+            for cause, size in measured.difference()
         )
-        st.html(f'<div class="tm">Difference from the lower bound:<ul>{parts}</ul></div>')
+        st.html(f'<div class="tm">Difference from the lower bound:<ul>{items}</ul></div>')
 
 
 def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figure:
     """Return horizontal bars of two sizes ``(label, bytes)`` and of the lower bound."""
-    sizes = dict((first, second, ("lower bound", bound)))
+    sizes = dict([first, second, ("lower bound", bound)])
     hover = [f"{label} {numbers.full_bytes(size)}" for label, size in sizes.items()]
     texts = [numbers.short_bytes(size) for size in sizes.values()]
     fig = figure(132)
-    labels = {"text": texts, "textposition": "auto", "hovertext": hover, "hoverinfo": "text"}
-    look = {"orientation": "h", "marker": {"color": [LINE, LIVE, FAINT]}}
-    fig.add_bar(x=list(sizes.values()), y=list(sizes), **look, **labels)
+    text_options = {"text": texts, "textposition": "auto", "hovertext": hover, "hoverinfo": "text"}
+    bar_options = {"orientation": "h", "marker": {"color": [LINE, LIVE, FAINT]}}
+    fig.add_bar(x=list(sizes.values()), y=list(sizes), **bar_options, **text_options)
     fig.update_xaxes(bytes_axis(max(sizes.values())), rangemode="tozero", fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
     fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)

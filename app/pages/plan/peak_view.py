@@ -26,13 +26,13 @@ from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
 
-MOST_BOXES = 600  # all smaller buffers share one box
-MOST_LEVELS = 12  # nested groups around a box
+MOST_BOXES = 600  # buffers with a box of their own; one more box stands for all smaller buffers
+MOST_LEVELS = 12  # nested groups around a buffer
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(function, colours)``. The function returns the groups of a row, outermost first. ``colours``: name of an outermost
-group → its colour; ``None``: roles and phases have their own colours, other groups those of the palette by size."""
+"""``(groups of a row, outermost first, colour of each outermost group)``. With ``None`` for the colours, roles and
+phases have their own colours; the largest of the other groups have those of ``CATEGORIES``."""
 
 
 def draw(shown: Shown) -> None:
@@ -43,8 +43,8 @@ def draw(shown: Shown) -> None:
     st.html(markup.claim(claim(shown, arena, step, buffers)))
     groupings = _groupings(shown)
     names = list(groupings)
-    picked = controls.switch("Group by", names, default=names[0], key="w.peak-group")
-    name = picked if picked in groupings else names[0]  # another file can have other groupings
+    chosen = controls.switch("Group by", names, default=names[0], key="w.peak-group")
+    name = chosen if chosen in groupings else names[0]  # the choice is kept when a file with other groupings is opened
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
     key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
@@ -101,34 +101,35 @@ def treemap(
     colours: Mapping[str, str] | None = None,
 ) -> go.Figure:
     """Return the treemap of buffers ``(row of the first tensor, bytes)``, largest first, by a :data:`Grouping`."""
-    totals: dict[Path, int] = {}
-    boxes: list[tuple[Path, str, int, str]] = []
+    group_bytes: dict[Path, int] = {}
+    buffers: list[tuple[Path, str, int, str]] = []  # (group, label, bytes, quoted name of the tensor)
     for row, size in storages[:MOST_BOXES]:
         group = group_of(row)[:MOST_LEVELS]
         for depth in range(1, len(group) + 1):
-            totals[group[:depth]] = totals.get(group[:depth], 0) + size
-        boxes.append((group, plan.tensor_ids[row], size, quote(plan.tensor_ids[row], safe="")))
-    if rest := storages[MOST_BOXES:]:
-        boxes.append(((), f"{len(rest):,} smaller buffers", sum(size for _, size in rest), ""))
+            group_bytes[group[:depth]] = group_bytes.get(group[:depth], 0) + size
+        buffers.append((group, plan.tensor_ids[row], size, quote(plan.tensor_ids[row], safe="")))
+    if smaller := storages[MOST_BOXES:]:
+        buffers.append(((), f"{len(smaller):,} smaller buffers", sum(size for _, size in smaller), ""))
     if colours is None:
-        outermost = sorted((group[0] for group in totals if len(group) == 1), key=lambda name: (-totals[name,], name))
-        unknown = [name for name in outermost if name not in ROLE_COLOURS | PHASE_COLOURS]
-        colours = dict(zip(unknown, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
-    entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
-    number = {group: str(k) for k, group in enumerate(totals)}
-    filled = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
-    tree = {
-        "ids": list(map(str, range(len(entries)))),
-        "parents": [number.get(group[:-1], "") for group in totals] + [number.get(group, "") for group, *_ in boxes],
-        "labels": [name or "none" for _, name, _, _ in entries],
-        "values": [size for _, _, size, _ in entries],
-        "text": [numbers.short_bytes(size) for _, _, size, _ in entries],
-        "customdata": [[tensor, numbers.full_bytes(size)] for _, _, size, tensor in entries],
+        by_size = sorted((group for group in group_bytes if len(group) == 1), key=lambda g: (-group_bytes[g], g))
+        uncoloured = [name for (name,) in by_size if name not in ROLE_COLOURS | PHASE_COLOURS]
+        colours = dict(zip(uncoloured, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
+    boxes = [(group, group[-1], size, "") for group, size in group_bytes.items()] + buffers
+    box_id = {group: str(k) for k, group in enumerate(group_bytes)}
+    parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
+    box_colours = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in boxes]
+    data = {
+        "ids": list(map(str, range(len(boxes)))),
+        "parents": [box_id.get(group, "") for group in parents],
+        "labels": [label or "none" for _, label, _, _ in boxes],
+        "values": [size for _, _, size, _ in boxes],
+        "text": [numbers.short_bytes(size) for _, _, size, _ in boxes],
+        "customdata": [[tensor, numbers.full_bytes(size)] for _, _, size, tensor in boxes],
     }
-    look = {"tiling": {"pad": 1}, "pathbar": {"thickness": 20}, "branchvalues": "total"}
-    look |= {"marker": {"colors": filled, "line": {"width": 1, "color": "#fff"}}}
-    look |= {"textfont": {"size": 12, "color": [ink_on(colour) for colour in filled]}}
+    options = {"tiling": {"pad": 1}, "pathbar": {"thickness": 20}, "branchvalues": "total"}
+    options |= {"marker": {"colors": box_colours, "line": {"width": 1, "color": "#fff"}}}
+    options |= {"textfont": {"size": 12, "color": [ink_on(colour) for colour in box_colours]}}
     hover, fig = "<b>%{label}</b><br>%{customdata[1]}<extra></extra>", figure(300)
-    fig.add_trace(go.Treemap(**tree, **look, hovertemplate=hover))
+    fig.add_trace(go.Treemap(**data, **options, hovertemplate=hover))
     margin = {"l": 0, "r": 0, "t": 0, "b": 0}
     return fig.update_layout(margin=margin, uniformtext={"minsize": 11, "mode": "hide"})

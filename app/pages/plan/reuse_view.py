@@ -20,7 +20,7 @@ MOST_LISTED = 50
 
 
 def draw(shown: Shown) -> None:
-    """Draw the view. A finished plan has no curve of cost against capacity, because the curve needs the problem."""
+    """Draw the view. The curve of cost against capacity needs the packing problem, which a plan file does not have."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
     st.html(markup.claim(claim(arena)))
@@ -38,9 +38,10 @@ def draw(shown: Shown) -> None:
 
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:
-    """Return the packing problem of an arena with reuse costs, as requested; ``None`` for a plan and for a graph."""
-    problems = shown.opened.problems
-    problems = problems and problems_as_requested(problems, requested(shown.choice, shown.opened))
+    """Return the packing problem of an arena with reuse costs; ``None`` for other arenas, plan files and graphs."""
+    if not shown.opened.problems:
+        return None
+    problems = problems_as_requested(shown.opened.problems, requested(shown.choice, shown.opened))
     return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
 
 
@@ -67,7 +68,7 @@ def reuse_table(plan: Plan, arena: str) -> str:
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
-    """Return the reasons for the lower bound of the cost: a title, and a text for each group of buffers."""
+    """Return the proof of the lower bound of the cost: a title, and a text for each group of conflicting buffers."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
     texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []
@@ -98,13 +99,13 @@ def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
 def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     """Return the figure of the lowest cost found and of the lower bound for each capacity."""
     fig = figure(260)
-    ordered = points[::-1]
+    ascending = points[::-1]
     top = max([point.extent for point in points] + [arena.extent_bytes])
-    x = [point.extent for point in ordered] + [top + top // 12]  # the curves continue to the end of the axis
-    texts = [numbers.full_bytes(value) for value in x]
+    x = [point.extent for point in ascending] + [top + top // 12]  # the curves continue to the end of the axis
+    texts = [numbers.full_bytes(capacity) for capacity in x]
     for name, colour, dash, mode, y in (
-        ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ordered]),
-        ("lower bound", LINE, "dot", "lines", [point.bound for point in ordered]),
+        ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ascending]),
+        ("lower bound", LINE, "dot", "lines", [point.bound for point in ascending]),
     ):
         hover = f"{name} from %{{customdata}}: %{{y:,d}}"
         add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, texts=texts, hover=hover)

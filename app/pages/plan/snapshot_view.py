@@ -1,4 +1,4 @@
-"""The view Snapshot: the live and reserved bytes of a recorded allocator history, and the live bytes by property."""
+"""The view Snapshot: curves of the live and reserved bytes of an allocator history, and tables of the live bytes."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ def history_of(shown: Shown) -> History | None:
 
 
 def draw(shown: Shown) -> None:
-    """Draw the curves of live and reserved bytes, and a table of the live bytes at the shown step by a property."""
+    """Draw the curves, and a table that groups the live bytes at the shown step by one of :data:`KEYS`."""
     history = history_of(shown)
     assert history is not None
     step = arena_focus.step_of(shown)
@@ -46,13 +46,13 @@ def claim(history: History, step: int) -> str:
 
 
 def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
-    """Return the figure of the live bytes per category, stacked, and of the reserved bytes over the steps."""
+    """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``, stacked."""
     steps, by_category = live
     fig = chart_base.figure(250)
     for name, values in by_category.items():
         filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
         chart_base.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
-    reserved = [history.reserved.at(at) for at in steps]
+    reserved = [history.reserved.at(sample) for sample in steps]
     chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD)
     fig.add_vline(step, line_width=1, line_dash="dot")
     fig.update_xaxes(chart_base.steps_axis(shown.plan.steps))
@@ -62,7 +62,7 @@ def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dic
 
 
 def _totals(history: History, key: str, step: int) -> str:
-    """Return the table of the live bytes at a step by a property, largest first, as HTML."""
+    """Return the table of the live bytes at a step by ``key``, largest first, as HTML."""
     groups = history.totals(key, step)
     live = sum(group.size for group in groups)
     rows = []

@@ -12,14 +12,14 @@ SAMPLE = "sample:dynamic_batch"
 
 
 def page() -> None:
-    """Draw the view Shapes or the view Ranks; if neither applies, what a graph needs for them."""
+    """Draw the view Shapes or the view Ranks, or a hint for a file that has neither view."""
     shown = page_frame.draw()
     graph = shown.opened.graph
     views = page_jobs.scales(shown.opened, state.choice())
     if not views or graph is None:
-        needs = "Scale needs a graph with a named dimension, or with parameters to shard"
-        how = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
-        st.html(markup.empty(needs, how))
+        title = "Scale needs a graph with a named dimension, or with parameters to shard"
+        hint = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
+        st.html(markup.empty(title, hint))
         st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})
         return
     if controls.pick_view(views) == "shapes":

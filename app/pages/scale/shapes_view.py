@@ -27,47 +27,47 @@ def draw(shown: Shown, graph: Graph) -> None:
     title = f"Planning for sizes of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
     if curve is not None:
-        envelope(shown, graph, dim, curve)
+        sizes_view(shown, graph, dim, curve)
 
 
 def claim(curve: DimCurve, arena: str) -> str:
     """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
     if arena not in curve.arena_names:
         return f"No size of {curve.dim} was planned"
-    column = curve.extent_bytes[:, curve.arena_names.index(arena)]
-    first, last = (f"{numbers.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
-    if len(np.unique(column)) == 1:
-        return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every planned {curve.dim}"
+    extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
+    first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    if len(np.unique(extents)) == 1:
+        return f"{numbers.takes(arena)} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
     return f"{numbers.takes(arena)} {first} and {last}"
 
 
-def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
-    """Draw the controls of the current size, the figures of one arena, and the table of arena sizes."""
+def sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
+    """Draw the controls of the current size, the chart of one arena, and the table of arena sizes."""
     bounds = graph.dims[dim]
     current = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     size_controls(graph, dim, current)
     if not len(curve.values):
-        for _, error in curve.refused[:1]:  # none if the job was stopped before the first size
+        for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
-    tried, sizes = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
+    tried, possible = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
     capacity = shown.plan.arena_of[arena].capacity_bytes if arena in shown.plan.arena_of else numbers.UNLIMITED
     left, right = st.columns([0.64, 0.36], gap="medium")
     with left:
-        note = f"{numbers.of(tried, sizes, 'size')} tried; click to choose a size"
+        note = f"{numbers.of(tried, possible, 'size')} tried; click to choose a size"
         st.html(markup.heading(f"{arena} over {dim}", note))
         names = {name: for_markdown(name) for name in curve.arena_names}
         if len(names) > 1:
             controls.switch("Arena", names, **state.bound("arena", arena))
 
-        def picked(point: dict[str, Any]) -> None:
+        def choose(point: dict[str, Any]) -> None:
             if bounds.min <= float(point["x"]) <= bounds.max:
                 controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
 
         chart = dim_curve(curve, arena, current=current, capacity=capacity)
-        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", picked)
+        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
     with right:
         st.html(markup.heading("Arena sizes"))
         st.html(table(curve, current))
@@ -84,7 +84,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 
 
 def size_controls(graph: Graph, dim: str, current: int) -> None:
-    """Draw the choice of the dimension and the controls of its size, which applies to all pages."""
+    """Draw the choice of the dimension and the controls of its current size. The size applies to all pages."""
     bounds, allowed = graph.dims[dim], size_range(graph, dim)
 
     def choose(size: int | None) -> None:
@@ -95,11 +95,11 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
             controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
         st.markdown(f"{for_markdown(dim)} =", width="content")
-        look: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
-        look["on_change"] = lambda: choose(state.widget_value("point-number"))
-        controls.size_input(for_markdown(dim), allowed, current, "point-number", **look)
-        about, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
-        st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
+        options: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
+        options["on_change"] = lambda: choose(state.widget_value("point-number"))
+        controls.size_input(for_markdown(dim), allowed, current, "point-number", **options)
+        hint, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
+        st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=hint, on_click=choose, args=(bounds.max,))
 
 
 def table(curve: DimCurve, current: int) -> str:
@@ -116,41 +116,40 @@ def table(curve: DimCurve, current: int) -> str:
     html = markup.table(head, rows, numbers=range(1, 1 + len(listed)))
     if curve.refused:
         (first, error), (last, _) = curve.refused[0], curve.refused[-1]
-        ends = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
-        title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {ends})"
+        sizes_text = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
+        title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {sizes_text})"
         html += f'<div class="tm"><span class="bad">✗</span> {markup.esc(f"{title}: {error.message}")}</div>'
     return html
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the figure of arena size and peak at the planned sizes; no line joins them. Rejected sizes are crosses."""
+    """Return the figure of arena size and peak at the planned sizes, as points. Rejected sizes are crosses."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
-    extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
-    for name, values, symbol in (("peak live bytes", live, "circle"), ("arena size", extent, "line-ew")):
+    extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    for name, values, symbol in (("peak live bytes", peaks, "circle"), ("arena size", extents, "line-ew")):
         marker = {"size": 7, "symbol": symbol, "color": LIVE, "line": {"width": 2, "color": LIVE}}
-        same = {"marker": {"opacity": 1}}
+        opaque = {"marker": {"opacity": 1}}
         hover = f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}"
-        options: dict[str, Any] = {"marker": marker, "selected": same, "unselected": same, "mode": "markers"}
+        options: dict[str, Any] = {"marker": marker, "selected": opaque, "unselected": opaque, "mode": "markers"}
         add_curve(fig, x, values, name, LIVE, hover=hover, **options)
-    top = max([1, *extent, *live])
+    top = max([1, *extents, *peaks])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
-        limit_line(fig, capacity, min(capacity, top))
+        limit_line(fig, capacity, min(capacity, top))  # at the top of the chart for a much larger capacity
     refused = [size for size, _ in curve.refused]
     if refused:
         texts = [error.message for _, error in curve.refused]
         hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
         options = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False, "mode": "markers"}
         add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
-    size = f": {numbers.short_bytes(extent[x.index(current)])}" if current in x else ""
+    size = f": {numbers.short_bytes(extents[x.index(current)])}" if current in x else ""
     side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
     label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}
     fig.add_vline(x=current, line={"color": LINE, "width": 2}, **label)
-    ends = [*x, *refused, current]
-    pad = max(0.5, (max(ends) - min(ends)) * 0.02)
-    span = [min(ends) - pad, max(ends) + pad]
-    fig.update_xaxes(range=span, title={"text": curve.dim, "standoff": 4}, fixedrange=True)
+    smallest, largest = min([*x, *refused, current]), max([*x, *refused, current])
+    pad = max(0.5, (largest - smallest) * 0.02)
+    fig.update_xaxes(range=[smallest - pad, largest + pad], title={"text": curve.dim, "standoff": 4}, fixedrange=True)
     fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
     options = {"clickmode": "event+select", "hovermode": "closest", "dragmode": False, "showlegend": True}
     return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)

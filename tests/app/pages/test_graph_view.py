@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.session import graph_levels, opening, planning
-from app.session.graph_levels import moved, path_text, paths_of
+from app.session.graph_levels import move_path, path_text, paths_of
 from app.session.view_state import Choice
 from tests.app.pages.run_page import html, opened
 from tests.support.build import chain, graph, node, tensor
@@ -91,9 +91,9 @@ def test_unknown_module_in_a_link_is_ignored() -> None:
 
 def test_module_paths_are_escaped_in_links() -> None:
     path = ("a/b", "c,d", "…nodes 1–2", "%2F")
-    _, text = moved(path_text(path), "", path_text(("x",)))
+    _, text = move_path(path_text(path), "", path_text(("x",)))
     assert paths_of(text) == {("x",), path}
-    assert paths_of(moved(path_text(path), text, "")[0]) == {("x",)}
+    assert paths_of(move_path(path_text(path), text, "")[0]) == {("x",)}
 
 
 def test_search_covers_attributes_of_nodes() -> None:
