@@ -1,4 +1,4 @@
-"""The script for the browser history, for navigation links with the query, and for links that select a tensor."""
+"""Load the script for the browser history and the links of a page, and add the query of the page to tensor links."""
 
 from app.kit import controls
 from app.session import state
@@ -9,7 +9,7 @@ KEY = "tmmu-address"
 
 
 def follow() -> None:
-    """Load the script ``address.js`` on the page. It draws nothing; its links select tensors."""
+    """Load the script ``address.js`` on the page. A click on a tensor link selects the tensor."""
     on_select = state.listener(KEY, "select", lambda name: state.choose(selected=str(name)))
     controls.component("tmmu_address", "address.js")(key=KEY, height="content", on_select_change=on_select)
 

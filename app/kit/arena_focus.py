@@ -1,4 +1,4 @@
-"""The arena and the step that a page shows."""
+"""The arena and the step that a page shows: the chosen ones, or the default of the plan."""
 
 from app.session import state
 from app.session.planning import Shown
@@ -20,17 +20,19 @@ def arena(shown: Shown) -> str:
 def drawn(plan: Plan) -> str | None:
     """Return the arena that drawings and tables show; ``None`` for all arenas."""
     chosen = state.choice().arena
-    return None if chosen == ALL else chosen if chosen in plan.arena_of else main_arena(plan) or None
+    if chosen == ALL:
+        return None
+    return chosen if chosen in plan.arena_of else main_arena(plan) or None
 
 
 @remembered
 def peak_step(shown: Shown, arena_name: str | None) -> int:
-    """Return the first step with the most live bytes of an arena; ``None``: of all arenas."""
+    """Return the first step with the most live bytes of an arena, or of all arenas for ``None``."""
     return totals(shown.plan).peak_step if arena_name is None else peak_step_of(shown.plan, arena_name)[0]
 
 
 def step_of(shown: Shown) -> int:
-    """Return the chosen step if the plan has it, else the step at which the drawn arenas have their peak."""
+    """Return the chosen step if the plan has it, else the peak step of the drawn arenas."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen

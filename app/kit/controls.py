@@ -1,4 +1,4 @@
-"""Rows of controls, and controls that change the choice of the session."""
+"""Rows of controls, and controls that change the choice (:class:`Choice`) of the session."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -40,8 +40,8 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
     """Draw a message with a button that removes it. The button sets ``field`` of the session to ``None``."""
     with row(key):
         st.html(f'<div class="{css}" role="status" id="{key}">{html}</div>')
-        clear = (state.session(), field, None)
-        st.button("✕", key=f"no-{key}", help="Dismiss", type="tertiary", on_click=setattr, args=clear)
+        arguments = (state.session(), field, None)
+        st.button("✕", key=f"no-{key}", help="Dismiss", type="tertiary", on_click=setattr, args=arguments)
 
 
 def pick_view(names: Mapping[str, str]) -> str:
@@ -54,7 +54,7 @@ def pick_view(names: Mapping[str, str]) -> str:
 
 
 def switch(label: str, names: Sequence[str] | Mapping[str, str], **options: Any) -> str | None:
-    """Draw a switch without a visible label; return the chosen name. ``names``: names, or name → title."""
+    """Draw a switch with a hidden label; return the chosen name. ``names``: names, or name → title."""
     titles = names if isinstance(names, Mapping) else {}
     options = {"format_func": lambda name: titles.get(name, name), "label_visibility": "collapsed", **options}
     return st.segmented_control(label, list(names), required=True, **options)
@@ -72,22 +72,22 @@ def choose_size(dim: str, size: int | None, default: int) -> None:
     state.choose(dims={name: n for name, n in sorted(dims.items()) if (name, n) != (dim, default)})
 
 
-def parsed(
-    widget: str, field: str, read: Callable[[str], Any], text: str, failed: str, hint: str = "", empty: Any = None
+def text_widget(
+    widget: str, field: str, parse: Callable[[str], Any], text: str, error_title: str, hint: str = "", empty: Any = None
 ) -> dict[str, Any]:
-    """Set a text widget to ``text``; return its ``key`` and ``on_change``, which sets ``field`` to ``read(its text)``.
+    """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice.
 
-    An invalid text stays in the widget, and a card shows ``failed``, the reason and ``hint``. No text: ``empty``.
+    A changed text sets ``parse(text)``; no text sets ``empty``. An invalid text stays in the widget, with an error.
     """
 
     def changed() -> None:
         draft = str(state.widget_value(widget) or "").strip()
         try:
-            value = read(draft) if draft else empty
+            value = parse(draft) if draft else empty
         except (ValueError, UnreadableInput) as error:
             state.draft(widget, draft)
             message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
-            state.refuse({"title": failed, "message": message, "hint": hint})
+            state.refuse({"title": error_title, "message": message, "hint": hint})
             return
         state.draft(widget, "")
         state.choose(**{field: value})

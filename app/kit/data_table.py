@@ -1,4 +1,4 @@
-"""Tables with a callback for clicked cells. Their texts are escaped: a spreadsheet does not read them as formulas."""
+"""Tables with a callback for clicked cells. Their texts are escaped, so that a spreadsheet shows them as texts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def selectable(
     columns: dict[str, Any],
     height: int = HEIGHT,
 ) -> None:
-    """Draw a table with selectable cells. ``on_click`` receives the clicked cell, ``None`` for a cleared selection."""
+    """Draw a table with selectable cells. ``on_click`` receives the clicked cell, or ``None`` without a selection."""
 
     def changed() -> None:
         event: Any = state.raw(key)
@@ -36,7 +36,7 @@ def selectable(
 
 
 def show(frame: pd.DataFrame, **options: Any) -> None:
-    """Draw a table; texts that a spreadsheet would read as formulas get an apostrophe, except ``@inputs``."""
+    """Draw a table. Texts that a spreadsheet would read as formulas get an apostrophe, except ``@inputs``."""
 
     def escape(cell: object) -> object:
         return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell

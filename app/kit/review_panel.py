@@ -14,13 +14,13 @@ from tmmu_core.base.escaping import for_markdown
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return a flag ``(step, text)`` for each note about a step or tensor; a tensor's flag is at its first write."""
-    plan, flags_ = shown.plan, []
+    """Return a flag ``(step, text)`` for each note about a step, or about a tensor: at the tensor's first write."""
+    plan, note_flags = shown.plan, []
     for note in review.current().notes:
         step = int(plan.birth[plan.row_of[note.tensor]]) if note.tensor in plan.row_of else note.step
         if step is not None and step < plan.steps:
-            flags_.append((step, note.text))
-    return flags_
+            note_flags.append((step, note.text))
+    return note_flags
 
 
 def draw(shown: Shown) -> None:
@@ -29,7 +29,7 @@ def draw(shown: Shown) -> None:
     has_content = bool(current.notes or current.views or current.decision)
     answer = f", {current.decision.answer}" if current.decision else ""
     title = f"Review: {numbers.count(len(current.notes), 'note')}{answer}" if has_content else "Review"
-    # One key per file, because an expander with the same key stays open or closed.
+    # One key per file, because an expander with the key of the previous page run keeps its open or closed state.
     with st.container(key="review"), st.expander(title, expanded=has_content, key=f"review-{shown.opened.source}"):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
@@ -50,25 +50,25 @@ def _notes(current: review.Review) -> None:
             st.markdown(f"**{for_markdown(note.place)}**: {for_markdown(note.text)}", width="stretch")
             st.caption(for_markdown(" · ".join(filter(None, (note.author, note.date)))))
             if note.tensor or note.step is not None:
-                goal = {"selected": note.tensor} if note.tensor else {"step": note.step}
-                controls.button("Show", f"note-show-{k}", goal)
+                changes = {"selected": note.tensor} if note.tensor else {"step": note.step}
+                controls.button("Show", f"note-show-{k}", changes)
             key = f"note-drop-{k}"
             st.button("✕", key=key, type="tertiary", help="Delete", on_click=review.drop_note, args=(note,))
 
 
 def _new_note(shown: Shown) -> None:
     chosen = state.choice()
-    places: dict[str, dict[str, Any]] = {}  # label → subject of the note
+    subjects: dict[str, dict[str, Any]] = {}  # label → arguments of add_note
     if chosen.selected and chosen.selected in shown.plan.row_of:
-        places[f"tensor {for_markdown(chosen.selected)}"] = {"tensor": chosen.selected}
+        subjects[f"tensor {for_markdown(chosen.selected)}"] = {"tensor": chosen.selected}
     if chosen.step is not None:
-        places[f"step {chosen.step}"] = {"step": chosen.step}
-    places["the plan"] = {}
+        subjects[f"step {chosen.step}"] = {"step": chosen.step}
+    subjects["the plan"] = {}
     with st.form("new-note", border=False, clear_on_submit=True):
-        place = st.radio("Note about", list(places), horizontal=True)
+        subject = st.radio("Note about", list(subjects), horizontal=True)
         text = st.text_input("Note", placeholder="Required change, or reason for acceptance", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
-            review.add_note(text.strip(), **places[place])
+            review.add_note(text.strip(), **subjects[subject])
             st.rerun()
 
 

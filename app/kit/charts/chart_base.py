@@ -1,4 +1,4 @@
-"""Shared parts of charts: colours, layout, axes and step curves; the chart of the progress of a search."""
+"""Parts of all charts: colours, layout, axes and step curves; and the chart of the progress of a search."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -44,9 +44,10 @@ def _as_text(value: Any) -> Any:
 
 def figure(height: int) -> go.Figure:
     """Return an empty figure with the common layout."""
-    fig, font, clear = TextFigure(), {"size": 12}, "rgba(0,0,0,0)"
+    fig, font, transparent = TextFigure(), {"size": 12}, "rgba(0,0,0,0)"
     fig.update_layout(height=height, margin={"l": 70, "r": 14, "t": 8, "b": 34}, showlegend=False, dragmode="pan")
-    fig.update_layout(paper_bgcolor=clear, plot_bgcolor=clear, font=font, hoverlabel={"align": "left", "font": font})
+    fig.update_layout(paper_bgcolor=transparent, plot_bgcolor=transparent)
+    fig.update_layout(font=font, hoverlabel={"align": "left", "font": font})
     fig.update_xaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE, ticks="outside", tickcolor=FAINT)
     fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
     return fig
@@ -89,7 +90,7 @@ def add_curve(
 
 
 def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
-    """Draw a dashed, labelled line for a limit in bytes, at ``value`` (default: the limit) of the y or x axis."""
+    """Draw a dashed line for a limit in bytes, at ``value`` (default: the limit) of the y axis; ``across``: x axis."""
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
     draw = fig.add_vline if across else fig.add_hline
@@ -105,35 +106,34 @@ def bytes_axis(top: int) -> dict[str, Any]:
 
 def steps_axis(end: int) -> dict[str, Any]:
     """Return the settings of a step axis from 0 to ``end`` with the labels ``#0 #1 #2``."""
-    whole = {"dtick": 1} if end <= FEW_TICKS else {}
-    return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
+    tick_distance = {"dtick": 1} if end <= FEW_TICKS else {}
+    return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **tick_distance}
 
 
-LABEL_HEIGHT = 14  # of a tick label, in pixels
+LABEL_HEIGHT = 14  # height of a tick label in pixels
 
 
-def search_course(moments: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:
+def search_course(points: Sequence[SearchPoint], nodes: int, *, height: int = 220) -> go.Figure:
     """Return the chart of arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``."""
     fig, margin = figure(height), {"l": 70, "r": 14, "t": 28, "b": 40}
-    first = min((moment.nodes for moment in moments if moment.nodes), default=1)
-    last = max(nodes, *(moment.nodes for moment in moments), first + 1)
-    begin = max(first // 2, 1)
-    x = [max(moment.nodes, begin) for moment in moments] + [last]
+    first_nodes = min((point.nodes for point in points if point.nodes), default=1)
+    start, end = max(first_nodes // 2, 1), max(nodes, *(point.nodes for point in points), first_nodes + 1)
+    x = [max(point.nodes, start) for point in points] + [end]
     for name, colour, dash, values in (
-        ("arena size", LIVE, "solid", [moment.extent for moment in moments]),
-        ("proven bound", LINE, "dash", [moment.bound for moment in moments]),
+        ("arena size", LIVE, "solid", [point.extent for point in points]),
+        ("proven bound", LINE, "dash", [point.bound for point in points]),
     ):
         hover = f"{name} after %{{x:,d}} search nodes: %{{customdata}}"
         add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
-    top, low = moments[0].extent, moments[0].bound
-    edge = (top - low) // 12 + 1
-    distance = max(edge, (top - low) * LABEL_HEIGHT // (height - margin["t"] - margin["b"]))
-    ticks = [top]
-    for size in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
-        if ticks[-1] - size >= distance:
+    largest, smallest = points[0].extent, points[0].bound
+    padding = (largest - smallest) // 12 + 1
+    min_distance = max(padding, (largest - smallest) * LABEL_HEIGHT // (height - margin["t"] - margin["b"]))
+    ticks = [largest]
+    for size in (points[-1].extent, points[-1].bound, smallest):  # a tick at each size, if its label does not overlap
+        if ticks[-1] - size >= min_distance:
             ticks.append(size)
-    node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_TICKS else {}
+    node_ticks = {"tickvals": list(range(start, end + 1))} if end - start <= FEW_TICKS else {}
     fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
     labels = [numbers.short_bytes(size) for size in ticks]
-    fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[low - edge, top + edge], fixedrange=True)
+    fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[smallest - padding, largest + padding], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin=margin)

@@ -1,4 +1,4 @@
-"""The files that a visitor can download of a plan; each is made when it is downloaded, except a model with the plan."""
+"""The files of a plan for download. A file is made when the visitor downloads it, except a model with the plan."""
 
 import mimetypes
 from collections.abc import Callable
@@ -33,7 +33,7 @@ MOST_TENSORS = 2_000  # largest plan that is written into its model file
 
 
 class Entry(NamedTuple):
-    """A file for download: label of its button, file name, media type, purpose, and function that makes its content."""
+    """A file for download: label of the button, file name, media type, purpose, and function that makes the content."""
 
     label: str
     name: str
@@ -96,9 +96,9 @@ def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> s
 def _instances(plan: Plan, stem: str) -> list[Entry]:
     """Return a CSV file per arena, for the arenas whose buffers can be rows of an instance."""
     files = []
-    for k, arena in enumerate(plan.arenas):  # the number makes names distinct that differ only in case
+    for k, arena in enumerate(plan.arenas):  # file names contain k, because arena names can differ only in case
         with suppress(TmmuError):
-            plan_file.rows_of_instance(plan, arena.name)  # raises for other arenas
+            plan_file.rows_of_instance(plan, arena.name)  # raises for an arena that cannot be an instance
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
             label, name = numbers.shortened(arena.name, 16), repeat_command.file_stem(arena.name)
             write = partial(plan_file.to_instance, plan, arena.name)
@@ -123,8 +123,8 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
     """Return the input files of the command line: the graph, the arenas, and further files of options."""
     inputs, data_of = [], repeat_command.files(shown)
     if shown.graph is not None:
-        share = "" if shown.choice.shard_spec is None else ", this rank's share"
-        purpose = f"the graph in the native format{share}"
+        rank_note = "" if shown.choice.shard_spec is None else ", this rank's share"
+        purpose = f"the graph in the native format{rank_note}"
         inputs.append(_entry("Graph", f"{stem}.tmmu.json", purpose, native_file.encode_json, shown.graph))
     for field, name in repeat_command.FILES.items():
         label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
@@ -133,16 +133,16 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
     return inputs
 
 
-def review_page(shown: Shown, review_: Review, link: str) -> bytes:
-    """Return the review file as an HTML report that contains the JSON. It can be read without a server."""
+def review_page(shown: Shown, current: Review, link: str) -> bytes:
+    """Return the review file: an HTML report with the review as JSON in it, readable without a server."""
     verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
-    return report(shown, None, review_, embedded=review.to_json(shown, verdict, review_, link))
+    return report(shown, None, current, embedded=review.to_json(shown, verdict, current, link))
 
 
 def report(
-    shown: Shown, baseline: Shown | None, review_: Review, *, dark: bool = False, embedded: bytes = b""
+    shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, embedded: bytes = b""
 ) -> bytes:
-    """Return the HTML report with the findings of the verifier, if these are ready within a minute."""
+    """Return the HTML report. The findings of verifier and lint are left out if they need more than a minute."""
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.succeeded else None
     return build_report(
@@ -152,7 +152,7 @@ def report(
         verified=judged and judged.verified,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
-        section=ReviewSection(review_, page_jobs.moves_of(shown.choice), embedded.decode()),
+        section=ReviewSection(current, page_jobs.moves_of(shown.choice), embedded.decode()),
     )
 
 
@@ -176,5 +176,5 @@ def _project(shown: Shown) -> bytes:
     render = partial(build_render_plan, shown.plan, module_prefix=shown.plan.ir_name or "model")
     try:
         return zipped(c_project(render(constants)))
-    except RenderIncomplete:  # the plan writes to constants, or has a rank's share of them
+    except RenderIncomplete:  # the plan writes to constants, or contains only a rank's share of the constants
         return zipped(c_project(render()))

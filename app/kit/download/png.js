@@ -17,7 +17,7 @@ const STYLE =
   "background: transparent; border: 1px solid color-mix(in srgb, currentColor 25%, transparent);";
 const FONT = "font: 400 1.1rem/1 'Material Symbols Rounded'; user-select: none"; // Streamlit loads this font
 
-export default function offer({ data: { svg, width, height, name }, parentElement }) {
+export default function drawPngButton({ data: { svg, width, height, name }, parentElement }) {
   const button = document.createElement("button");
   button.style.cssText = STYLE;
   button.innerHTML = `<span aria-hidden="true" style="${FONT}">download</span>`;

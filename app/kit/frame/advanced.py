@@ -43,23 +43,23 @@ EXAMPLES = {
 }
 
 
-def draw(full: Choice, opened: Opened) -> None:
+def draw(choice: Choice, opened: Opened) -> None:
     """Draw the options of the planner, and the settings of arenas and dimensions."""
-    if full.planner in PLANNERS and (options := dict(PLANNERS[full.planner].options)):
-        _planner_options(full, options)
+    if choice.planner in PLANNERS and (options := dict(PLANNERS[choice.planner].options)):
+        _planner_options(choice, options)
     st.html(markup.heading("Arenas"))
     about = "Alignment of every offset, a power of two, such as 64."
-    _size("Alignment of every arena", "alignment", full.alignment, "default (128 B)", about)
+    _size("Alignment of every arena", "alignment", choice.alignment, "default (128 B)", about)
     if opened.graph is None:
         return
-    text = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
+    text = json.dumps(choice.arenas, indent=1, ensure_ascii=False) if choice.arenas else ""
     hint = f"Example: {ARENAS_EXAMPLE}."
-    widget = controls.parsed("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
-    about = "Content of a file for --arenas. Then only these arenas exist. A tensor selects one with its field `arena`."
+    widget = controls.text_widget("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
+    about = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
     st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=about, height=100, **widget)
-    _size("Page size", "page_size", full.page_size, "none", "Arenas are rounded up to a multiple of this size.")
+    _size("Page size", "page_size", choice.page_size, "none", "Arenas are rounded up to a multiple of this size.")
     about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
-    _size("Budget of all arenas", "budget", full.budget, "unlimited", about)
+    _size("Budget of all arenas", "budget", choice.budget, "unlimited", about)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
         allowed = size_range(opened.graph, name)
@@ -67,21 +67,21 @@ def draw(full: Choice, opened: Opened) -> None:
         def changed(name: str = name) -> None:
             controls.choose_size(name, state.widget_value(f"dim.{name}"), defaults[name])
 
-        label, size = f"Dimension {for_markdown(name)}", full.dims.get(name, defaults[name])
+        label, size = f"Dimension {for_markdown(name)}", choice.dims.get(name, defaults[name])
         label += f" ({allowed.min:,} … {allowed.max:,})"
         controls.size_input(label, allowed, size, f"dim.{name}", on_change=changed)
 
 
 def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
     text = "" if size is None else numbers.exact_bytes(size)
-    widget = controls.parsed(field, field, parse_bytes, text, f"{label} not changed")
+    widget = controls.text_widget(field, field, parse_bytes, text, f"{label} not changed")
     about += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
     st.text_input(label, placeholder=if_empty, help=about, **widget)
 
 
-def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
-    options = full.options
-    st.html(markup.heading(f"Options of {full.planner}"))
+def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
+    options = choice.options
+    st.html(markup.heading(f"Options of {choice.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
 
         def set_board() -> None:
@@ -105,29 +105,29 @@ def _option(name: str, default: Any, value: Any) -> None:
 
     if name in CHOICES:
         options, key = list(dict.fromkeys((*CHOICES[name], value))), state.set_widget(widget, value)
-        words: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
-        words = {option: words.get(option, option) for option in options}
-        st.selectbox(title, options, key=key, format_func=words.__getitem__, help=about, on_change=changed)
+        labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
+        labels |= {option: option for option in options if option not in labels}
+        st.selectbox(title, options, key=key, format_func=labels.__getitem__, help=about, on_change=changed)
     elif isinstance(default, int) or name == "max_nodes":
         label = title if default is None else f"{title} (default {default:,})"
-        least = 1 if name == "min_alignment" else 0
-        start: Any = None if default is None else "min"  # None: an empty field
+        low = 1 if name == "min_alignment" else 0
+        initial: Any = None if default is None else "min"  # None lets the field be empty
         key = state.set_widget(widget, value if isinstance(value, int) else default)
-        st.number_input(label, least, controls.MOST_NUMBER, start, 1, key=key, help=about, on_change=changed)
+        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, key=key, help=about, on_change=changed)
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         example, empty = EXAMPLES[name], _options_with(name, default, default)
 
-        def read(text: str) -> dict[str, Any]:
+        def parse(text: str) -> dict[str, Any]:
             return _options_with(name, read_json(text, f"option {name}"), default)
 
         hint = f"Example: {example}."
-        parsed = controls.parsed(widget, "options", read, text, f"{title} not changed", hint, empty)
-        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=about, **parsed)
+        settings = controls.text_widget(widget, "options", parse, text, f"{title} not changed", hint, empty)
+        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=about, **settings)
 
 
 def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
-    """Return the options of the choice with ``value`` for ``name``. An option with its default is left out."""
+    """Return the chosen options with ``value`` for ``name``. The option is left out if the value is its default."""
     options = {**state.choice().options, name: value}
     if value == default:
         del options[name]

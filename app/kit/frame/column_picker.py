@@ -7,7 +7,7 @@ from app.texts import markup
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.csv import csv_table, instance_csv
 
-_TABLE = "columns.table"  # session key: ``(name, bytes, source that was open)`` of the rejected table
+_TABLE = "columns.table"  # session key of the rejected table: ``(name, bytes, source that was open before)``
 NONE = "none"
 ABOUT = {
     "size": "Size of the buffer in bytes.",
@@ -27,9 +27,9 @@ def offer(name: str, data: bytes) -> None:
 
 
 def draw() -> None:
-    """Draw the form for a rejected table. Forget the table when another file is opened."""
-    name, data, source = state.raw(_TABLE) or ("", b"", None)
-    if source != state.choice().source:
+    """Draw the form for a rejected table, until another file is opened."""
+    name, data, source_before = state.raw(_TABLE) or ("", b"", None)
+    if source_before != state.choice().source:  # also without a rejected table
         state.put(_TABLE, None)
         return
     columns = csv_table.columns_of(data)
@@ -37,14 +37,14 @@ def draw() -> None:
     with st.container(key="columns", border=True):
         st.html(markup.heading(f"Assign the columns of {name}", "only the size is required"))
         with st.form("columns-form", border=False):
-            places = st.columns(4)
+            page_columns = st.columns(4)
             for k, (field, about) in enumerate(ABOUT.items()):
                 options = columns if field == "size" else (NONE, *columns)
                 chosen = state.widget_value(f"column.{field}")
                 chosen = chosen if chosen in options else guess.get(field, options[0])
                 label = {"lower": "first step (lower)", "upper": "end step (upper)"}.get(field, field)
                 key = state.set_widget(f"column.{field}", chosen)
-                places[k % 4].selectbox(label, options, key=key, help=about)
+                page_columns[k % 4].selectbox(label, options, key=key, help=about)
             left, right = st.columns([0.11, 0.89])
             left.form_submit_button("Open the table", type="primary", on_click=_open)
             right.form_submit_button("Cancel", on_click=lambda: state.put(_TABLE, None), type="tertiary")

@@ -29,11 +29,11 @@ def progress(
     ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button, for a job
     whose intermediate results cannot be used (default: stop the job and use its best result).
     """
-    state_before = job.done, len(job.found)
+    drawn_state = job.done, len(job.found)
 
     @st.fragment(run_every=REFRESH)
     def watch() -> None:
-        if job.finished or (follow and (job.done, len(job.found)) != state_before):
+        if job.finished or (follow and (job.done, len(job.found)) != drawn_state):
             st.rerun()
         count = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
         activity = "" if job.doing == job.what else job.doing
@@ -52,10 +52,11 @@ def progress(
     watch()
 
 
-def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float | None = None) -> T | None:
-    """Return the result of a job; else draw its progress (``title``) or its error (``failed``), and return ``None``.
+def result(job: Job[T], title: str, error_title: str, *, source: str = "", patience: float | None = None) -> T | None:
+    """Return the result of a finished job; else draw its progress or its error card, and return ``None``.
 
-    ``source``: file of the error. ``patience``: seconds before the progress is drawn; ``None``: as for a plan.
+    ``source``: file that the error card names. ``patience``: seconds to wait before the progress is drawn
+    (default: ``planning.PATIENCE``).
     """
     if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)
@@ -63,19 +64,19 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
     try:
         return job.result()
     except TmmuError as error:
-        st.html(markup.error_card(card_of(error, failed, source)))
-        restart(job)
+        st.html(markup.error_card(card_of(error, error_title, source)))
+        restart_button(job)
         return None
 
 
-def restart(job: Job[Any]) -> None:
+def restart_button(job: Job[Any]) -> None:
     """Draw a button that starts a job again, if the job ended without a result although its input may be valid."""
     if isinstance(job.error, TaskNotFinished):
         st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
 
 
 def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
-    """Draw the best size so far of the searched arena, its lower bound, and a chart of both over the search nodes."""
+    """Draw the best size and the lower bound of the arena that is searched, and a chart of both over the nodes."""
     if not improvements:
         return
     arena, last = improvements[-1]

@@ -95,7 +95,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
     draw_errors(card)
-    long_work.restart(job)
+    long_work.restart_button(job)
     with st.container(key="gallery"):
         gallery.draw()
     st.stop()
@@ -126,7 +126,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
         declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
         about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
         controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
-    long_work.restart(job)
+    long_work.restart_button(job)
     shown = _substitute(choice)
     _headline(shown)
     return shown

@@ -77,7 +77,7 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
 
     about = "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited."
     options: dict[str, Any] = {"help": fixed or about, "disabled": bool(fixed), "width": 215}
-    options |= controls.parsed("limit", "capacities", read, text, "Memory limit not changed", empty={})
+    options |= controls.text_widget("limit", "capacities", read, text, "Memory limit not changed", empty={})
     st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
 
 

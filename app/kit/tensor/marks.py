@@ -1,4 +1,4 @@
-"""Marks in the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
+"""Marked rows of the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` for another mark or none."""
+    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` if neither is marked."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
         origins = plan_rows.origins(shown)
@@ -35,7 +35,7 @@ def rows(shown: Shown) -> list[int] | None:
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows of the witness of ``arena`` (``None``: all arenas), also views; ``None`` if it is not marked."""
+    """Return the rows of the witness of an arena (default: all arenas) with its views; ``None`` if it is not marked."""
     if state.choice().marked != WITNESS:
         return None
     names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]
@@ -44,16 +44,20 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` for each last read of a marked buffer freed late: ``(14, "conv_12 frees x +1")``."""
+    """Return ``(step, text)`` for each last use of a marked buffer freed late: ``(14, "conv_12 frees x +1")``."""
     plan = shown.plan
-    freed: dict[int, list[str]] = {}
-    for row, last, _ in _late(shown):
-        freed.setdefault(last, []).append(numbers.shortened(plan.tensor_ids[row], 14))
-    more = {step: f" +{len(names) - 1}" if len(names) > 1 else "" for step, names in freed.items()}
-    return [(t, f"{numbers.shortened(plan.node_at(t), 14)} frees {freed[t][0]}{more[t]}") for t in freed]
+    freed_at: dict[int, list[str]] = {}
+    for row, last_use, _ in _late(shown):
+        freed_at.setdefault(last_use, []).append(numbers.shortened(plan.tensor_ids[row], 14))
+    texts = []
+    for step, (first, *others) in freed_at.items():
+        more = f" +{len(others)}" if others else ""
+        texts.append((step, f"{numbers.shortened(plan.node_at(step), 14)} frees {first}{more}"))
+    return texts
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
+    """Return ``(row, last use, use before)`` of the marked buffers freed late; [] if they are not marked."""
     return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 
@@ -65,17 +69,18 @@ def certificate(shown: Shown) -> None:
     summary = shown.plan.arena_of[name]
     st.html(certificate_text.certificate(shown.plan, name))
     if summary.witness:
-        focus = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
-        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", focus=focus)
+        changes = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
+        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", changes=changes)
 
 
 def _mark_button(
-    mark: str, label: str, icon: str, about: str | None = None, focus: Mapping[str, Any] | None = None
+    mark: str, label: str, icon: str, about: str | None = None, changes: Mapping[str, Any] | None = None
 ) -> None:
+    """Draw the button that sets ``mark`` and makes ``changes`` to the choice, or that clears the mark."""
     if state.choice().marked == mark:
         controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:
-        changes = {"marked": mark, "search": "", **(focus or {})}
+        changes = {"marked": mark, "search": "", **(changes or {})}
         controls.button(label, mark, changes, icon=f":material/{icon}:", help=about)
 
 
@@ -87,7 +92,7 @@ def late_button(shown: Shown) -> None:
 
 
 def pick_layer(shown: Shown) -> None:
-    """Draw the menu of layers, if the plan has several: the map marks the chosen layer, and the table lists only it."""
+    """Draw the menu that marks a layer, if the plan has several. The table of tensors lists only the marked layer."""
     chosen = layer_of(state.choice().marked)
     if len(shown.plan) > plan_rows.MAX_EAGER_TENSORS and chosen is None:
         return
@@ -98,13 +103,12 @@ def pick_layer(shown: Shown) -> None:
     if len(names) < 2:
         return
     repeated = ", ".join(f"{count:,} × {for_markdown(name)}" for name, count in origins.modules.repeated)
-
     about = f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
     about += f" Repeated: {repeated}." if repeated else ""
 
-    def picked() -> None:
+    def mark_layer() -> None:
         layer = state.widget_value("layer")
         state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
 
     key = state.set_widget("layer", chosen if chosen in names else None)
-    st.selectbox("Layer", names, None, key=key, placeholder="all", on_change=picked, width=300, help=about)
+    st.selectbox("Layer", names, None, key=key, placeholder="all", on_change=mark_layer, width=300, help=about)

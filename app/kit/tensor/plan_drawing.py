@@ -1,4 +1,4 @@
-"""The canvas of a plan: memory map, slots and lifetimes. It shows the choice of the session; its events change it."""
+"""The canvas of a plan: memory map, slots and lifetimes. Its settings come from the choice, which its events change."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.canvas.pack import NO_ORIGIN, Origin, Packed, pack_plan, picture_of
+from app.canvas.pack import Origin, Packed, pack_plan, picture_of
 from app.canvas.plan_component import PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.tensor import marks, why_here
@@ -25,10 +25,12 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 
 @remembered
-def _packed(shown: Shown, has_layers: bool, baseline: Shown | None, baseline_has_layers: bool) -> Packed:
-    before = NO_ORIGIN if baseline is None else _origin(baseline, baseline_has_layers)
-    baseline_plan = None if baseline is None else baseline.plan
-    return pack_plan(shown.plan, _origin(shown, has_layers), baseline=baseline_plan, baseline_origin=before)
+def _packed(shown: Shown, needs_layers: bool, baseline: Shown | None, baseline_needs_layers: bool) -> Packed:
+    origin = _origin(shown, needs_layers)
+    if baseline is None:
+        return pack_plan(shown.plan, origin)
+    baseline_origin = _origin(baseline, baseline_needs_layers)
+    return pack_plan(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin)
 
 
 def _needs_layers(shown: Shown) -> bool:
@@ -38,30 +40,35 @@ def _needs_layers(shown: Shown) -> bool:
 
 
 def _origin(shown: Shown, needs_layers: bool) -> Origin:
-    """Return operators, layers and phases of the rows."""
-    stretches = phases(shown)
-    rows = origins(shown) if needs_layers else None
-    if rows is None:
-        return Origin(operators(shown), stretches=stretches)
-    layer = rows.layer if rows.modules.known_by and any(rows.layer) else None
-    return Origin(operators(shown), layer, rows.phase if stretches else None, stretches)
+    """Return operators and phases of a plan, and with ``needs_layers`` the layer and phase of each row."""
+    phase_ranges = phases(shown)
+    row_origins = origins(shown) if needs_layers else None
+    if row_origins is None:
+        return Origin(operators(shown), stretches=phase_ranges)
+    layer = row_origins.layer if row_origins.modules.known_by and any(row_origins.layer) else None
+    return Origin(operators(shown), layer, row_origins.phase if phase_ranges else None, phase_ranges)
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the arenas, from the bottom of one memory to its top: arenas without reuse first."""
+    """Return the names of the arenas from the bottom to the top of a common memory: those without reuse come first."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
     """Draw a canvas of the choice. ``more``: settings of the drawing that replace the values of the choice."""
     chosen, arena = state.choice(), arena_focus.drawn(handle.plan)
-    _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None if all are drawn
+    # The first plan step of each drawn step, or None if every plan step is drawn.
+    _, steps = picture_of(handle.plan, handle.baseline)
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
-        step = int(steps.searchsorted(step, side="right")) - 1
+        step = _drawn_range(steps, (step, step + 1))[0]
     is_hashed = handle.plan.places == "sparse"  # offsets are hashes, so a map would show nothing
     if steps is not None:
-        more["flags"] = [(_drawn(steps, (at, at + 1))[0], text) for at, text in more.pop("flags", ())]
+        more["flags"] = [(_drawn_range(steps, (t, t + 1))[0], text) for t, text in more.pop("flags", ())]
+
+    def plan_step(drawn_step: int) -> int:
+        return int(drawn_step if steps is None else steps[drawn_step])
+
     settings: dict[str, Any] = {
         "view": "slots" if is_hashed and chosen.view == "map" else chosen.view,
         "colour": chosen.colour or None,
@@ -70,18 +77,16 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         "search": chosen.search,
         "marked": more.pop("marked", None) or marks.of_witness(handle.plan, arena),
         "step": step,
-        "span": chosen.span if chosen.span is None or steps is None else _drawn(steps, chosen.span),
-        "ghost": why_here.ghost_drawn(handle.plan) if steps is None else None,
+        "span": chosen.span if chosen.span is None or steps is None else _drawn_range(steps, chosen.span),
+        "ghost": why_here.ghost_settings(handle.plan) if steps is None else None,
         "zoom": chosen.zoom,
         "height": height,
         "link": "page",
     }
-    on: dict[str, Any] = {
+    callbacks: dict[str, Any] = {
         "select": select,
-        "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        "span": lambda ends: state.choose(
-            span=ends and tuple(int(end if steps is None else steps[end]) for end in ends)
-        ),
+        "step": lambda drawn: state.choose(step=None if drawn is None else plan_step(drawn)),
+        "span": lambda drawn: state.choose(span=drawn and tuple(map(plan_step, drawn))),
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
         "view": lambda view: state.choose(view=view) if view in VIEWS else None,
         "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
@@ -89,11 +94,11 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:
-        on["ghost"] = lambda where: why_here.put(handle.plan, where)
-    plan_canvas(handle, on, key=key, **settings | more)
+        callbacks["ghost"] = lambda place: why_here.put(handle.plan, place)
+    plan_canvas(handle, callbacks, key=key, **settings | more)
 
 
-def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
+def _drawn_range(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
     """Return the range of drawn steps that contains a range of plan steps. See :func:`picture_of`."""
     first = int(steps.searchsorted(span[0], side="right")) - 1
     return first, max(first + 1, int(steps.searchsorted(span[1])))

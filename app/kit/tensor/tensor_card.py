@@ -11,7 +11,10 @@ from tmmu_core.plans.figures.live_bytes import storages_alive
 
 
 def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
-    """Draw the cards of the selected tensor; without one, the largest buffers. ``device``: all arenas are drawn."""
+    """Draw the cards of the selected tensor; without a selection, the largest buffers.
+
+    ``walking``: the page is Graph; ``device``: the drawing shows all arenas in one memory.
+    """
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
@@ -28,10 +31,10 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         return
     producer, idle, box_colour = shown.opened.producers.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
     st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
-    is_plan, has_graph = state.session().page == "plan", shown.solution is not None
+    is_plan_page, has_graph = state.session().page == "plan", shown.solution is not None
     with st.container(horizontal=True, gap="small", key="elsewhere"):
         controls.button("Clear selection", "clear-selection", {"selected": ""})
-        if not is_plan and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
+        if not is_plan_page and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(walk=graph_levels.AROUND)

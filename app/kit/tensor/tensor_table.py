@@ -25,15 +25,15 @@ from tmmu_core.plans.model import Plan
 MOST_ROWS = 5_000
 TITLES = {"size": "size (B)", "padded": "padded (B)", "offset": "offset (B)", "hex": "offset (hex)"}
 """Column → its title, for columns whose title is not their name."""
-GROUPED = (
+WITH_SEPARATORS = (
     *("size", "padded", "offset", "first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps"),
     *("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out"),
 )
-"""Columns of numbers that are shown with thousands separators."""
+"""Number columns with thousands separators."""
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena (or all) whose tensor or producer name contains ``search``, largest first."""
+    """Return the rows whose tensor or producer name contains ``search``, of an arena (default: all), largest first."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
@@ -42,14 +42,14 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
     """Return the table of ``rows``. The column of padded sizes is empty if no size has padding."""
-    ids, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
+    listed, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
     sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
     padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
-    kind, kinds = ("category", plan.categories) if plan.categories else ("role", plan.roles)
+    column, role_of = ("category", plan.categories) if plan.categories else ("role", plan.roles)
     frame = pd.DataFrame(
         {
-            "tensor": [plan.tensor_ids[i] for i in ids],
-            kind: [kinds[i] for i in ids],
+            "tensor": [plan.tensor_ids[i] for i in listed],
+            column: [role_of[i] for i in listed],
             "arena": [arenas[k] for k in plan.arena[rows].tolist()],
             "size": plan.size[rows],
             "padded": padded if padded != sizes else "",
@@ -60,18 +60,18 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
             "first write": plan.birth[rows],
             "freed": plan.death[rows],
             "steps": plan.death[rows] - plan.birth[rows],
-            "dtype": [plan.dtypes[i] for i in ids],
-            "shape": [numbers.shape(plan.shapes[i]) for i in ids],
-            "view of": [plan.base_tensor_uids[i] or "" for i in ids],
+            "dtype": [plan.dtypes[i] for i in listed],
+            "shape": [numbers.shape(plan.shapes[i]) for i in listed],
+            "view of": [plan.base_tensor_uids[i] or "" for i in listed],
         }
     )
     if origins is not None:
         for name, texts in {"producer": origins.producer, "module": origins.module, "phase": origins.phase}.items():
-            frame[name] = [texts[i] for i in ids]
+            frame[name] = [texts[i] for i in listed]
     return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
 
 
-def filled(frame: pd.DataFrame) -> pd.DataFrame:
+def without_empty_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table without its empty columns."""
     return frame.loc[:, [not len(frame) or bool((frame[name] != "").any()) for name in frame]]
 
@@ -99,18 +99,18 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
         frame.insert(1, "operator", [operators[row] for row in listed.tolist()])
     if memories := residences(plan):
         frame["placed by"] = [tensor_text.placed_by(memories[row]) for row in listed.tolist()]
-    return filled(frame), len(rows)
+    return without_empty_columns(frame), len(rows)
 
 
 def table(shown: Shown, arena: str | None) -> None:
-    """Draw the table of an arena's tensors (default: all arenas), filtered by search and marked layer."""
+    """Draw the table of the tensors of an arena (``None``: all arenas), filtered by search and marked layer."""
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
-    frame, hits = _frame(shown, search, arena, layer)
+    frame, matches_count = _frame(shown, search, arena, layer)
     notes = [f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"]
     notes += [f"of layer {layer}"] if layer else []
-    notes += [f"{hits:,} match “{search}”"] if search else []
-    notes += [f"{hits - len(frame):,} smaller tensors omitted"] if hits > len(frame) else []
+    notes += [f"{matches_count:,} match “{search}”"] if search else []
+    notes += [f"{matches_count - len(frame):,} smaller tensors omitted"] if matches_count > len(frame) else []
     notes += ["click a header to sort, a row to select"]
     st.html(markup.heading(f"Tensors of {arena}" if arena else "Tensors", "; ".join(notes)))
     if not len(frame):
@@ -122,11 +122,10 @@ def table(shown: Shown, arena: str | None) -> None:
 
 
 def storages(shown: Shown, arena: str | None) -> None:
-    """Draw the table of an arena's buffers with idle steps (default: all arenas), most bytes × idle steps first."""
+    """Draw the table of the buffers with idle steps in an arena (``None``: all arenas), most bytes × steps first."""
     frame = _storages(shown, arena)
-    at_least = "at least " if len(frame) == MOST_ROWS else ""
-    count = numbers.count(len(frame), "buffer")
-    note = f"{at_least}{count} with idle steps, most bytes × idle steps first; click to select"
+    count = ("at least " if len(frame) == MOST_ROWS else "") + numbers.count(len(frame), "buffer")
+    note = f"{count} with idle steps, most bytes × idle steps first; click to select"
     st.html(markup.heading(f"Buffers of {arena}" if arena else "Buffers", note))
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))
@@ -139,28 +138,29 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     idle, solution = plan_rows.idle(shown), shown.solution
     assert idle is not None
     assert solution is not None
-    storages_, ids = solution.liveness.storages, solution.liveness.timeline.index.tensor_ids
-    with_idle = np.flatnonzero((idle.idle > 0) & (storages_.size > 0))
+    buffers, ids = solution.liveness.storages, solution.liveness.timeline.index.tensor_ids
+    with_idle_steps = np.flatnonzero((idle.idle > 0) & (buffers.size > 0))
     if arena is not None:
-        with_idle = with_idle[storages_.arena[with_idle] == solution.liveness.arenas.index(arena)]
-    products = {k: int(storages_.size[k]) * int(idle.idle[k]) for k in with_idle.tolist()}
-    rows = sorted(products, key=lambda k: (-products[k], k))[:MOST_ROWS]
-    last = [int(idle.last[k]) for k in rows]
+        in_arena = buffers.arena[with_idle_steps] == solution.liveness.arenas.index(arena)
+        with_idle_steps = with_idle_steps[in_arena]
+    byte_steps = {k: int(buffers.size[k]) * int(idle.idle[k]) for k in with_idle_steps.tolist()}
+    listed = sorted(byte_steps, key=lambda k: (-byte_steps[k], k))[:MOST_ROWS]
+    last_uses = [int(idle.last[k]) for k in listed]
     return pd.DataFrame(
         {
-            "tensor": [ids[storages_.head[k]] for k in rows],
-            "size": [int(storages_.size[k]) for k in rows],
-            "held steps": [int(idle.live[k]) for k in rows],
-            "idle steps": [int(idle.idle[k]) for k in rows],
-            "bytes × idle steps": [products[k] for k in rows],
-            "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k in rows],
-            "last use": [numbers.step(t, shown.plan.node_at(t)) if t >= 0 else "" for t in last],
+            "tensor": [ids[buffers.head[k]] for k in listed],
+            "size": [int(buffers.size[k]) for k in listed],
+            "held steps": [int(idle.live[k]) for k in listed],
+            "idle steps": [int(idle.idle[k]) for k in listed],
+            "bytes × idle steps": [byte_steps[k] for k in listed],
+            "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k in listed],
+            "last use": [numbers.step(t, shown.plan.node_at(t)) if t >= 0 else "" for t in last_uses],
         }
     )
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = data_table.HEIGHT) -> None:
-    """Draw a table that has a column ``tensor``. A click on a row selects its tensor; a click on a base, the base."""
+    """Draw a table that has a column ``tensor``. A click selects the tensor of the row, or in "view of" the base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
     def select(cell: data_table.Cell | None) -> None:
@@ -184,7 +184,7 @@ def column_config(frame: pd.DataFrame) -> dict[str, Any]:
         options: dict[str, Any] = {"label": TITLES.get(name), "help": about, "width": widths.get(name)}
         if not is_numeric_dtype(frame[name].dtype):
             config[name] = st.column_config.TextColumn(**options)
-        elif name in GROUPED:
+        elif name in WITH_SEPARATORS:
             config[name] = st.column_config.NumberColumn(**options, format="localized")
         else:
             config[name] = st.column_config.Column(**options)

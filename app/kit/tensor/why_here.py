@@ -14,7 +14,7 @@ from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import Plan
 
-MOST_REPLAYED = 20_000  # storages of an arena; each click sends all placed rows
+MOST_REPLAYED = 20_000  # storages of an arena that can be replayed; each click sends the rows placed so far
 
 
 def panel(shown: Shown, name: str) -> None:
@@ -31,15 +31,15 @@ def _place_form(plan: Plan, name: str) -> None:
     place, row = tried(plan), plan.row_of[name]
     offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
 
-    def typed() -> None:
+    def try_place() -> None:
         state.choose(tried=(int(state.widget_value("tried-offset")), int(state.widget_value("tried-birth"))))
 
     left, right = st.columns(2, gap="small")
-    for column, label, name, value, most in (
+    for column, label, widget, value, high in (
         (left, "Offset (B)", "tried-offset", offset, controls.MOST_NUMBER),
         (right, "First step", "tried-birth", birth, min(plan.steps - 1, controls.MOST_NUMBER)),
     ):
-        column.number_input(label, 0, most, key=state.set_widget(name, min(value, most)), on_change=typed)
+        column.number_input(label, 0, high, key=state.set_widget(widget, min(value, high)), on_change=try_place)
     if place is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
@@ -55,7 +55,7 @@ def tried(plan: Plan) -> Ghost | None:
     return ghost(plan, chosen.selected, *chosen.tried)
 
 
-def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
+def ghost_settings(plan: Plan) -> dict[str, Any] | None:
     """Return the tried place as input of the canvas; ``None`` without a tried place."""
     place = tried(plan)
     if place is None:
@@ -65,14 +65,14 @@ def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
 
 
 def put(plan: Plan, place: Mapping[str, Any]) -> None:
-    """Store the place to which a box was dragged as the tried place; the offset is rounded to the alignment."""
+    """Store the place of a dragged box as the tried place. The offset is rounded to the alignment."""
     name = str(place["id"])
     offset = on_grid(plan, name, int(place["offset"]))
     state.choose(selected=name, tried=(max(0, offset), max(0, int(place["birth"]))))
 
 
 def _placements(shown: Shown) -> int:
-    """Return the number of placements of the shown arena; 0 if they cannot be replayed."""
+    """Return the number of storages that the planner places in the shown arena; 0 without a replay."""
     arena = arena_focus.arena(shown)
     count = shown.plan.arena_of[arena].storages if arena else 0
     return count if 1 < count <= MOST_REPLAYED else 0
@@ -87,21 +87,21 @@ def replay_button(shown: Shown) -> None:
 
 def turns(shown: Shown) -> list[int] | None:
     """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
-    plan, chosen, last = shown.plan, state.choice().turn, _placements(shown)
-    if chosen is None or not last:
+    plan, chosen, total = shown.plan, state.choice().turn, _placements(shown)
+    if chosen is None or not total:
         return None
-    turn, order = max(1, min(chosen, last)), plan_rows.placement_order(shown, arena_focus.arena(shown))
+    turn, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
 
     def changed() -> None:
         state.choose(**_turn(shown, int(state.widget_value("turn"))))
 
     with controls.row("turns"):
-        st.number_input("Placement", 1, last, key=state.set_widget("turn", turn), on_change=changed, width=200)
+        st.number_input("Placement", 1, total, key=state.set_widget("turn", turn), on_change=changed, width=200)
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
         rule = tensor_text.ORDER_WORDS.get(order.by, order.by)
-        st.markdown(f"of {last:,}, {rule}: {name}, {place}")
+        st.markdown(f"of {total:,}, {rule}: {name}, {place}")
         controls.button("Show all", "turn.all", {"turn": None})
     placed = set(order.storages[:turn])
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in placed]

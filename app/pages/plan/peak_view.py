@@ -55,7 +55,7 @@ def draw(shown: Shown) -> None:
     columns = [*("tensor", "size", "category", "role"), *(["arena"] if arena is None else [])]
     columns += ["first write", "freed", "slot", "offset", "shape", "view of"]
     largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
-    frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
+    frame = tensor_table.without_empty_columns(tensor_table.frame_of(plan, largest))
     frame = frame[[column for column in columns if column in frame]]
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 

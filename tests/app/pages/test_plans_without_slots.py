@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.cli.main import run
-from app.kit.tensor.tensor_table import filled, frame_of
+from app.kit.tensor.tensor_table import frame_of, without_empty_columns
 from tests.app.pages.run_page import html, opened
 from tests.support.build import chain
 from tests.support.paths import SAMPLES
@@ -43,4 +43,4 @@ def test_comparison_shows_a_dash_for_missing_slots(capsys: pytest.CaptureFixture
 
 
 def test_empty_columns_are_not_shown() -> None:
-    assert {"view of"} == set(frame_of(PLAN, np.arange(2))) - set(filled(frame_of(PLAN, np.arange(2))))
+    assert {"view of"} == set(frame_of(PLAN, np.arange(2))) - set(without_empty_columns(frame_of(PLAN, np.arange(2))))
