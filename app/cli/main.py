@@ -31,13 +31,14 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 INTERRUPTED = 130  # 128 + SIGINT
 VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # such as a full disk: not bugs
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""Errors of standard output that are not bugs, such as a full disk."""
 
 
 class TolerantFile(io.FileIO):
-    """A file that discards data if a write raises :attr:`ignored`: by default, if the reader has closed the pipe."""
+    """A file whose failed writes discard the data if the error is an instance of :attr:`ignored`."""
 
-    ignored: type[OSError] = BrokenPipeError
+    ignored: type[OSError] = BrokenPipeError  # the reader has closed the pipe
 
     def write(self, data: Any) -> int:
         """Write ``data`` and return the number of bytes written or discarded."""
@@ -47,10 +48,10 @@ class TolerantFile(io.FileIO):
             return len(data)
 
 
-def settle_streams() -> None:
-    """Open missing standard streams; let standard error ignore failed writes, and standard output a closed pipe."""
+def prepare_streams() -> None:
+    """Open missing standard streams. Make standard output ignore a closed pipe, and standard error all write errors."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
+        pass  # keep missing descriptors 0 to 2 open, so that no other file gets one of them
     os.close(descriptor)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
@@ -65,24 +66,25 @@ def settle_streams() -> None:
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values, which may be unset shell variables, and outputs that are an input."""
+    """A command that rejects empty values, and an output file that is also an input."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""
         output = ctx.params.get("output")
         # ``convert`` can rewrite a file in place.
-        writes_over = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
+        overwrites = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
         for parameter in self.params:
+            is_option = parameter.param_type_name == "option"
             value = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
             values = value if isinstance(value, list | tuple) else (value,)
             is_empty = any(isinstance(value, str) and not value.strip(" \t\r\n,") for value in values)
             if is_empty and source is not None and source.name == "COMMANDLINE":
-                is_option = parameter.param_type_name == "option"
                 name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
                 raise UsageError(f"{name} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
-            for file in values if writes_over and parameter.param_type_name == "argument" else ():
-                if isinstance(file, str) and os.path.isfile(file) and os.path.samefile(file, output):
+            inputs = [] if is_option or not overwrites else [file for file in values if isinstance(file, str)]
+            for file in inputs:
+                if os.path.isfile(file) and os.path.samefile(file, output):
                     raise UsageError(f"the output {output} is the input {file}.", "Write to another file.")
         return super().invoke(ctx)
 
@@ -92,7 +94,7 @@ SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limi
 
 
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Return the typer application; ``commands``: the commands that it has."""
+    """Return the typer application with the given commands."""
     app = typer.Typer(
         name="tmmu",
         help="Plan, check and show the memory of tensor programs.",
@@ -112,7 +114,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         app.command(name, cls=Command, rich_help_panel=panel)(with_options(getattr(module, f"{name}_command")))
 
     @app.callback(invoke_without_command=True)
-    def whole(
+    def without_command(
         context: typer.Context, version: bool = typer.Option(False, "--version", help="Show the version and exit.")
     ) -> int:
         if version:
@@ -144,7 +146,7 @@ def run(arguments: Sequence[str]) -> int:
         limits.refuse_unknown_settings()
         arguments = _apply_limits(arguments)
         first = next(iter(arguments), "")
-        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # the import of all commands takes too long
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # import one command, because all take too long
         code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code
@@ -161,10 +163,9 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-            why = (error.strerror or str(error)).lower()
-            problem = UsageError(f"standard output cannot be written: {why}.", "Free space, or write to another file.")
-            print_error(problem, as_json=as_json)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes standard output at exit
+            message = f"standard output cannot be written: {(error.strerror or str(error)).lower()}."
+            print_error(UsageError(message, "Free space, or write to another file."), as_json=as_json)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit fails again
             return BAD_INPUT
         traceback.print_exc()
         print("tmmu: internal error. This is a bug in tmmu; please report it with the traceback.", file=sys.stderr)
@@ -172,7 +173,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of the options ``--max-NAME N``; return the arguments without these options and ``-v``."""
+    """Set the limits of the options ``--max-NAME N``; return the arguments without these and ``-v``, ``--verbose``."""
     variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
     others: list[str] = []
     remaining = iter(arguments)
@@ -187,7 +188,7 @@ def _apply_limits(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Run the command line of this process and exit with its exit code."""
-    settle_streams()
+    prepare_streams()
     sys.exit(run(sys.argv[1:]))
 
 

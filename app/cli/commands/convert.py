@@ -31,12 +31,12 @@ def convert_command(
     """Convert a model to a native graph file.
 
     The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Tables (--columns) and other inputs with
-    live ranges but no graph are written as an instance (.csv). If an ONNX model and --dims leave the size of an input
-    open, a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
+    live ranges but no graph are written as an instance (.csv). If neither an ONNX model nor --dims sets a dimension of
+    an input, a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
     if columns is not None:
         return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output)
-    graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
+    graph = open_any(model) if dims is None else read_within(read_input(model), _ranges(dims), model)
     if isinstance(graph, PlainInstance):
         return _write_instance(graph, output)
     if not isinstance(graph, Graph):
@@ -51,31 +51,31 @@ def convert_command(
         print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
         if graph.assumed:
             print_note(assumed_text(graph))
-        used = {size for tensor in graph.tensors for size in tensor.shape}
-        if fixed := ", ".join(sorted(graph.ranges.keys() - used)):
+        dims_in_shapes = {size for tensor in graph.tensors for size in tensor.shape}
+        if fixed := ", ".join(sorted(graph.ranges.keys() - dims_in_shapes)):
             print_note(f"warning: {fixed} cannot change in the written graph. Convert {model} again with --dims.")
     return SUCCESS
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    """Write the sidecar file, and return the graph that names it. Raises :class:`UsageError`, ``UnreadableInput``."""
+    """Write the sidecar file, and return the graph with its name. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
     constants = constants_of(Path(model), graph)
     if not constants:
         raise UsageError(f"{model} does not contain bytes of constants.", "Omit --sidecar.")
     try:
-        written = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
+        written_bytes = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
     except OSError as error:
         raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
-    print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written)})")
+    print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")
     return msgspec.structs.replace(graph, sidecar=path.name)
 
 
 def _write_instance(instance: PlainInstance, name: str) -> int:
     if instance.others:
         arenas = ", ".join(problem.arena for problem in instance.problems)
-        what = f"an instance has one arena, and {instance.name} has {len(instance.problems)}: {arenas}."
-        raise UsageError(what, "Write one arena with tmmu export FILE --to instance --arena NAME.")
+        message = f"an instance has one arena, and {instance.name} has {len(instance.problems)}: {arenas}."
+        raise UsageError(message, "Write one arena with tmmu export FILE --to instance --arena NAME.")
     if name.lower().removesuffix(".gz").endswith((".json", ".cbor")):
         raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
     offsets = None if instance.packing is None else instance.packing.offset
@@ -95,7 +95,7 @@ def _columns(text: str) -> dict[str, str]:
     return {field.strip(): column.strip() for field, _, column in pairs}
 
 
-def _envelopes(text: str) -> dict[str, Dim]:
+def _ranges(text: str) -> dict[str, Dim]:
     """Parse ``B=1:8,T=512`` to dimension → range. Raises :class:`UsageError`."""
     ranges: dict[str, Dim] = {}
     try:
@@ -103,15 +103,15 @@ def _envelopes(text: str) -> dict[str, Dim]:
     except ValueError as error:
         raise UsageError(f"--dims: {error}", "Example: B=1:8,T=512.") from None
     for name, bounds in pairs:
-        part = strict.shown(text if name is None else f"{name}={bounds}")
+        pair_text = strict.shown(text if name is None else f"{name}={bounds}")
         first, _, last = bounds.partition(":")
         try:
             low, high = strict.whole_number(first), strict.whole_number(last or first)
         except ValueError as error:
-            raise UsageError(f"--dims: in {part}, {error}", "Write B=1:8 for a range, or B=8.") from None
+            raise UsageError(f"--dims: in {pair_text}, {error}", "Write B=1:8 for a range, or B=8.") from None
         if name is None:
-            raise UsageError(f"--dims: {part} names no dimension.", "Write B=1:8 for a range, or B=8.")
+            raise UsageError(f"--dims: {pair_text} names no dimension.", "Write B=1:8 for a range, or B=8.")
         if low > high:
-            raise UsageError(f"--dims: {part} is an empty range.", "Write the smaller bound first.")
+            raise UsageError(f"--dims: {pair_text} is an empty range.", "Write the smaller bound first.")
         ranges[name] = Dim(low, high)
     return ranges

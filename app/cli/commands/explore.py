@@ -46,8 +46,8 @@ def explore_command(
     for name in names:
         if os.path.isdir(name):
             if not (modules_in(Path(name)) or snapshot_files(Path(name))):
-                what = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
-                raise UsageError(what, "Pass single files.")
+                message = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
+                raise UsageError(message, "Pass single files.")
         elif not os.path.isfile(name):
             raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")
@@ -80,7 +80,7 @@ def is_free(address: str, port: int) -> bool:
 
 
 def arguments(names: list[str], no_browser: bool, port: int | None, address: str) -> list[str]:
-    """Return the command line of the server. Without a port, it listens on the first free port from 8501 on."""
+    """Return the command line of the server. Without a port, the server uses the first free port from 8501 on."""
     return [
         *(sys.executable, "-P"),  # import no modules from the script's folder or the current folder
         *(str(SERVE), "run", str(MAIN)),

@@ -26,16 +26,18 @@ FIGURES = {
     "scratch": "scratch memory of kernels, above the tensors",
     "planned": "arenas planned in the program file",
 }
+"""Key of ``Measured.figures`` → label."""
 ABOUT = {
     "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
     "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
-    "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of it. The memory of XNNPACK "
-    "and the arenas of control-flow bodies cannot be measured.",
+    "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of the arena. The memory of "
+    "XNNPACK and the arenas of control-flow bodies cannot be measured.",
     "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
     "device, the tail is smaller.",
     "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
     "PyTorch eager": "The program is run operator by operator, and each value is freed after its last read.",
 }
+"""Runtime → remark about the figures."""
 
 
 def measure_command(
@@ -54,33 +56,33 @@ def measure_command(
     files contain the arena sizes. --runtime tflm runs a TensorFlow Lite model twice in TensorFlow Lite Micro (extra
     "tflm"): without and with the plan.
 
-    Exit code: 0 measured, 1 the outputs change with the plan.
+    Exit code: 0 measured, 1 if the outputs change with the plan.
     """
     from tmmu_core.runtime.measure.measure_model import measure
 
     if runtime and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}.", strict.closest_hint(runtime, RUNTIMES))
     sizes = OPTION_SPECS["dims"].read(dims) if dims else None
-    found = measure(read_input(model), model, sizes, runtime, in_order=in_order)
-    exit_code = FINDING if found.outputs_equal is False else SUCCESS
+    measured = measure(read_input(model), model, sizes, runtime, in_order=in_order)
+    exit_code = FINDING if measured.outputs_equal is False else SUCCESS
     if json:
-        write_json(found)
+        write_json(measured)
         return exit_code
-    print_lines(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
+    print_lines(model + (f" at {dims_text(measured.sizes)}" if measured.sizes else ""), "")
     rows = []
-    for name, size in found.figures.items():
-        prefix = "with our plan: " if name.endswith("_with_plan") else ""
-        rows.append([found.runtime, prefix + FIGURES[name.removesuffix("_with_plan")], numbers.full_bytes(size)])
-    for which, figures in (("graph rewritten by the runtime", found.run), ("graph of the file", found.given)):
+    for name, size in measured.figures.items():
+        prefix = "with the plan: " if name.endswith("_with_plan") else ""
+        rows.append([measured.runtime, prefix + FIGURES[name.removesuffix("_with_plan")], numbers.full_bytes(size)])
+    for graph, figures in (("graph rewritten by the runtime", measured.run), ("graph of the file", measured.given)):
         if figures is not None:
-            rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours)])
-            rows.append(["lower bound", which, numbers.full_bytes(figures.bound)])
+            rows.append([f"plan, {measured.planner}", graph, numbers.full_bytes(figures.ours)])
+            rows.append(["lower bound", graph, numbers.full_bytes(figures.bound)])
     table(("source", "figure", ">bytes"), rows)
-    above = found.theirs - found.planned.bound
-    print_lines("", f"{found.runtime} uses {numbers.full_bytes(found.theirs)}, {above:,} B above the lower bound:")
-    print_lines(*(f"  {size:>14,} B  {what}" for what, size in found.difference()))
-    print_lines("", ABOUT[found.runtime])
-    show_warnings(found.planned.incomplete)
-    if found.outputs_equal is not None:
-        print_lines(f"Outputs with our plan, on random inputs: {'equal' if found.outputs_equal else 'DIFFERENT'}.")
+    used, above_bound = numbers.full_bytes(measured.theirs), measured.theirs - measured.planned.bound
+    print_lines("", f"{measured.runtime} uses {used}, {above_bound:,} B above the lower bound:")
+    print_lines(*(f"  {size:>14,} B  {cause}" for cause, size in measured.difference()))
+    print_lines("", ABOUT[measured.runtime])
+    show_warnings(measured.planned.incomplete)
+    if measured.outputs_equal is not None:
+        print_lines(f"Outputs with the plan, on random inputs: {'equal' if measured.outputs_equal else 'DIFFERENT'}.")
     return exit_code

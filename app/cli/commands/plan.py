@@ -31,7 +31,7 @@ def plan_command(
     output: str | None = OUT,
     json: bool = AS_JSON,
     engines: str | None = option(
-        "JSON file that assigns nodes to engines; memory that two engines reuse has a cost.", "FILE"
+        "JSON file that assigns nodes to engines. Reuse of bytes by two engines has a cost.", "FILE"
     ),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
@@ -43,10 +43,10 @@ def plan_command(
     """
     write = writer_of(output or STREAM)
     if files := snapshot_files(Path(graph)):
-        given = {"-o": output, "--engines": engines, **dict.fromkeys(planning_options(request), "")}
-        if unused := ", ".join(name for name, value in given.items() if value is not None):
-            what = f"these options have no effect on a folder of snapshots: {unused}."
-            raise UsageError(what, "Omit them, or pass one snapshot.")
+        unused = [name for name, value in (("-o", output), ("--engines", engines)) if value is not None]
+        if unused := [*unused, *planning_options(request)]:
+            message = f"these options have no effect on a folder of snapshots: {', '.join(unused)}."
+            raise UsageError(message, "Omit them, or pass one snapshot.")
         ranks = list(summaries(files))
         if json:
             console.write_json({"ranks": rank_records(ranks)})
@@ -77,7 +77,7 @@ def plan_command(
             print_live_lines(plan)
         if hint := totals_text.better(found.better):
             console.print_lines(f"hint: {hint}")
-        shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # print_plan shows these warnings
-        show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
+        printed = tuple(filter(None, (plan.remark(ASSUMED), plan.remark(UNPLANNED))))  # by print_plan
+        show_warnings([warning for warning in found.warnings if not warning.endswith(printed)])
     print_findings(found)
     return FINDING if found.findings else SUCCESS

@@ -9,7 +9,7 @@ from app.cli.resolve import resolve, resolve_side, show_warnings, warnings_of
 from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
 
-FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
+FORMATS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
 
 
 def report_command(
@@ -26,9 +26,9 @@ def report_command(
 ) -> int:
     """Write a report of a plan (HTML, PDF or Markdown).
 
-    The extension of the output file selects the format: .html (also without an extension) is a report that works
-    offline, .pdf needs an installed Chrome, Chromium or Edge, .md is a short summary for a pull request, without the
-    comparison to --baseline.
+    The extension of the output file selects the format. An HTML report (.html, or no extension) works offline. A PDF
+    report (.pdf) needs an installed Chrome, Chromium or Edge. A Markdown file (.md) is a short summary for a pull
+    request, without the comparison to --baseline.
 
     Exit code: 0 valid plan, 1 invalid plan.
     """
@@ -37,20 +37,20 @@ def report_command(
     from app.report.summary import markdown
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    form = "html" if not Path(output).suffix else format_by_ending(output, FORMS, "html")
+    form = "html" if not Path(output).suffix else format_by_ending(output, FORMATS, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
     found = resolve(plan, request)
-    side = None if baseline is None else resolve_side(baseline, request, store, found.plan)
-    show_warnings(warnings_of(side), on_stderr=True)
-    before = None if side is None else side.complete_plan()
+    found_baseline = None if baseline is None else resolve_side(baseline, request, store, found.plan)
+    show_warnings(warnings_of(found_baseline), on_stderr=True)
+    baseline_plan = None if found_baseline is None else found_baseline.complete_plan()
     complete = found.complete_plan()
     verified = verify_plan(complete, found.graph, dims=request.dims, cut_from=found.whole_graph_hash)
     if form == "md":
         write_output(output, markdown(complete, verified, title, found.better), "the summary")
     else:
         settings: dict[str, Any] = {"title": title, "theme": theme, "verified": verified}
-        data = build_report(found.solution or complete, baseline=before, **settings)
+        data = build_report(found.solution or complete, baseline=baseline_plan, **settings)
         write_output(output, pdf(data) if form == "pdf" else data, "the report")
     if not verified.ok:
         print_note(f"{plan} is an invalid plan: {verified}")

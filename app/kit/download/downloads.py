@@ -142,7 +142,7 @@ def review_page(shown: Shown, current: Review, link: str) -> bytes:
 def report(
     shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, embedded: bytes = b""
 ) -> bytes:
-    """Return the HTML report. The findings of verifier and lint are left out if they need more than a minute."""
+    """Return the HTML report. The findings of the verifier are left out if they need more than a minute."""
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.succeeded else None
     return build_report(
