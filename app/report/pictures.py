@@ -21,12 +21,12 @@ Kind = Literal["map", "slots", "lifetimes"]
 Theme = Literal["light", "dark"]
 WIDTH, HEIGHT = 1100, 460
 LEDGER_HEIGHT = 230
-LEAST, MOST = 200, 8_000  # pixels of a side of a picture
+MIN_SIDE, MAX_SIDE = 200, 8_000  # width and height of a picture in pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
-STEP_LABEL, LETTER = 140, 6.6  # width of the longest step label, and of a letter, in pixels
+STEP_LABEL_WIDTH, LETTER_WIDTH = 140, 6.6  # of the longest step label and of a letter, in pixels
 MOST_BOXES, MOST_COLUMNS = 4_000, 1_000
-NAMED = (46.0, 13.0)  # minimum width and height of a box with a name, in pixels
-OVER = "#D55E00"  # bytes above the capacity
+MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # of a box with a name, in pixels
+OVER = "#D55E00"  # colour of bytes above the capacity
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,15 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture; positions are shares of the drawing area from its left and bottom."""
+    """Size in pixels and theme of a picture.
+
+    Positions are fractions of the drawing area: 0 is its left or bottom edge, 1 its right or top edge.
+    """
 
     width: int = WIDTH
     height: int = HEIGHT
     theme: Theme = "light"
-    whole: bool = False  # whether the picture is a separate file, with background, size and patterns
+    is_file: bool = False  # whether the picture is a separate file, with background, size and patterns
 
     @property
     def look(self) -> Look:
@@ -64,38 +67,40 @@ class Sheet:
         """Return width and height of the drawing area."""
         return self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
 
-    def x(self, share: float) -> float:
+    def x(self, position: float) -> float:
         """Return the x coordinate in pixels of a horizontal position."""
-        return _LEFT + self.area[0] * share
+        return _LEFT + self.area[0] * position
 
-    def y(self, share: float) -> float:
+    def y(self, position: float) -> float:
         """Return the y coordinate in pixels of a vertical position."""
-        return _TOP + self.area[1] * (1 - share)
+        return _TOP + self.area[1] * (1 - position)
 
-    def level(self, share: float, dash: str = "") -> str:
+    def horizontal_line(self, position: float, dash: str = "") -> str:
         """Return a horizontal line at a vertical position, as SVG."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         line = f'stroke="{self.look.ink}" stroke-width="1.6"{dashes} fill="none"'
-        return f'<path d="M{_LEFT} {self.y(share):.1f}H{self.width - _RIGHT}" {line}/>'
+        return f'<path d="M{_LEFT} {self.y(position):.1f}H{self.width - _RIGHT}" {line}/>'
 
-    def mark(self, share: float, label: str) -> str:
+    def y_label(self, position: float, label: str) -> str:
         """Return a label left of the drawing area at a vertical position, as SVG."""
-        return f'<text x="{_LEFT - 7}" y="{self.y(share) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
+        return f'<text x="{_LEFT - 7}" y="{self.y(position) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
 
-    def steps(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
-        """Yield labels of the steps below the drawing area, as many as fit. Each step is one column."""
-        every = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL)))
-        for column in range(0, len(steps), every):
+    def step_labels(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
+        """Yield labels below the drawing area for columns of one step each, as many as fit."""
+        columns_per_label = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL_WIDTH)))  # rounded up
+        for column in range(0, len(steps), columns_per_label):
             x = self.x(column / len(steps))
-            if column and x + STEP_LABEL > self.width:
+            if column and x + STEP_LABEL_WIDTH > self.width:
                 break
             node = numbers.step(steps[column], numbers.shortened(plan.node_at(steps[column]), 14))
             yield f'<text x="{x:.1f}" y="{self.height - 16}">{escape(node)}</text>'
 
     def picture(self, title: str, parts: Sequence[str]) -> Markup:
         """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
-        size = f' width="{self.width}" height="{self.height}"' if self.whole else ""
-        ground = f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.whole else ""
+        size = f' width="{self.width}" height="{self.height}"' if self.is_file else ""
+        ground = (
+            f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.is_file else ""
+        )
         return Markup(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
             f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{self.look.text}">{ground}'
@@ -108,9 +113,10 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour; without it, or for "", the colour of the
-    role. At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` those that are
-    written first. Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour, or "" for the colour of the role
+    (default: all rows have the colour of their role). At most ``MOST_BOXES`` boxes are drawn: those with the most bytes
+    × steps, or for ``lifetimes`` those that are written first. Slots with hashed addresses are drawn one above the
+    other. Raises ``KeyError`` for an unknown arena.
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]
@@ -128,14 +134,14 @@ def arena_picture(
     parts += _drawn_boxes(plan, boxes, top, sheet, summary.capacity_bytes if kind == "map" else None, colours)
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
-        parts += [sheet.level(value / top, dash) for value, dash in levels if value <= top]
-        parts += [sheet.mark(mark / top, numbers.short_bytes(mark)) for mark in numbers.ticks(top, 8)]
+        parts += [sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top]
+        parts += [sheet.y_label(tick / top, numbers.short_bytes(tick)) for tick in numbers.ticks(top, 8)]
     else:
-        every = max(1, -(-top // max(1, height // 16)))
-        for row in range(0, top, every):
-            y = (row if kind == "slots" else top - 1 - row) + 0.5
-            parts.append(sheet.mark(y / top, f"{row:,}"))
-    parts += sheet.steps(plan, range(plan.steps))
+        lanes_per_label = max(1, -(-top // max(1, height // 16)))  # rounded up
+        for lane in range(0, top, lanes_per_label):  # a slot, or a tensor by first write from the top
+            middle = (lane if kind == "slots" else top - 1 - lane) + 0.5
+            parts.append(sheet.y_label(middle / top, f"{lane:,}"))
+    parts += sheet.step_labels(plan, range(plan.steps))
     return sheet.picture(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
 
 
@@ -167,19 +173,19 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a picture: arena size, or a larger capacity of at most twice the arena size."""
+    """Return the bytes at the top of a picture: the arena size, or the capacity if that is at most twice as large."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 
 def _drawn_boxes(
     plan: Plan,
     boxes: Sequence[tuple[int, ...]],
-    end: int,
+    axis_end: int,
     sheet: Sheet,
     capacity: int | None,
     colours: Mapping[int, str],
 ) -> Iterator[str]:
-    """Yield the SVG elements of boxes on an axis up to ``end``; the part above ``capacity`` is a box of its own."""
+    """Yield the SVG elements of boxes on an axis up to ``axis_end``. The part above ``capacity`` is a separate box."""
     short = shortener(plan.tensor_ids[row] for row in colours)
     for row, low, high, birth, death in boxes:
         left, right = (sheet.x(t / max(1, plan.steps)) for t in (birth, death))
@@ -190,16 +196,16 @@ def _drawn_boxes(
         if capacity is not None and high > capacity:
             parts = [(low, capacity, colour)] if low < capacity else []
             parts.append((max(low, capacity), high, OVER))
-        for bottom, top, fill in parts:
-            upper, lower = sheet.y(top / end), sheet.y(bottom / end)
-            w, h = max(0.3, right - left - 0.5), max(0.3, lower - upper - 0.5)
-            at = f'x="{left:.2f}" y="{upper:.2f}" width="{w:.2f}" height="{h:.2f}"'
-            yield f'<rect {at} fill="{fill}">{tip}</rect>'
-        upper, lower = sheet.y(high / end), sheet.y(low / end)
-        if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
-            label = short(name, int((right - left - 8) / LETTER))
-            at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
-            yield f'<text {at} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
+        for part_low, part_high, fill in parts:
+            y, bottom = sheet.y(part_high / axis_end), sheet.y(part_low / axis_end)
+            w, h = max(0.3, right - left - 0.5), max(0.3, bottom - y - 0.5)
+            place = f'x="{left:.2f}" y="{y:.2f}" width="{w:.2f}" height="{h:.2f}"'
+            yield f'<rect {place} fill="{fill}">{tip}</rect>'
+        y, height = sheet.y(high / axis_end), sheet.y(low / axis_end) - sheet.y(high / axis_end)
+        if right - left >= MIN_NAMED_WIDTH and height >= MIN_NAMED_HEIGHT:
+            label = short(name, int((right - left - 8) / LETTER_WIDTH))
+            place = f'x="{left + 4:.1f}" y="{y + min(height / 2, 30) + 4:.1f}"'
+            yield f'<text {place} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
 
 
 ACCOUNT_LOOKS = {
@@ -209,7 +215,7 @@ ACCOUNT_LOOKS = {
     "holes": ("holes", "#CC79A7", "M0 6L6 0"),
     "tail": ("tail", "#DADFE4", ""),
 }
-"""Use of bytes (``ACCOUNTS``) → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)."""
+"""Account of :data:`ACCOUNTS` → ``(name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)``."""
 
 
 def patterns() -> Markup:
@@ -223,55 +229,58 @@ def patterns() -> Markup:
     return Markup(f'<svg width="0" height="0" aria-hidden="true" class="defs"><defs>{tiles}</defs></svg>')
 
 
-def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
+def drawn_rows(ledger: WasteLedger) -> NDArray[np.int64]:
     """Return the ledger's rows to draw: all, or from each of ``MOST_COLUMNS`` bins the row with the most live bytes."""
     count = len(ledger.live)
     if count <= MOST_COLUMNS:
         return np.arange(count, dtype=np.int64)
     edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * count // MOST_COLUMNS
-    return np.array([a + int(np.argmax(ledger.live[a:b])) for a, b in pairwise(edges.tolist())], np.int64)
+    return np.array(
+        [start + int(np.argmax(ledger.live[start:end])) for start, end in pairwise(edges.tolist())], np.int64
+    )
 
 
 def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     """Return the stacked chart of live bytes and of four kinds of unused bytes over the steps."""
-    points, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
+    rows, capacity = drawn_rows(ledger), plan.arena_of[ledger.arena].capacity_bytes
     top = _top(ledger.extent, capacity)
-    point, most = peak_of(ledger.live)
-    step = int(ledger.steps[point])
-    title = f"peak {numbers.short_bytes(most)} at {numbers.step(step, numbers.shortened(plan.node_at(step), 36))}"
-    mark, y = sheet.x((int(np.searchsorted(points, point)) + 0.5) / max(1, len(points))), sheet.y(most / top)
-    anchor, shift = ("end", -8) if mark > sheet.width * 0.7 else ("start", 8)
-    levels = [(ledger.extent, ""), (most, "2 3"), (capacity, "7 5")]
-    marks = [0, ledger.extent]
-    if min(ledger.extent - most, most) / top * sheet.area[1] > 14:
-        marks.append(most)
+    peak_row, peak = peak_of(ledger.live)
+    step = int(ledger.steps[peak_row])
+    title = f"peak {numbers.short_bytes(peak)} at {numbers.step(step, numbers.shortened(plan.node_at(step), 36))}"
+    peak_x, peak_y = sheet.x((int(np.searchsorted(rows, peak_row)) + 0.5) / max(1, len(rows))), sheet.y(peak / top)
+    anchor, shift = ("end", -8) if peak_x > sheet.width * 0.7 else ("start", 8)
+    levels = [(ledger.extent, ""), (peak, "2 3"), (capacity, "7 5")]
+    labelled = [0, ledger.extent]
+    if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # the label of the peak does not overlap these
+        labelled.append(peak)
     axis = "steps at which a range begins or ends" if len(ledger.live) < plan.steps else "step"
-    if len(points) < len(ledger.live):
-        axis += f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
-    end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
+    if len(rows) < len(ledger.live):
+        axis += f", {len(rows):,} of {numbers.count(len(ledger.live), 'step')} drawn"
+    axis_place = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
     parts = [
-        str(patterns()) if sheet.whole else "",
-        *_account_areas(ledger, points, sheet, top),
-        *(sheet.level(value / top, dash) for value, dash in levels if value <= top),
-        f'<path d="M{mark:.1f} {y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
-        f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
-        *(sheet.mark(value / top, numbers.short_bytes(value)) for value in marks),
-        *sheet.steps(plan, ledger.steps[points].tolist()),
-        f"<text {end}>{escape(axis)}</text>",
+        str(patterns()) if sheet.is_file else "",
+        *_account_areas(ledger, rows, sheet, top),
+        *(sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top),
+        f'<path d="M{peak_x:.1f} {peak_y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
+        f'<text x="{peak_x + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
+        *(sheet.y_label(value / top, numbers.short_bytes(value)) for value in labelled),
+        *sheet.step_labels(plan, ledger.steps[rows].tolist()),
+        f"<text {axis_place}>{escape(axis)}</text>",
     ]
     return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
 
 
-def _account_areas(ledger: WasteLedger, points: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
-    base = np.zeros(len(points), np.uint64)
+def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
+    """Yield the SVG areas of the accounts, stacked; ``rows``: the rows of the ledger to draw, one per column."""
+    base = np.zeros(len(rows), np.uint64)
     for account in ACCOUNTS:
-        column = np.asarray(getattr(ledger, account))[points]
-        if not column.any():
+        account_bytes = np.asarray(getattr(ledger, account))[rows]
+        if not account_bytes.any():
             continue
-        ceiling = base + column
+        ceiling = base + account_bytes
         outline = [*_outline(ceiling, sheet, top), *reversed(_outline(base, sheet, top))]
         name, colour, pattern = ACCOUNT_LOOKS[account]
-        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in outline) + "Z"
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in outline) + "Z"
         yield f'<path d="{path}" fill="{colour}"><title>{name}</title></path>'
         if pattern:
             yield f'<path d="{path}" fill="url(#p-{account})"/>'
@@ -281,6 +290,8 @@ def _account_areas(ledger: WasteLedger, points: NDArray[np.int64], sheet: Sheet,
 def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:
     """Return the corners of a step curve in pixels; ``values`` has one value per column."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    heights = [sheet.y(int(values[start]) / top) for start in edges[:-1]]
-    columns = [(sheet.x(start / len(values)), sheet.x(end / len(values))) for start, end in pairwise(edges)]
-    return [(x, y) for ends, y in zip(columns, heights, strict=True) for x in ends]
+    corners = []
+    for start, end in pairwise(edges):  # a range of columns with equal values
+        y = sheet.y(int(values[start]) / top)
+        corners += [(sheet.x(start / len(values)), y), (sheet.x(end / len(values)), y)]
+    return corners

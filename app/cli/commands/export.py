@@ -43,13 +43,13 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
 
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
-    named = (plan.ir_name or "model") if prefix is None else escaped_surrogates(prefix)
-    return build_render_plan(plan, constants, module_prefix=named)
+    module_prefix = (plan.ir_name or "model") if prefix is None else escaped_surrogates(prefix)
+    return build_render_plan(plan, constants, module_prefix=module_prefix)
 
 
 PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
-"""Format that writes the model with the plan in it → (check of the model's bytes, file extension)."""
+"""Format of a model file with the plan in it → (function that returns why bytes are no such model, extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
@@ -67,9 +67,9 @@ class FormatOptions:
         if self.arena is not None and to != "instance":
             raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
         values = {"--blobs": self.blobs, "--prefix": self.prefix, "--model": None if to in MODELS else self.model}
-        unused = [name for name, value in values.items() if value is not None]
-        if unused and to != PROJECT:
-            raise UsageError(f"{unused[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+        given = [name for name, value in values.items() if value is not None]
+        if given and to != PROJECT:
+            raise UsageError(f"{given[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
 
 
 def export_command(
@@ -81,7 +81,7 @@ def export_command(
     output: str = OUT_OR_STREAM,
     json: bool = AS_JSON,
 ) -> int:
-    """Export a plan as a table, trace, instance or C code, in a model file, or for another viewer."""
+    """Export a plan as a table, a trace, an instance or C code, for another viewer, or in a model file."""
     if to not in FORMATS:
         is_report = to in ("html", "pdf", "md", "svg", "png")
         hint = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
@@ -102,7 +102,10 @@ def export_command(
 
 
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
-    """Write the model file (``model_name`` if ``name`` is a plan or graph) with a finished plan or with a new plan."""
+    """Write a model file with a plan in it.
+
+    ``name`` is the model, which is planned here, or the plan or graph of the model file ``model_name``.
+    """
     data, source = input_of(name)
     opened = read_any(data, source, request.dims)
     refuses, ending = MODELS[to]
@@ -118,7 +121,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
 
 
 def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a TensorFlow Lite model ``(bytes, name)`` with a finished plan, or with a new plan by ``auto``."""
+    """Write a TensorFlow Lite model ``(bytes, name)`` with the plan ``opened``; a graph is planned (default: auto)."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run
@@ -135,39 +138,39 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write an ONNX model ``(bytes, name)`` with the order of a plan or graph, else with the best order found."""
+    """Write an ONNX model ``(bytes, name)`` in the order of a plan or graph, else in the best order found."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
     weights = external_files(data)
     if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        what = f"the weights of {source} are in the file {weights[0]}."
-        raise UsageError(what, "Write into the folder of the model.")
+        message = f"the weights of {source} are in the file {weights[0]}."
+        raise UsageError(message, "Write into the folder of the model.")
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
-            what = f"the plan {name} is not a plan of the model {source}."
-            raise UsageError(what, "Pass the model of the plan.")
+            message = f"the plan {name} is not a plan of the model {source}."
+            raise UsageError(message, "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order
     else:
-        order = _lowest_order(graph, request)
+        order = _lowest_peak_order(graph, request)
     write_output(output, with_order(data, graph, order, source), "the model with its order")
     return SUCCESS
 
 
-def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
+def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     """Return the order with the lowest peak that the search finds, else the order of the file."""
     start = initial_candidate(graph, request)
     found = order_move(start)
     if found is None or found.move is None:
         print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order
-    ordered, weights = found.ordered, sum(found.ordered.model.constant.tolist())
+    ordered, constant_bytes = found.ordered, sum(found.ordered.model.constant.tolist())
     sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
-    before, after, bound = (numbers.full_bytes(size - weights) for size in sizes)
+    before, after, bound = (numbers.full_bytes(size - constant_bytes) for size in sizes)
     print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
     return tuple(found.move.details["order"])
 
@@ -180,8 +183,8 @@ def _constants(found: Resolved, model: str | None) -> Constants:
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         if constants := constants_of(Path(model), opened):
             return constants
-        what = f"{model} does not contain bytes of constants."
-        raise UsageError(what, "A native graph stores them in a sidecar file.")
+        message = f"{model} does not contain bytes of constants."
+        raise UsageError(message, "A native graph stores them in a sidecar file.")
     if found.graph is None or found.name == STREAM:
         return Constants({})
     return constants_of(Path(found.name), found.graph)
@@ -193,11 +196,11 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
     if name == STREAM:
         raise UsageError(f"{PROJECT} is a folder.", "Set it with -o DIR.")
     try:
-        written = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
+        written_bytes = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
     except OSError as error:
-        what = f"{name} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise UsageError(what, "Check the folder and the permissions.") from error
-    print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written)})")
+        message = f"{name} cannot be written: {(error.strerror or str(error)).lower()}."
+        raise UsageError(message, "Check the folder and the permissions.") from error
+    print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written_bytes)})")
     if render.constant_arenas and not render.constant_blobs:
-        print_note("the project has no values of constants: the program must bind them, or add them with --model")
+        print_note("the project has no values of constants: bind them in the program, or add them with --model")
     return SUCCESS

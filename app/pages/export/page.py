@@ -10,7 +10,7 @@ from app.kit.charts.chart_base import draw_chart
 from app.kit.download import downloads
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
-from app.report.pictures import HEIGHT, LEAST, LOOKS, MOST, WIDTH, Sheet
+from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
 from app.session import page_jobs, planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
@@ -79,11 +79,11 @@ def pictures(shown: Shown) -> None:
         first = names.index(totals_text.main_arena(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         width, height = (
-            st.number_input(side.capitalize(), LEAST, MOST, size, key=f"w.picture.{side}", width=115)
+            st.number_input(side.capitalize(), MIN_SIDE, MAX_SIDE, size, key=f"w.picture.{side}", width=115)
             for side, size in (("width", WIDTH), ("height", HEIGHT))
         )
         theme = st.selectbox("Theme", list(LOOKS), key="w.picture.theme", width=95)
-    sheet = Sheet(width, height, theme, whole=True)
+    sheet = Sheet(width, height, theme, is_file=True)
     svg = downloads.picture(shown, kind, arena, sheet)
     st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"

@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.parametrize("kind", PICTURES)
 @pytest.mark.parametrize("theme", LOOKS)
 def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
-    root = ET.fromstring(picture(SHOWN, kind, "activations", Sheet(640, 333, theme, whole=True)))
+    root = ET.fromstring(picture(SHOWN, kind, "activations", Sheet(640, 333, theme, is_file=True)))
     assert (root.get("width"), root.get("height"), root.get("viewBox")) == ("640", "333", "0 0 640 333")
     first = root.find(f"{SVG}rect")
     assert first is not None
@@ -45,7 +45,7 @@ def test_drawing_has_the_chosen_size_and_theme(kind: str, theme: Theme) -> None:
 
 @pytest.mark.parametrize(("kind", "colours"), [("map", HUES), ("slots", HUES), ("ledger", CATEGORIES)])
 def test_drawing_has_the_colours_of_the_page(kind: str, colours: tuple[str, ...]) -> None:
-    drawn = picture(SHOWN, kind, "activations", Sheet(whole=True))
+    drawn = picture(SHOWN, kind, "activations", Sheet(is_file=True))
     assert len({colour for colour in colours if f'fill="{colour}"' in drawn}) >= min(3, len(colours) // 4)
 
 

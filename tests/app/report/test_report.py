@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from app.report.html_report import build_report
-from app.report.pictures import MOST_COLUMNS, drawn_steps
+from app.report.pictures import MOST_COLUMNS, drawn_rows
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.build import residual
 from tests.support.pixels import pixel_in
@@ -66,7 +66,7 @@ def test_long_timeline_is_thinned_with_its_peak() -> None:
     rng = np.random.default_rng(3)
     live = rng.integers(0, 1000, 12_345).astype(np.uint64)
     zero = np.zeros_like(live)
-    steps = drawn_steps(WasteLedger("a", 1000, live, zero, zero, zero, np.uint64(1000) - live, np.arange(len(live))))
+    steps = drawn_rows(WasteLedger("a", 1000, live, zero, zero, zero, np.uint64(1000) - live, np.arange(len(live))))
     assert len(steps) == MOST_COLUMNS
     assert (np.diff(steps) > 0).all()
     assert live[steps].max() == live.max()
