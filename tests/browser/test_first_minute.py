@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, pixel_of
+from tests.browser.conftest import Visit, pixel_of, still
 from tests.browser.test_invalid import RED, colour_at
 
 pytestmark = pytest.mark.browser
@@ -11,6 +11,8 @@ pytestmark = pytest.mark.browser
 
 def test_first_picture_is_one_line_and_the_map(visit: Visit) -> None:
     page = visit()
+    expect(page.get_by_role("button", name="Find the best plan")).to_be_visible()
+    still(page)
     line, stage = (page.locator(each).first.bounding_box() for each in (".tm-headline", ".tmmu-canvas .stage"))
     assert line is not None
     assert stage is not None

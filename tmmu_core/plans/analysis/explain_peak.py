@@ -139,10 +139,10 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }
-    subject = "the size is "
+    above = f"{short_bytes(gap.bytes)} are above"
     if not is_named and len(plan.arenas) > 1:
         verb = "take" if gap.arena.endswith("s") else "takes"
-        subject = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, "
+        above = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, {short_bytes(gap.bytes)} above"
     bound = short_bytes(arena.extent_bytes - gap.bytes)
-    text = f"{subject}{short_bytes(gap.bytes)} above the lower bound of {bound}: {causes[gap.cause]}."
+    text = f"{above} the lower bound of {bound}: {causes[gap.cause]}."
     return text[0].upper() + text[1:]
