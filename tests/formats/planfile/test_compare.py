@@ -76,10 +76,9 @@ def test_plan_without_reuse_moves_every_tensor_but_the_first() -> None:
     assert counts(verdict) == {"moved": 4}
     assert verdict.totals["moved"] == (4, 64)
     assert verdict.first == Difference("$.tensors['t1'].offset_bytes", 0, 128)
-    change = next(verdict.changes("moved"))
-    assert change.left is not None
-    assert change.right is not None
-    assert (change.left.offset_bytes, change.right.offset_bytes) == (0, 128)
+    assert [change.tensor_id for change in verdict.changes("moved")] == ["t1", "t2", "t3", "t4"]
+    reuses = [divergence.path for divergence in verdict.divergences if divergence.path.startswith("$.handoffs")]
+    assert reuses == [f"$.handoffs[{k}, 't{k - 1}', 't{k}']" for k in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize(

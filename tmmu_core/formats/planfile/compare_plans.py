@@ -22,6 +22,7 @@ from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]
+MOST_REUSES = 20  # maximum number of different in-place reuses that a comparison lists
 
 KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed", "renumbered")
 """Kinds of changes of a tensor, in reporting order:
@@ -238,8 +239,7 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
             yield Difference(f"$.arenas.{name}", x and x.extent_bytes, y and y.extent_bytes)
         else:
             yield from _fields(x, y, _ARENA_FIELDS, f"$.arenas.{name}")
-    one, two = ([(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)] for plan in (left, right))
-    yield from _first_item(one, two, "$.handoffs") if complete else ()
+    yield from _reuses(left, right) if complete else ()
     before, after = _metrics(left), _metrics(right)
     for key in sorted({**before, **after}):
         if before.get(key) != after.get(key):
@@ -247,6 +247,17 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     yield from _fields(left, right, ("layout_hash", "tmmu_plan_hash"))
     if (left.planner, left.planner_options) == (right.planner, right.planner_options):
         yield from _certificates(left, right, complete)
+
+
+def _reuses(left: Plan, right: Plan) -> Iterator[Difference]:
+    """Yield the in-place reuses that differ, with whether each plan uses them; then the number of omitted ones."""
+    one, two = (dict(zip(plan.handoffs, plan.taken, strict=True)) for plan in (left, right))
+    changed = [reuse for reuse in sorted({**one, **two}) if one.get(reuse) != two.get(reuse)]
+    for step, source, target in changed[:MOST_REUSES]:
+        sides = (side.get((step, source, target)) for side in (one, two))
+        yield Difference(f"$.handoffs[{step}, {source!r}, {target!r}]", *sides)
+    if len(changed) > MOST_REUSES:
+        yield Difference("$.handoffs", *[f"… {len(changed) - MOST_REUSES:,} more differences"] * 2)
 
 
 def _metrics(plan: Plan) -> dict[str, Any]:
