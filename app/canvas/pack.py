@@ -79,9 +79,9 @@ class _Arrays:
         ends = np.cumsum(lengths, dtype=np.int64)
         return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
 
-    def table(self, values: Sequence[str]) -> dict[str, Any]:
-        """Store each distinct string once, and a code per row; return the header of both."""
-        codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
+        """Store each distinct string once, those of ``order`` first, and a code per row; return the header of both."""
+        codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
 
@@ -184,6 +184,7 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
+    orders = {} if origin.layers is None else {"module": palette.layer_order(original, origin.layers)}
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
@@ -219,7 +220,10 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
         "category": arrays.table(plan.categories) if plan.categories else None,
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table([shapes[shape] for shape in plan.shapes]),
-        **{name: None if texts is None else arrays.table(texts) for name, texts in columns.items()},
+        **{
+            name: None if texts is None else arrays.table(texts, orders.get(name, ()))
+            for name, texts in columns.items()
+        },
         "ranked": ranked[: len(palette.CATEGORIES)],
         "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
         "views": arrays.add(views),

@@ -54,14 +54,18 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
     return sorted(sort_key, key=lambda name: sort_key[name])
 
 
-def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
-    """Return layer → colour, in order of a layer's first write after step 0. ``layers``: the layer of each row."""
-    first_write = dict.fromkeys(layers, plan.steps)  # "" (no layer) takes its turn too, as in the canvas
+def layer_order(plan: Plan, layers: Sequence[str]) -> list[str]:
+    """Return the layers in order of their first writes after step 0. ``layers``: the layer of each row."""
+    first_write = dict.fromkeys(layers, plan.steps)  # "" (no layer) takes its turn too
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
             first_write[name] = min(first_write[name], birth)
-    order = sorted(first_write, key=lambda name: first_write[name])
-    return {name: HUES[k % len(HUES)] for k, name in enumerate(order)} | {"": OTHER}
+    return sorted(first_write, key=lambda name: first_write[name])
+
+
+def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
+    """Return layer → colour; consecutive layers of :func:`layer_order` have consecutive colours."""
+    return {name: HUES[k % len(HUES)] for k, name in enumerate(layer_order(plan, layers))} | {"": OTHER}
 
 
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:

@@ -78,22 +78,15 @@ function byOperator(plan) {
   };
 }
 
-/** Give the colours to the layers in order of the first write in the layer, like `layer_colours` in palette.py. The
- * legend lists the largest layer of each colour. */
+/** Give the colours to the layers in the order of their codes. The legend lists the largest layer of each colour. */
 function byModule(plan) {
-  const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
-  for (let i = 0; i < plan.n; i++) {
-    if (plan.isView[i]) continue;
-    bytes[codes[i]] += plan.size[i];
-    first[codes[i]] = Math.min(first[codes[i]], plan.birth[i] || Infinity);
-  }
-  const order = [...names.keys()].sort((a, b) => first[a] - first[b] || a - b), place = [];
-  order.forEach((code, k) => (place[code] = k));
-  const hue = (code) => (names[code] ? place[code] % HUES.length : HUES.length);
+  const { names, codes } = plan.module, bytes = names.map(() => 0);
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
+  const hue = (code) => (names[code] ? code % HUES.length : HUES.length);
   const named = [...names.keys()].filter((code) => names[code] && bytes[code]);
   named.sort((a, b) => bytes[b] - bytes[a] || a - b);
   const largest = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
-  largest.sort((a, b) => place[a] - place[b]);
+  largest.sort((a, b) => a - b);
   const legend = largest.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]), rest = named.length - largest.length;
   if (rest) legend.push([counted(rest, "more layer"), "transparent"]);
   return {
