@@ -154,14 +154,6 @@ def test_costly_handoff_is_not_taken() -> None:
     assert (extent(p, packing.offset), packing.optimal) == (smallest_extent(p), True)
 
 
-@pytest.mark.slow
-def test_same_budget_gives_the_same_result() -> None:
-    p = instance("E.1048576")
-    one, two = exact(p, {"budget": 9_000}), exact(p, {"budget": 9_000})
-    assert offsets(one) == offsets(two)
-    assert one.notes == two.notes
-
-
 def test_sizes_off_the_alignment_fit_as_easily_as_rounded_ones() -> None:
     p = instance("D.1048576")
     trimmed = p.size - np.arange(len(p), dtype=np.uint64) * np.uint64(37) % np.uint64(512)

@@ -1,9 +1,14 @@
 """A stopped search is repeated by the number of nodes at which it stopped."""
 
+from functools import partial
+from random import Random
+
 import pytest
 
 from app.session.opening import SAMPLES
+from tests.planners.packings import problem
 from tmmu_core.formats.open_file import read_any
+from tmmu_core.planners.auto import auto
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -50,3 +55,13 @@ def test_a_stopped_repair_is_repeated_by_its_node_limit() -> None:
     assert "turns" in notes
     again = planned("D.*.csv", "exact", dict(stopped.planner_options))
     assert (again.notes, again.tmmu_plan_hash) == (stopped.notes, stopped.tmmu_plan_hash)
+
+
+def test_reported_extent_never_grows_and_the_last_bytes_take_few_nodes() -> None:
+    extents, rng = list[int](), Random(6)
+    spans = ((k, k + rng.randint(1, 40), rng.randint(1, 1 << 16)) for k in range(450))
+    progress = partial(lambda *_: True)
+    vars(progress)["improved"] = lambda _arena, _nodes, extent, _bound: extents.append(extent)
+    packing = auto(problem(*spans, alignment=[64] * 450), {}, progress)
+    assert extents == sorted(extents, reverse=True)
+    assert (extents[-1] - (packing.lower_bound or 0) < 64, packing.notes["nodes"] < 100_000) == (True, True)

@@ -8,7 +8,8 @@ Greedy runs come first; on most graphs their extent equals the lower bound. Othe
 * more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
   :data:`QUICK_RUNS` are made.
 
-With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set.
+With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set. Without
+``minimise``, ``exact`` soon gives up on a gap to the bound of less than one alignment, which takes long to close.
 """
 
 from collections.abc import Mapping
@@ -66,10 +67,11 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     found = [(picked, best.packing(cols, bound))] if picked == "skyline" else []
     lower, is_done = bound.bytes, False
     if count <= EXACT_UP_TO:
-        packing = exact_from(cols, bound, best, {"minimise": minimise, "use_lns": False}, meter)
+        request = {"minimise": minimise, "use_lns": False, "accept_near": options.get("minimise") is None}
+        packing = exact_from(cols, bound, best, request, meter)
         found.append(("exact", packing))
         lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset.tolist())
-        is_done = extent <= goal or packing.optimal or bool(packing.notes.get("interrupted"))
+        is_done = extent <= goal or extent < lower + min(cols.align) or bool(packing.notes.get("interrupted"))
     if count > EXACT_ALONE_UP_TO and not is_done:
         found.append(("search", search(problem, {}, meter)))
     extents = [extent_of(cols, packing.offset.tolist()) for _, packing in found]

@@ -62,9 +62,14 @@ class Columns:
         return len(self.size)
 
     @cached_property
+    def has_intervals(self) -> bool:
+        """Whether every storage has one live part and no extra conflict."""
+        return not self.extra_conflicts and bool((np.diff(self.part_of) == 1).all())
+
+    @cached_property
     def is_plain(self) -> bool:
         """Whether every storage has one live part, no fixed offset and no extra conflict."""
-        return not self.extra_conflicts and max(self.fixed, default=-1) < 0 and bool((np.diff(self.part_of) == 1).all())
+        return self.has_intervals and max(self.fixed, default=-1) < 0
 
     @cached_property
     def is_small(self) -> bool:

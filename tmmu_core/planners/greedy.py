@@ -5,9 +5,10 @@ literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic st
 first fit in birth order with a free list.
 
 The Python loop and the native loops give the same offsets. The Python loop visits the gaps between the placed storages
-that conflict. The native library does the same for plain problems with few neighbours or few storages. For others it
-uses a segment tree over the k compressed steps: each node has two merged lists of address ranges, of the storages that
-cover it and of those that overlap it. A lifetime covers O(log k) nodes, so a run visits O(n log k) lists.
+that conflict. The native library does the same if each storage has one live part and no extra conflict, and there are
+few neighbours or few storages. Otherwise it uses a segment tree over the k compressed steps: each node has two merged
+lists of address ranges, of the storages that cover it and of those that overlap it. A lifetime covers O(log k) nodes,
+so a run visits O(n log k) lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -125,10 +126,11 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     loops = None if plain or not cols.is_small else library()
     if loops is None:
         return _place(cols, sequence, tightest)
-    function, call = _treeless_call(cols) if cols.is_plain else ("", None)
+    function, call = _treeless_call(cols) if cols.has_intervals else ("", None)
     if call is None:
         return place_native(loops, cols, sequence, tightest)
     call.fields["sequence"][:] = sequence
+    call.fields["fixed"][:] = -1 if cols.problem.fixed is None else cols.problem.fixed
     call.tightest = int(tightest)
     native.run(loops, function, call)
     offset: list[int] = call.fields["offset"].tolist()
@@ -173,7 +175,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
 
 
 def _treeless_call(cols: Columns) -> tuple[str, Any]:
-    """Return the fastest native function without a tree for a plain problem, and its arguments; cached.
+    """Return the fastest native function without a tree if :attr:`.Columns.has_intervals`, and its arguments; cached.
 
     ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage: the storages that
     overlap it in time. The arguments are ``None`` if the tree is faster than both.
@@ -200,7 +202,7 @@ def _treeless_call(cols: Columns) -> tuple[str, Any]:
             tables["placed"] = np.empty(most, np.int64)
         if tables is not None:
             tables |= {"size": cols.sizes, "align": cols.aligns}
-            tables |= {"sequence": np.empty(n, np.int64), "offset": np.empty(n, np.int64)}
+            tables |= {name: np.empty(n, np.int64) for name in ("sequence", "fixed", "offset")}
         cols.memo["treeless"] = function, tables and native.call_of("near", n=n, **tables)
     treeless: tuple[str, Any] = cols.memo["treeless"]
     return treeless

@@ -20,6 +20,7 @@ class Meter:
         self.limit, self.used, self.halted = limit, 0, False
         self.watched = progress is not None  # whether there is a ``progress`` that may stop the search
         self._progress = progress
+        self._best: dict[str, tuple[int, int]] = {}  # arena → least extent and greatest bound so far
 
     def ended(self) -> bool:
         """Return whether the nodes used have reached the limit."""
@@ -38,9 +39,16 @@ class Meter:
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Call ``progress.improved(arena, nodes, extent, bound)`` (bytes), if ``progress`` has this method."""
+        """Call ``progress.improved(arena, nodes, extent, bound)`` with the best extent and bound so far, in bytes.
+
+        Only if ``progress`` has this method and one of the two is better than before.
+        """
         if (report := getattr(self._progress, "improved", None)) is not None:
-            report(arena, self.used, extent, bound)
+            before = self._best.get(arena, (extent, bound))
+            best = min(extent, before[0]), max(bound, before[1])
+            if self._best.get(arena) != best:
+                self._best[arena] = best
+                report(arena, self.used, *best)
 
     def halt(self, more: int = 0) -> None:
         """Record that a user stopped the search, and allow at most ``more`` further nodes."""

@@ -76,8 +76,9 @@ def exact_from(
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
-    One more option: ``use_lns`` (:class:`.driver.SearchRequest`). ``reported`` maps an extent or a bound of ``cols`` to
-    the value of the whole arena, which ``progress`` reports.
+    Further options: ``use_lns``, and ``accept_near``: end early less than one alignment above the bound
+    (:class:`.driver.SearchRequest`). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole
+    arena, which ``progress`` reports.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -99,7 +100,8 @@ def exact_from(
             stopped = True
         else:
             use_lns = flag_option(options, "use_lns", True)
-            request = SearchRequest(goal, budget, meter, notes, log, use_lns)
+            near = lower + min(cols.align) if flag_option(options, "accept_near", False) else 0
+            request = SearchRequest(goal, budget, meter, notes, log, use_lns, near)
             found = pack_peak_first(cols, bound, request)
             if found is None:
                 if start.runs < len(RUNS):
@@ -238,7 +240,7 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
     """Return all offsets if one of three greedy runs around the peak has an extent of at most the target."""
     fixed = np.full(len(cols), -1, np.int64)
     fixed[peak] = found
-    with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})
+    with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
     best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
     return best.offset if best.extent <= target else None
 
@@ -323,7 +325,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
         # A component searched completely with this floor or a lower one cannot improve.
         can_improve = (part for part in parts if not part.search or part.search.is_open or part.search.floor > floor)
         highest = next((part for part in can_improve if part.extent == top), None)
-        if highest is None or top <= max(floor, goal):
+        if highest is None or top <= max(floor, goal) or top < request.near:
             break
         log.other_extent = max(part.extent for part in parts if part is not highest)
         proven = highest.improve(replace(request, budget=request.budget - int(notes["nodes"])), floor, proven)

@@ -203,7 +203,7 @@ class Searcher:
             elif outcome == TABLES_FULL:
                 self.table_rows = (4 * self.table_rows[0], 2 * self.table_rows[1])
         self.failures = state.section[:, FAILURES].copy()
-        return outcome, int(nodes[0]), state.unit[:, LOW].tolist() if outcome == FOUND else None
+        return outcome, int(nodes[0]), state.unit[LOW].tolist() if outcome == FOUND else None
 
     def _search(self, state: State, query: dict[str, Any], nodes: I64, watch: Watch | None) -> int:
         """Run the native search, or the plain one if there is no library or the capacity exceeds its integers."""
@@ -219,7 +219,7 @@ class Searcher:
     def _plain_search(self, state: State, query: dict[str, Any], nodes: I64) -> int:
         search = PlainSearch(self.tables, state, **query)
         outcome = search.run(nodes, self.stop)
-        state.unit[:, LOW], state.section[:, FAILURES] = search.low, search.failures
+        state.unit[LOW], state.section[:, FAILURES] = search.low, search.failures
         return outcome
 
 

@@ -34,6 +34,8 @@ MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them 
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
 """Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
+PATIENCE = 1 << 30
+"""Nodes × pairs of neighbours without a smaller extent after which a search ends below ``SearchRequest.near``."""
 
 
 class ProgressLog:
@@ -69,6 +71,8 @@ class SearchRequest:
     log: ProgressLog = field(repr=False)
     use_lns: bool = True
     """Whether large neighbourhood search runs between and after the attempts of branch and bound; may take minutes."""
+    near: int = 0
+    """Below this extent, the search ends when :data:`PATIENCE` is exhausted."""
 
 
 class _Variant:
@@ -191,7 +195,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
     allowed = min(request.budget, max(request.budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
     before = int(notes["nodes"])
     log.floor = component.floor
-    spent = attempts = 0
+    spent = attempts = patient_until = 0
     lns: _LnsRuns | None = None
     while not notes.get("interrupted"):
         component.update_bound()
@@ -210,7 +214,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         if lns is not None and (run := lns.next_run(spent, allowed)) is not None:
             lns.make(run, before + spent, before + spent + allowed)
             continue
-        if spent >= allowed:
+        if spent >= allowed or (component.extent < request.near and spent >= patient_until):
             break
         variant = open_variants[component.turn % len(open_variants)]
         component.turn += 1
@@ -226,6 +230,8 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
             break
         attempts += 1
         component.apply_result(variant, target, outcome, offset)
+        if outcome == FOUND:
+            patient_until = spent + PATIENCE // (len(variant.searcher.tables.neighbour) + 1)
     component.update_bound()
     log.record(before + spent, component.extent, component.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)

@@ -63,7 +63,7 @@ class Propagation:
         self.walls = [wall[a:b] for a, b in pairwise(walls)]
         self.first = tables.first.tolist()
         """First row of each section in ``order``."""
-        self.low: list[int] = state.unit[:, LOW].tolist()
+        self.low: list[int] = state.unit[LOW].tolist()
         self.placed_since: list[int | None] = [None] * self.count
         """Number of events when the unit was placed; ``None`` before."""
         self.level_of = [-1] * self.count
@@ -73,7 +73,7 @@ class Propagation:
         self.failures = [0] * len(self.open_bytes)
         self.two_lowest = [(-1, -1)] * len(self.open_bytes)
         """The two lowest open units of each section at its last propagation; −1: none."""
-        self.order, self.row_of = state.order.T.tolist()
+        self.order, self.row_of, _ = state.order.tolist()
         """Entries by section, open ones first; and the row of each entry."""
         self.events: list[Event] = []
         self.changed: dict[int, int] = {}

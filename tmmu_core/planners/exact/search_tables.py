@@ -18,7 +18,7 @@ SECTION, HEIGHT, OWNER = range(3)
 # Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two in their common sections.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it. ``HOLE``:
+# Rows of ``State.unit``, then columns of ``State.section``, that are set before the search or read after it. ``HOLE``:
 # offset of a hole below the unit; ``FILLER``: the unit that can fill it (``propagation.py``).
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
@@ -45,11 +45,11 @@ class Tables(NamedTuple):
 class State(NamedTuple):
     """Tables that the native search changes. The plain search copies them, and writes back offsets and failures."""
 
-    unit: I64  # (n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
+    unit: I64  # (14, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, a search column, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
-    order: I64  # (r, 2): entries by section, unplaced ones first; and the position of each entry in that column
+    order: I64  # (3, r): entries by section, unplaced ones first; the position of each entry in that row; their units
 
 
 def build_tables(model: Model) -> Tables:
@@ -82,13 +82,13 @@ def build_tables(model: Model) -> Tables:
 
 def initial_state(model: Model, tables: Tables, capacity: int) -> State:
     """Return the state before any decision; all units must end at or below ``capacity``."""
-    unit = np.zeros((len(model), 14), dtype=np.int64)
-    unit[:, LOW] = np.maximum(model.fixed, 0)
+    unit = np.zeros((14, len(model)), dtype=np.int64)
+    unit[LOW] = np.maximum(model.fixed, 0)
     walls = tables.unit[:, WALLS]
     for u in np.flatnonzero((np.diff(walls) > 0) & (model.fixed < 0)).tolist():
         rows = tables.wall[walls[u] : walls[u + 1]].tolist()
-        unit[u, LOW] = lowest_allowed_offset(int(model.align[u]), rows, 0)
-    unit[:, [LEVEL, HOLE, FILLER]] = -1
+        unit[LOW, u] = lowest_allowed_offset(int(model.align[u]), rows, 0)
+    unit[[LEVEL, HOLE, FILLER]] = -1
     section = np.zeros((model.sections, 7), dtype=np.int64)
     height = tables.entry[:, HEIGHT]
     np.add.at(section[:, OPEN_BYTES], model.section, height)
@@ -96,9 +96,10 @@ def initial_state(model: Model, tables: Tables, capacity: int) -> State:
     np.maximum.at(section[:, CEILING], model.section, highest[model.owner] + height)
     section[:, OPEN_UNITS] = np.diff(tables.first)
     section[:, [LOWEST, SECOND_LOWEST]] = -1
-    order = np.empty((len(model.section), 2), dtype=np.int64)
-    order[:, 0] = _by_section(model)
-    order[order[:, 0], 1] = np.arange(len(order))
+    order = np.empty((3, len(model.section)), dtype=np.int64)
+    order[0] = _by_section(model)
+    order[1, order[0]] = np.arange(len(model.section))
+    order[2] = model.owner[order[0]]
     return State(unit, section, order)
 
 

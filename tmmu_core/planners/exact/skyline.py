@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tmmu_core.planners.bounds import Bound
-from tmmu_core.planners.columns import Columns, align_up, extent_of
+from tmmu_core.planners.columns import Columns, align_up
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, random_weights, weighted_ranks
 from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.meter import Meter
@@ -23,8 +23,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.portfolio import Best, crown_of
 from tmmu_core.planners.problem import I64
 
-RUNS = 24
-ALL_RUNS_FROM = 1_000  # with fewer storages, ``exact`` is faster than the runs with random weights
+RUNS, FEW_RUNS = 24, 3
+ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
 TOP = 2**62  # height of the skyline outside the steps
@@ -43,7 +43,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     draws = np.random.Philox(key=PHILOX_KEY)
     runs = max(RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES), 1)
     if len(cols) < ALL_RUNS_FROM:
-        runs = len(OPENING_WEIGHTS)
+        runs = FEW_RUNS
     for number in range(runs):
         if best.extent <= max(bound.bytes, goal):
             break
@@ -52,10 +52,10 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         rank = weighted_ranks(logs, weights)
         if crown >= 0:
             rank[crown] = len(cols)
-        offset = skyline(cols, rank).tolist()
-        extent = extent_of(cols, offset)
+        offset = skyline(cols, rank)
+        extent = int((offset + cols.sizes).max())
         if extent < best.extent:
-            best = replace(best, offset=offset, extent=extent, order="skyline", fit="lowest", crown=crown)
+            best = replace(best, offset=offset.tolist(), extent=extent, order="skyline", fit="lowest", crown=crown)
         meter.improved(cols.problem.arena, best.extent, bound.bytes)
         meter.spend(1)
         if not meter("skyline", number, runs):

@@ -7,8 +7,9 @@
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
+enum { ENTRY_AT, ROW_OF, UNIT_AT };
 enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, FILLER_LOW, FILLER_END, QUEUED,
-       QUEUED_LOW, CLAIM, LOW_THEN, UNIT_COLUMNS };
+       QUEUED_LOW, CLAIM, LOW_THEN };
 enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING,
        SECTION_COLUMNS };
 
@@ -20,7 +21,10 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 
 /* `detail` of BY_UNIT is the row of the raised unit among the neighbours of `cause`. */
 struct event {
-    I unit, old_low, requested, reason, cause, detail;
+    I unit, old_low;
+};
+struct reason {
+    I requested, kind, cause, detail;
 };
 struct filled {
     I unit, hole, level;
@@ -34,9 +38,9 @@ typedef struct search *S;
 #define SHAPE(u, c) (s->shape[(u) * SHAPE_COLUMNS + (c)])
 #define ENTRY(e, c) (s->entry[(e) * 3 + (c)])
 #define NEAR(k, c) (s->neighbour[(k) * 3 + (c)])
-#define UNIT(u, c) (s->unit[(u) * UNIT_COLUMNS + (c)])
+#define UNIT(u, c) (s->unit[(c) * s->n + (u)])
 #define SECT(k, c) (s->section[(k) * SECTION_COLUMNS + (c)])
-#define ORDER(row, c) (s->order[(row) * 2 + (c)])
+#define ORDER(row, c) (s->order[(c) * s->entries + (row)])
 
 /* search_tables.py */
 
@@ -107,7 +111,8 @@ static I raise_low(S s, I u, I at_least, I reason, I cause, I detail)
     if (s->event_count == s->max_events)
         return fail(s, TRAIL_FULL, u, 0);
     const I old = UNIT(u, LOW), at = lowest_allowed_offset(s, u, at_least);
-    s->event[s->event_count++] = (struct event){u, old, at_least, reason, cause, detail};
+    s->reason[s->event_count] = (struct reason){at_least, reason, cause, detail};
+    s->event[s->event_count++] = (struct event){u, old};
     UNIT(u, LOW) = at;
     if (at + SHAPE(u, MAX_HEIGHT) > s->capacity)
         return fail(s, OFFSET_TOO_HIGH, u, s->capacity - SHAPE(u, MAX_HEIGHT) + 1);
@@ -156,11 +161,13 @@ static I place_unit(S s, I u, I level)
     for (I e = SHAPE(u, ENTRIES); e < SHAPE(u + 1, ENTRIES); e++) {
         const I k = ENTRY(e, SECTION);
         SECT(k, OPEN_BYTES) -= ENTRY(e, HEIGHT);
-        const I last = s->first[k] + --SECT(k, OPEN_UNITS), row = ORDER(e, 1), other = ORDER(last, 0);
-        ORDER(row, 0) = other;
-        ORDER(last, 0) = e;
-        ORDER(other, 1) = row;
-        ORDER(e, 1) = last;
+        const I last = s->first[k] + --SECT(k, OPEN_UNITS), row = ORDER(e, ROW_OF), other = ORDER(last, ENTRY_AT);
+        ORDER(row, ENTRY_AT) = other;
+        ORDER(row, UNIT_AT) = ORDER(last, UNIT_AT);
+        ORDER(last, ENTRY_AT) = e;
+        ORDER(last, UNIT_AT) = u;
+        ORDER(other, ROW_OF) = row;
+        ORDER(e, ROW_OF) = last;
         queue_section(s, k);
     }
     for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
@@ -201,27 +208,28 @@ static I find_filler(S s, I u)
 static I propagate_section(S s, I k)
 {
     const I count = SECT(k, OPEN_UNITS), rest = SECT(k, OPEN_BYTES), begin = s->first[k];
-    I low = FAR, second_low = FAR, entry = -1, second_entry = -1;
+    I low = FAR, second_low = FAR, lowest_row = -1, second_row = -1;
     for (I row = begin; row < begin + count; row++) {
-        const I e = ORDER(row, 0), at = UNIT(ENTRY(e, OWNER), LOW);
+        const I at = UNIT(ORDER(row, UNIT_AT), LOW);
         if (at < low) {
             second_low = low;
-            second_entry = entry;
+            second_row = lowest_row;
             low = at;
-            entry = e;
+            lowest_row = row;
         } else if (at < second_low) {
             second_low = at;
-            second_entry = e;
+            second_row = row;
         }
     }
-    const I lowest = entry < 0 ? -1 : ENTRY(entry, OWNER), end = entry < 0 ? 0 : low + ENTRY(entry, HEIGHT);
+    const I lowest = lowest_row < 0 ? -1 : ORDER(lowest_row, UNIT_AT);
+    const I end = lowest_row < 0 ? 0 : low + ENTRY(ORDER(lowest_row, ENTRY_AT), HEIGHT);
     SECT(k, LOWEST) = lowest;
-    SECT(k, SECOND_LOWEST) = second_entry < 0 ? -1 : ENTRY(second_entry, OWNER);
+    SECT(k, SECOND_LOWEST) = second_row < 0 ? -1 : ORDER(second_row, UNIT_AT);
     if (count && low + rest > SECT(k, CEILING))
         return fail(s, SECTION_TOO_FULL, k, -1);
     if (count > 1 && second_low + rest > SECT(k, CEILING) && second_low < end) {
         for (I row = begin; row < begin + count; row++) {
-            const I u = ENTRY(ORDER(row, 0), OWNER);
+            const I u = ORDER(row, UNIT_AT);
             if (u != lowest && UNIT(u, LOW) < end && !raise_low(s, u, end, BY_SECTION, k, lowest))
                 return 0;
         }
@@ -336,19 +344,12 @@ static void explain_hole(S s, I u, I hole, I level, I need, I now)
 
 static void explain_section(S s, I k, I lowest, I need, I now)
 {
-    I rest = 0, height = 0;
-    for (I row = s->first[k]; row < s->first[k + 1]; row++) {
-        const I e = ORDER(row, 0), u = ENTRY(e, OWNER);
-        if (was_placed(s, u, now))
-            continue;
-        rest += ENTRY(e, HEIGHT);
-        if (u == lowest)
-            height = ENTRY(e, HEIGHT);
-    }
-    for (I row = s->first[k]; row < s->first[k + 1]; row++) {
-        const I u = ENTRY(ORDER(row, 0), OWNER);
-        if (!was_placed(s, u, now))
-            claim(s, u, u == lowest ? need - height : SECT(k, CEILING) - rest + 1);
+    I row = s->first[k] + SECT(k, OPEN_UNITS), rest = SECT(k, OPEN_BYTES);
+    for (; row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now); row++) /* the latest placed first */
+        rest += ENTRY(ORDER(row, ENTRY_AT), HEIGHT);
+    while (--row >= s->first[k]) {
+        const I u = ORDER(row, UNIT_AT), entry = ORDER(row, ENTRY_AT);
+        claim(s, u, u == lowest ? need - ENTRY(entry, HEIGHT) : SECT(k, CEILING) - rest + 1);
     }
 }
 
@@ -361,7 +362,7 @@ static void claim_conflict(S s)
         break;
     case SECTION_TOO_FULL:
         for (I row = s->first[cause]; row < s->first[cause] + SECT(cause, OPEN_UNITS); row++)
-            claim(s, ENTRY(ORDER(row, 0), OWNER), SECT(cause, CEILING) - SECT(cause, OPEN_BYTES) + 1);
+            claim(s, ORDER(row, UNIT_AT), SECT(cause, CEILING) - SECT(cause, OPEN_BYTES) + 1);
         break;
     case HOLE_UNFILLED:
         explain_hole(s, cause, UNIT(cause, HOLE), UNIT(cause, HOLE_LEVEL), FAR, s->event_count);
@@ -382,25 +383,26 @@ static void analyse_conflict(S s)
     claim_conflict(s);
     for (I now = s->event_count - 1; now >= 0; now--) {
         const struct event *const event = s->event + now;
-        const I u = event->unit, cause = event->cause, claimed = UNIT(u, CLAIM);
+        const I u = event->unit, claimed = UNIT(u, CLAIM);
         UNIT(u, LOW_THEN) = event->old_low;
         if (claimed <= event->old_low)
             continue;
-        const I need = smaller(claimed, event->requested);
+        const struct reason *const reason = s->reason + now;
+        const I cause = reason->cause, need = smaller(claimed, reason->requested);
         UNIT(u, CLAIM) = 0;
-        switch (event->reason) {
+        switch (reason->kind) {
         case BY_UNIT:
             add_level(s, UNIT(cause, LEVEL));
-            claim(s, u, UNIT(cause, LOW) - NEAR(event->detail, OTHER_HEIGHT) + 1);
+            claim(s, u, UNIT(cause, LOW) - NEAR(reason->detail, OTHER_HEIGHT) + 1);
             break;
         case BY_HOLE:
-            explain_hole(s, u, cause, event->detail, need, now);
+            explain_hole(s, u, cause, reason->detail, need, now);
             break;
         case BY_TWIN:
             claim(s, cause, need - SHAPE(cause, MAX_HEIGHT));
             break;
         default:
-            explain_section(s, cause, event->detail, need, now);
+            explain_section(s, cause, reason->detail, need, now);
         }
     }
 }

@@ -41,6 +41,10 @@ SHARED I tmmu_place_near(const struct near *p)
     for (I step = 0; step < n; step++) {
         const I i = p->sequence[step];
         I count = 0;
+        if (p->fixed[i] >= 0) {
+            offset[i] = p->fixed[i];
+            continue;
+        }
         for (I row = first[i]; row < first[i + 1]; row++) { /* without a branch: it would be mispredicted */
             placed[count] = other[row];
             count += offset[other[row]] >= 0;
@@ -73,10 +77,10 @@ SHARED I tmmu_place_all(const struct near *p)
         const I i = p->sequence[step];
         const I from = p->first[i], until = p->other[i];
         struct gap g = {p->size[i], p->align[i], p->tightest, 0, -1, -1};
-        for (I k = 0; k < step; k++)
+        for (I k = 0; k < step && p->fixed[i] < 0; k++)
             if (lo[k] < until && from < hi[k] && add_range(&g, start[k], end[k]))
                 break;
-        const I at = p->offset[i] = chosen_offset(&g);
+        const I at = p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : chosen_offset(&g);
         I k = step;
         for (; k > 0 && start[k - 1] > at; k--) {
             start[k] = start[k - 1];

@@ -21,7 +21,7 @@ static inline I align_up(I at, I grid) { return (at + grid - 1) & -grid; }
    range of each storage. */
 struct near {
     I n, tightest;
-    const I *sequence, *first, *other, *size, *align;
+    const I *sequence, *first, *other, *size, *align, *fixed;
     I *offset; /* out */
     I *spans;  /* near: 2 m; all: 4 n */
     I *placed; /* near: m */
@@ -53,12 +53,13 @@ struct skyline {
 
 /* Tables and State of planners/exact/search_tables.py: n units, at most `max_events` events and `max_levels` levels. */
 struct search {
-    I n, sections, max_events, max_levels, capacity, budget;
+    I n, entries, sections, max_events, max_levels, capacity, budget;
     const I *shape, *entry, *first, *neighbour, *mate, *wall, *rank;
     I *unit, *section, *order;
     I *changed, *holes, *placed; /* n each */
     I *dirty;                    /* sections */
-    struct event *event;         /* max_events */
+    struct event *event;         /* max_events, as of the next */
+    struct reason *reason;
     struct level *level;         /* max_levels, as of the two below */
     struct filled *filled;
     uint8_t *nogood;  /* levels that the current conflict depends on */

@@ -81,12 +81,12 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
 
     ``events`` and ``levels``: rows of the tables of these names. Other threads can read ``nodes`` and set ``stop``.
     """
-    n, sections = len(fields["unit"]), len(fields["section"])
-    shapes: dict[str, Any] = {"dirty": sections, "event": (events, 6), "level": (levels, 6), "filled": (levels, 3)}
-    shapes |= dict.fromkeys(("changed", "holes", "placed"), n)
+    n, sections = fields["unit"].shape[1], len(fields["section"])
+    shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}
+    shapes |= {"level": (levels, 6), "filled": (levels, 3), **dict.fromkeys(("changed", "holes", "placed"), n)}
     tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
     nogoods = {"nogood": np.zeros(levels, np.uint8), "nogoods": np.empty(levels * (levels - 1) // 2, np.uint8)}
-    counts = {"n": n, "sections": sections, "max_events": events, "max_levels": levels}
+    counts = {"n": n, "entries": len(fields["entry"]), "sections": sections, "max_events": events, "max_levels": levels}
     return run(loops, "search", call_of("search", **counts, **tables, **nogoods, **fields))
 
 
