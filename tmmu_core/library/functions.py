@@ -35,7 +35,7 @@ from tmmu_core.library.arguments import (
     suggest_options,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.pack import Packed, PackOptions, problem_of, with_relations
+from tmmu_core.library.pack import Packed, PackOptions, problem_of, with_constraints
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -313,7 +313,7 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     alignment, capacity, minimise = options.get("alignment"), options.get("capacity"), options.get("minimise")
     columns = {"lower": lower, "upper": upper, "size": size, "alignment": 1 if alignment is None else alignment}
     problem, row_of_buffer = problem_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
-    problem = with_relations(problem, row_of_buffer, options)
+    problem = with_constraints(problem, row_of_buffer, options)
     request = PlanRequest(planner=options.get("planner") or "auto")
     request = request if minimise is None else request.but(options={"minimise": minimise})
     result = make_plan(PlainInstance("arrays", problem), request)

@@ -1,4 +1,4 @@
-"""Arguments and result of :func:`tmmu.pack`: arrays to a packing problem, and offsets (google/minimalloc#14)."""
+"""The result of :func:`tmmu.pack`, and its arguments as a packing problem (requested in google/minimalloc#14)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tmmu_core.planners.problem import UNLIMITED, Problem, ReuseTerms
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Packed:
-    """The result of :func:`tmmu.pack`: offsets, with the array protocol of numpy, ``len``, ``[]`` and ``for``."""
+    """The result of :func:`tmmu.pack`: offsets, usable as a numpy array and with ``len``, ``[]`` and ``for``."""
 
     offset: NDArray[np.uint64]
     """Shape (n,), bytes, in the order of the arguments."""
@@ -80,7 +80,7 @@ class PackOptions(TypedDict, total=False):
     reuse_penalties: ArrayLike | None
 
 
-def with_relations(problem: Problem, row_of_buffer: NDArray[np.int64], options: PackOptions) -> Problem:
+def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options: PackOptions) -> Problem:
     """Return ``problem`` with the separations, colocations, fixed offsets and penalties of ``options``.
 
     ``row_of_buffer`` maps buffers, the indices in the arguments, to rows of the problem. Raises ``UnreadableInput``.
@@ -98,8 +98,8 @@ def with_relations(problem: Problem, row_of_buffer: NDArray[np.int64], options: 
         if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
             raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
         fixed[row_of_buffer[buffer]] = offset
-    given: dict[str, Any] = {**options}
-    separated, colocated, penalties = (_pairs(name, given.get(name), pairs[name], row_of_buffer) for name in pairs)
+    values: dict[str, Any] = {**options}
+    separated, colocated, penalties = (_pairs(name, values.get(name), pairs[name], row_of_buffer) for name in pairs)
     return replace(
         problem,
         must_not_alias=separated if len(separated) else None,
@@ -109,7 +109,7 @@ def with_relations(problem: Problem, row_of_buffer: NDArray[np.int64], options: 
 
 
 def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the pairs of an argument, an array of shape (m, ``width``), with rows of the problem for buffers.
+    """Return the rows of an argument, an array of shape (m, ``width``), with each buffer replaced by its problem row.
 
     Raises ``UnreadableInput`` for another shape, a buffer that does not exist, equal buffers and a negative cost.
     """
@@ -119,13 +119,13 @@ def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArra
         columns = "first, second" + ", cost" * (width - 2)
         raise _fault(f"{name} has the shape {table.shape}.", f"Give one row ({columns}) per pair.")
     pairs, n = table[:, :2], len(row_of_buffer)
-    for wrong, why in (
+    for is_wrong, why in (
         (((pairs < 0) | (pairs >= n)).any(axis=1), "names a buffer that does not exist"),
         (pairs[:, 0] == pairs[:, 1], "pairs a buffer with itself"),
         ((table[:, 2:] < 0).any(axis=1), "has a negative cost"),
     ):
-        if wrong.any():
-            k = int(np.argmax(wrong))
+        if is_wrong.any():
+            k = int(np.argmax(is_wrong))
             hint = f"Buffers have the numbers 0 to {n - 1:,}, costs are at least 0."
             raise _fault(f"row {k} of {name}, {table[k].tolist()}, {why}.", hint)
     return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
@@ -134,7 +134,7 @@ def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArra
 def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
     """Return the problem, rows sorted by (birth, −size, id) (contract §1), and the row of each buffer.
 
-    Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
+    Raises ``UnreadableInput`` for arrays of different lengths and for values out of range.
     """
     integers = {name: _integers(name, value) for name, value in columns.items()}
     n = integers["lower"].size
@@ -145,15 +145,16 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
             expected = "not (n,)" if name == "lower" else f"lower has ({n},)"
             raise _fault(f"{name} has the shape {column.shape}, {expected}.", "Give one value per buffer.")
     lower, upper, size, alignment = (integers[name] for name in ("lower", "upper", "size", "alignment"))
-    for bad, why in (
+    for is_wrong, why in (
         (lower < 0, "begins before step 0"),
         (upper <= lower, "ends no later than it begins: ranges are half-open, [lower, upper)"),
         (size < 0, "has a negative size"),
         ((alignment < 1) | (alignment & (alignment - 1) != 0), "has an alignment that is not a power of two"),
     ):
-        if bad.any():
-            raise _fault(f"buffer {int(np.argmax(bad))} {why}.", "Give lower < upper, size ≥ 0, alignment 1, 2, 4 ….")
-    ids = np.arange(n).astype(str)  # digits sort as their UTF-8 bytes
+        if is_wrong.any():
+            hint = "Give lower < upper, size ≥ 0, alignment 1, 2, 4 …."
+            raise _fault(f"buffer {int(np.argmax(is_wrong))} {why}.", hint)
+    ids = np.arange(n).astype(str)  # numpy sorts these texts like their UTF-8 bytes, as the contract requires
     order = np.lexsort((ids, -size, lower))
     problem = Problem(
         arena="arena",

@@ -1,4 +1,4 @@
-"""The table of planners by name (:data:`PLANNERS`). A planner is a function and a row of this table."""
+"""The table of planners by name (:data:`PLANNERS`). Each row describes a planner and names its function."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -71,8 +71,8 @@ class PlannerEntry:
         packing = self.call(problem, options, progress)
         if self.has_slots and problem.fixed is not None:
             for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
-                places = f'"{problem.ids[i]}" would be at offset {packing.offset[i]}, but is fixed at {offset[i]}'
-                message = f"planner {self.name!r} places slots one after another: {places}."
+                conflict = f'"{problem.ids[i]}" would be at offset {packing.offset[i]}, but is fixed at {offset[i]}'
+                message = f"planner {self.name!r} places slots one after another: {conflict}."
                 hint = "Choose a planner that places bytes, such as greedy."
                 raise InvalidIrShapes(message, reason="fixed_offset", node_id="", hint=hint)
         return packing
@@ -97,7 +97,7 @@ def _refuse_misaligned(problem: Problem) -> None:
 _ENTRIES = (
     PlannerEntry(
         "slots",
-        "the normative planner: the fewest slots, each as large as its largest tenant",
+        "the normative planner: the fewest slots, each as large as its largest storage",
         "slots:plan_slots",
         has_slots=True,
     ),
@@ -105,16 +105,19 @@ _ENTRIES = (
     PlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
     PlannerEntry(
         "helia",
-        "memories with rules and roles, first fit in lifetime order, spills with reasons",
+        "several memories, chosen by rules and roles: first fit in lifetime order, spills with reasons",
         "helia:place",
         {"memories": None, "rules": None, "min_alignment": 16},
         defines_arenas=True,
     ),
     PlannerEntry(
-        "greedy", "one placement loop: an order and a fit", "greedy:greedy", {"order": "size", "fit": "lowest"}
+        "greedy",
+        "one storage after another, by an order and a fit",
+        "greedy:greedy",
+        {"order": "size", "fit": "lowest"},
     ),
     PlannerEntry(
-        "portfolio", "every greedy order with every fit, the best kept", "portfolio:portfolio", {"max_nodes": None}
+        "portfolio", "the best of the greedy runs with every order and fit", "portfolio:portfolio", {"max_nodes": None}
     ),
     PlannerEntry(
         "search",
@@ -124,13 +127,13 @@ _ENTRIES = (
     ),
     PlannerEntry(
         "exact",
-        "branch and bound over canonical packings, which can be stopped, with a proven bound",
+        "branch and bound over canonical packings, with a proven bound; can be stopped",
         "exact:exact",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),
     PlannerEntry(
         "reuse",
-        "least cost of shared bytes within the capacity: local search, and a lower bound from cliques and search",
+        "the lowest cost of shared bytes within the capacity: local search, with a proven bound of the cost",
         "reuse:plan_reuse",
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
     ),
@@ -148,7 +151,7 @@ ARENA_PLANNERS = {entry.name: entry for entry in _ENTRIES if not entry.defines_a
 
 def planner_named(name: str) -> PlannerEntry:
     """Return the entry of a planner. Raises ``InvalidIrShapes`` (reason ``unknown_planner``) for an unknown name."""
-    if name not in tuple(PLANNERS):  # a tuple: ``name`` may be a value of a file without a hash, such as a list
+    if name not in tuple(PLANNERS):  # a tuple, because ``name`` can be an unhashable value of a file, such as a list
         hint = strict.closest_hint(name, PLANNERS)
         raise InvalidIrShapes(f"there is no planner {name!r}.", reason="unknown_planner", node_id="", hint=hint)
     return PLANNERS[name]

@@ -2,11 +2,10 @@
 
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
 
-* up to :data:`EXACT_ALONE_UP_TO`: ``exact``;
-* up to :data:`SEARCH_UP_TO`: the lowest packing of the greedy runs :data:`QUICK_RUNS`, the runs of
-  :mod:`.exact.skyline`, ``exact`` (up to :data:`EXACT_UP_TO`) and ``search``, until one reaches the bound;
-* more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
-  :data:`QUICK_RUNS` are made.
+* up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
+* up to :data:`SEARCH_UP_TO`: the greedy runs are :data:`QUICK_RUNS`. Runs of :mod:`.exact.skyline`, ``exact`` (up to
+  :data:`EXACT_UP_TO`) and ``search`` follow, until one reaches the bound. The lowest packing is returned;
+* more, or sizes over 2^62: nothing follows. Above :data:`ALL_RUNS_UP_TO`, the greedy runs are :data:`QUICK_RUNS`.
 
 With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set. Without
 ``minimise``, ``exact`` soon gives up on a gap to the bound of less than one alignment, which takes long to close.
@@ -45,12 +44,12 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     goal = 0 if minimise else problem.capacity
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     count = len(cols)
-    fills = EXACT_ALONE_UP_TO < count <= SEARCH_UP_TO and cols.is_plain and cols.is_small
-    best = best_greedy(cols, bound, meter, QUICK_RUNS if fills or count > ALL_RUNS_UP_TO else RUNS, goal=goal)
-    if fills and not best.stopped:
+    uses_skyline = EXACT_ALONE_UP_TO < count <= SEARCH_UP_TO and cols.is_plain and cols.is_small
+    best = best_greedy(cols, bound, meter, QUICK_RUNS if uses_skyline or count > ALL_RUNS_UP_TO else RUNS, goal=goal)
+    if uses_skyline and not best.stopped:
         best = best_skyline(cols, bound, best, meter, goal)
     kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")
-    above = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound"
+    gap = f"the {kind} runs are {best.extent - bound.bytes} bytes above the bound"
     why = ""
     if best.extent <= bound.bytes:
         why = f"a {kind} run meets the lower bound"
@@ -76,12 +75,12 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         found.append(("search", search(problem, {}, meter)))
     extents = [extent_of(cols, packing.offset.tolist()) for _, packing in found]
     picked, packing = found[extents.index(min(extents))]
-    why = f"{above}; the lowest packing of {', '.join(name for name, _ in found)}"
-    if found[0][0] == "exact" and not found[1:]:
-        why = f"{above}, and {count} storages can be searched exactly"
+    names = [name for name, _ in found]
+    why = f"{gap}; the lowest packing of {', '.join(names)}"
+    if names == ["exact"]:
+        why = f"{gap}, and {count} storages can be searched exactly"
     return _noted(replace(packing, lower_bound=lower, optimal=min(extents) == lower), picked, why)
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:
-    """Return the packing with the notes ``picked`` and ``why``."""
     return replace(packing, notes={"picked": picked, **packing.notes, "why": why})

@@ -1,4 +1,4 @@
-"""``ffd``: first-fit decreasing over whole regions, the r10 memory planner.
+"""``ffd``: first-fit decreasing over whole regions, the memory planner of seed document 002 (r10).
 
 Storages are placed largest first, each in the first region that has an aligned offset and no conflicting storage. If
 there is none, a region is opened at the next aligned offset. The first storage of a region is the largest, so later
@@ -28,10 +28,10 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
     cols = columns(problem)
     order = sorted(range(len(cols)), key=lambda i: (-cols.size[i], i))
     fixed = [i for i in order if cols.fixed[i] >= 0]
-    fixed_regions: dict[int, _Region] = {}  # no other storage joins them
+    fixed_regions: dict[int, _Region] = {}  # offset → region, which storages without a fixed offset do not share
     for i in fixed:
         fixed_regions.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).storages.add(i)
-    top = unshared_end = max((cols.fixed[i] + cols.size[i] for i in fixed), default=0)
+    end = unshared_end = max((cols.fixed[i] + cols.size[i] for i in fixed), default=0)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
     regions: list[_Region] = []
     for i in order:
@@ -46,8 +46,8 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
             if is_free and region.offset % cols.align[i] == 0:
                 break
         else:
-            region = _Region(align_up(top, cols.align[i]), set())
-            top = region.offset + cols.size[i]
+            region = _Region(align_up(end, cols.align[i]), set())
+            end = region.offset + cols.size[i]
             regions.append(region)
         region.life |= life
         region.storages.add(i)

@@ -13,7 +13,7 @@ class Meter:
     """Number of nodes that the searches of one plan used, and the limit at which they stop.
 
     A branch of a tree search, an iteration of a local search and a greedy run count as one node each. If a user stops
-    the search, :attr:`limit` becomes the number of nodes that lead to the returned result on every machine.
+    the search, :attr:`limit` becomes a number of nodes. A run with this limit gives the same result on every machine.
     """
 
     def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
@@ -51,12 +51,12 @@ class Meter:
                 report(arena, self.used, *best)
 
     def halt(self, more: int = 0) -> None:
-        """Record that a user stopped the search, and allow at most ``more`` further nodes."""
+        """Record that a user stopped the search, and lower the limit to at most ``more`` nodes from now on."""
         self.halted = True
         self.limit = self.left(more) + self.used
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that repeat this run: ``options``, with the limit if a user stopped the run."""
+        """Return the options that repeat this run: ``options``, with ``max_nodes`` if a user stopped the run."""
         return {**options, OPTION: self.limit} if self.halted else dict(options)
 
 

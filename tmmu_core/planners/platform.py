@@ -37,7 +37,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The memory of the storages that match every condition. The first matching rule decides."""
 
-    memory: str  # Memory of the storage. A constant is stored there.
+    memory: str  # memory of the storage; for a constant, the memory that stores it in the program
     constant_destination_memory: str | None = None
     """Memory to which a constant is copied before the first run; ``None``: kernels read it where it is stored."""
     role: str | None = None  # ``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``
@@ -62,24 +62,24 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
     """Return the options as a :class:`Platform`. Raises ``InvalidIrShapes`` (reason ``planner_option``)."""
     try:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
-        cbor_canonical(msgspec.to_builtins(platform))  # a plan file contains the options
+        cbor_canonical(msgspec.to_builtins(platform))  # a plan file contains the options, so they must be encodable
     except msgspec.ValidationError as error:
-        raise _bad(f"{error}.", strict.field_hint(error, Platform)) from error
+        raise _option_error(f"{error}.", strict.field_hint(error, Platform)) from error
     except NotCanonical as error:
-        raise _bad(f"{error}.") from error
+        raise _option_error(f"{error}.") from error
     declared = [memory.name for memory in platform.memories]
     for rule in platform.rules:
         if rule.role is not None and rule.role not in KNOWN_ROLES:
-            raise _bad(f"there is no role {rule.role!r}.", strict.closest_hint(rule.role, KNOWN_ROLES))
+            raise _option_error(f"there is no role {rule.role!r}.", strict.closest_hint(rule.role, KNOWN_ROLES))
         for name in (rule.memory, rule.constant_destination_memory or rule.memory):
             if name not in declared:
-                raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
-    for message in _contradictions(platform):
-        raise _bad(message)
+                raise _option_error(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
+    for message in _faults(platform):
+        raise _option_error(message)
     return platform
 
 
-def _contradictions(platform: Platform) -> Iterator[str]:
+def _faults(platform: Platform) -> Iterator[str]:
     names = [memory.name for memory in platform.memories]
     if len(set(names)) != len(names) or not names:
         yield f"there must be at least one memory, and all names must differ: {names}."
@@ -91,24 +91,24 @@ def _contradictions(platform: Platform) -> Iterator[str]:
     first: dict[tuple[Any, ...], int] = {}
     for k, rule in enumerate(platform.rules):
         where = f"rule {k + 1}"
-        to = rule.constant_destination_memory
-        if to is not None and not memory[to].writable:
-            yield f"{where} copies constants into {to}, which cannot be written."
-        never_constant = rule.role is not None and rule.role not in READ_ONLY_ROLES
-        if to is not None and never_constant:
+        destination = rule.constant_destination_memory
+        if destination is not None and not memory[destination].writable:
+            yield f"{where} copies constants into {destination}, which cannot be written."
+        is_never_constant = rule.role is not None and rule.role not in READ_ONLY_ROLES
+        if destination is not None and is_never_constant:
             yield f"{where} names a constant_destination_memory for {rule.role}, which is never a constant."
-        if never_constant and not memory[rule.memory].writable:
+        if is_never_constant and not memory[rule.memory].writable:
             yield f"{where} sends {rule.role} to {rule.memory}, which cannot be written."
         if rule.max_size is not None and rule.min_size > rule.max_size:
             yield f"{where} matches nothing: its min_size of {rule.min_size:,} B is over its max_size."
         conditions = (rule.role, rule.operator, rule.name, rule.min_size, rule.max_size)
         earlier = first.setdefault(conditions, k)
         other = platform.rules[earlier]
-        if (other.memory, other.constant_destination_memory) != (rule.memory, to):
+        if (other.memory, other.constant_destination_memory) != (rule.memory, destination):
             yield f"rules {earlier + 1} and {k + 1} contradict each other: equal conditions, but different memories."
 
 
-def _bad(what: str, hint: str = "") -> InvalidIrShapes:
+def _option_error(what: str, hint: str = "") -> InvalidIrShapes:
     memories = '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]'
     example = f'{{"memories": {memories}, "rules": [{{"role": "constant", "memory": "SRAM"}}]}}'
     hint = hint or f"Options look like {example}."
@@ -133,7 +133,7 @@ BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
     ),
 }
-"""Board → source of the figures (public datasheets and manuals), and ``(KiB, address)`` of its memories by preference.
+"""Board → source of the figures (public datasheets and manuals), and memory → ``(KiB, address)``, preferred ones first.
 
 Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
 """

@@ -3,8 +3,9 @@
 No single order is best on real traces. The list of runs is fixed and the first of equal packings is kept, so the result
 is deterministic.
 
-A run that ends less than one alignment above the bound is repeated with one storage, the *crown*, placed last. The
-topmost storage needs no padding, so the crown is the storage of the bound's witness with the most padding.
+If a run ends less than one alignment above the bound, padding can be the cause. The run is repeated with one storage,
+the *crown*, placed last, because the topmost storage needs no padding. Of the storages that prove the bound (its
+witness), the crown is the one with the most padding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 RUNS = tuple((order, fit) for fit in ("lowest", "tightest") for order in ORDERS)
-"""Order and fit of each run. ``free_list`` is missing: it equals ``lowest`` in birth order."""
+"""Order and fit of each run. The fit ``free_list`` is left out, because it equals ``lowest`` in birth order."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 def best_greedy(
     cols: Columns, bound: Bound, meter: Meter | None = None, runs: Sequence[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
-    """Return the first run of least extent. Stop at an extent of at most the bound or ``goal``, or by the meter."""
-    enough = max(bound.bytes, goal)
+    """Return the first run with the lowest extent. Stop at an extent up to the bound or ``goal``, or by ``meter``."""
+    target = max(bound.bytes, goal)
     sequences: dict[str, list[int]] = {}
     alignment, crown = crown_of(cols, bound)
     best: Best | None = None
@@ -70,11 +71,11 @@ def best_greedy(
             extent = extent_of(cols, offset)
             if best is None or extent < best.extent:
                 best = Best(offset, extent, order, fit, number, False, sequence, last)
-            if last >= 0 or crown < 0 or not enough < extent < bound.bytes + alignment:
+            if last >= 0 or crown < 0 or not target < extent < bound.bytes + alignment:
                 break
             sequence, last = [*(i for i in sequence if i != crown), crown], crown
         best = replace(best, runs=number)
-        if best.extent <= enough:
+        if best.extent <= target:
             break
         if meter is not None:
             meter.improved(cols.problem.arena, best.extent, bound.bytes)
@@ -88,7 +89,7 @@ def best_greedy(
 
 
 def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
-    """Return the least alignment of the bound's witness, and its storage with the most padding (−1: none has any)."""
+    """Return the smallest alignment in the bound's witness, and its storage with the most padding (−1: no padding)."""
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)

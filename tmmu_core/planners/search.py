@@ -24,7 +24,8 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
 FULL_BUDGET_STORAGES = 2_000
-"""Storages up to which all iterations are made; larger problems get proportionally fewer, but 4 if requested."""
+"""Maximum number of storages for which all iterations are made. With k times as many storages, a k-th of the iterations
+is made, but at least 4 (fewer only if the option is smaller)."""
 MEMORY = 12  # number of extents that late acceptance remembers
 
 
@@ -45,7 +46,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
         iterations = 0
     draws = np.random.Philox(key=seed)
     fit, order = best.fit, list(best.sequence)
-    least = current = best.extent, best.offset
+    least = current = best.extent, best.offset  # (extent, offsets) of the best and of the current packing
     memory = [best.extent] * MEMORY
     stopped, done = False, 0
 
@@ -81,7 +82,10 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:
-    """Return ``order``, whose packing has this extent and these offsets, one storage moved by random words."""
+    """Return ``order`` with one storage moved, chosen by the random words ``raw``.
+
+    ``extent`` and ``offsets`` describe the packing of ``order``.
+    """
     order = list(order)
     if raw[0] % 8 == 7:
         moved = order.pop(raw[1] % len(order))
@@ -91,9 +95,9 @@ def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int],
     top = [i for i, end in enumerate(ends) if end == extent]
     moved = top[raw[1] % len(top)]
     if raw[0] % 8 >= 4:
-        touching = [i for i, end in enumerate(ends) if end == offsets[moved]]
-        under = [i for i in touching if cols.overlap_in_time(i, moved)]
-        moved = under[raw[3] % len(under)] if under else moved
+        adjacent = [i for i, end in enumerate(ends) if end == offsets[moved]]
+        below = [i for i in adjacent if cols.overlap_in_time(i, moved)]
+        moved = below[raw[3] % len(below)] if below else moved
     position = order.index(moved)
     del order[position]
     order.insert(raw[2] % max(position, 1), moved)

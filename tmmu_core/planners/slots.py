@@ -37,7 +37,7 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def assign_slots(problem: Problem) -> I64:
-    """Return an array of shape (n,): the slot of each storage, in normative order.
+    """Return the slot of each storage, an array of shape (n,).
 
     A storage gets the lowest slot that is free at its birth and that no storage which must not alias it has used.
     """
@@ -48,12 +48,12 @@ def assign_slots(problem: Problem) -> I64:
     slot = [-1] * len(problem)
     free: list[int] = []
     slot_count = freed = 0
-    by_death = np.argsort(problem.death, kind="stable")
-    dying, death = by_death.tolist(), problem.death[by_death].tolist()
+    order = np.argsort(problem.death, kind="stable")
+    by_death, death = order.tolist(), problem.death[order].tolist()
     for i, birth in enumerate(problem.birth.tolist()):
         # Live ranges are not empty, so a storage that is dead at ``birth`` comes earlier in the order and has a slot.
         while death[freed] <= birth:
-            heappush(free, slot[dying[freed]])
+            heappush(free, slot[by_death[freed]])
             freed += 1
         excluded = {slot[j] for j in conflicts[i]} if i in conflicts else ()
         skipped = []

@@ -58,7 +58,7 @@ def sha256(path: Path) -> str:
 
 
 def main() -> None:
-    """Compile the libraries and write the manifest; exit if one without an installed compiler is out of date."""
+    """Compile the libraries and write the manifest. Exit if a library is out of date and its compiler is missing."""
     sources = {name: sha256(FOLDER / name) for name in SOURCES}
     before = manifest() if MANIFEST.exists() else {}
     is_unchanged = before.get("sources") == sources and before.get("flags") == list(FLAGS)

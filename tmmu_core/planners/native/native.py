@@ -2,7 +2,7 @@
 
 A structure holds the arguments of a call: integers, and arrays by address. Its fields are those of ``native.h``. The
 library does not check its arguments: this module asserts that arrays are contiguous, callers guarantee their types and
-lengths.
+lengths. ``loops`` is the loaded library.
 """
 
 import ctypes
@@ -27,11 +27,12 @@ class Call(ctypes.Structure):
 
     def __init__(self, **fields: Any) -> None:
         """Replace arrays by their addresses and keep the arrays alive."""
-        super().__init__(**{name: _word(value) for name, value in fields.items()})
+        super().__init__(**{name: _as_word(value) for name, value in fields.items()})
         self.fields = fields
 
 
-def _word(value: Any) -> int:
+def _as_word(value: Any) -> int:
+    """Return an integer as it is, and an array as its address."""
     if not isinstance(value, np.ndarray):
         number = int(value)
         assert -LARGEST <= number <= LARGEST
@@ -56,9 +57,9 @@ def call_of(structure: str, **fields: Any) -> Call:
 
 def run(loops: ctypes.CDLL, function: str, call: Call) -> int:
     """Return the result of ``tmmu_<function>``. The call releases the interpreter lock."""
-    loop = getattr(loops, f"tmmu_{function}")
-    loop.restype = ctypes.c_int64
-    return int(loop(ctypes.byref(call)))
+    native_function = getattr(loops, f"tmmu_{function}")
+    native_function.restype = ctypes.c_int64
+    return int(native_function(ctypes.byref(call)))
 
 
 def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
@@ -110,23 +111,23 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
 
 
 def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
-    """Run ``tmmu_recompute_run`` with other ``fields``; return whether the execution fits its tables.
+    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``; return whether the execution fits its tables.
 
-    The simulations of one model share ``call``, with their working memory and results.
+    All simulations of one model use the same ``call``, and so the same arrays for working memory and results.
     """
     for name, value in fields.items():
-        setattr(call, name, _word(value))
+        setattr(call, name, _as_word(value))
     call.fields |= fields
     return bool(run(loops, "recompute_run", call))
 
 
-def minimum_cut(loops: ctypes.CDLL, start: I64, to: I64, room: I64, twin: I64) -> I64:
-    """Return ``level`` (vertices,): at least 0 on the side of the source."""
+def minimum_cut(loops: ctypes.CDLL, start: I64, to: I64, residual: I64, twin: I64) -> I64:
+    """Return an array of shape (vertices,): at least 0 on the side of the source. Arguments: ``min_cut._dinic``."""
     vertices = len(start) - 1
-    assert len(to) == len(room) == len(twin) == start[-1]
+    assert len(to) == len(residual) == len(twin) == start[-1]
     level, queue, at = np.empty((3, vertices), np.int64)
     path = np.empty(vertices + 1, np.int64)
-    edges = {"start": start, "to": to, "twin": twin, "room": room}
+    edges = {"start": start, "to": to, "twin": twin, "room": residual}
     call = call_of("cut", vertices=vertices, level=level, queue=queue, at=at, path=path, **edges)
     run(loops, "minimum_cut", call)
     return level
