@@ -1,8 +1,36 @@
-"""Texts about a fit for the command line and the page Fix: reasons for the lower bound, and bytes by module."""
+"""Texts about a fit for the command line and the page Fix: result, reasons for the lower bound, bytes by module."""
+
+from collections.abc import Callable
 
 from app.texts import numbers
 from tmmu_core.fitting.layers import COLUMNS, fitted_layers, fitted_peak, grouped_layers
 from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.graph.model import ONE_MEMORY
+
+
+def limit_text(capacity: Capacity, size: Callable[[int], str] = numbers.short_bytes) -> str:
+    """Return the limit as text: ``2.00 GiB``, or ``8.00 MiB of activations``. ``size`` formats bytes."""
+    texts = [] if capacity.total is None else [size(capacity.total)]
+    texts += [size(n) + (f" of {name}" if name != ONE_MEMORY else "") for name, n in sorted(capacity.arenas.items())]
+    return " and ".join(texts)
+
+
+def result_text(fitted: Fitted, size: Callable[[int], str] = numbers.short_bytes) -> str:
+    """Return the result: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why the plan does not fit."""
+    best, capacity = fitted.best, fitted.capacity
+    limit = limit_text(capacity, size)
+    planned, bound = map(size, (capacity.limited_bytes(best.plan), fitted.lower_bound_for(capacity)))
+    if fitted.answer == "cannot":
+        return f"Does not fit: needs at least {bound}, limit {limit}"
+    if fitted.answer == "open":
+        return f"Best plan found: {planned}, {size(fitted.over_bytes)} over the limit of {limit}; lower bound {bound}"
+    if not best.moves:
+        return f"Fits {limit} without changes: {planned}"
+    cost = [f"+{numbers.percent(best.cost.extra_flops, fitted.flops)} FLOPs"] if best.cost.extra_flops else []
+    cost += [f"{size(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
+    count = numbers.count(len(best.moves), "change")
+    return f"Fits {limit}: {planned} after {count}, {', '.join(cost) or 'no extra cost'}"
 
 
 def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:

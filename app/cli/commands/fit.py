@@ -24,7 +24,7 @@ from app.cli.console import (
 from app.cli.options import AS_JSON, argument, flag, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
-from app.texts.fit_text import bound_lines, module_table, peak_text
+from app.texts.fit_text import bound_lines, module_table, peak_text, result_text
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
@@ -204,19 +204,11 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
 
 
 def _print_fit(fitted: Fitted) -> None:
-    best, start, total = fitted.best, fitted.start, fitted.capacity.total
-    limits = [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
-    capacity = " and ".join([numbers.full_bytes(total)] * (total is not None) + limits)
-    after, before = (numbers.full_bytes(fitted.capacity.limited_bytes(candidate.plan)) for candidate in (best, start))
-    bound = numbers.full_bytes(fitted.lower_bound_for(fitted.capacity))
-    if fitted.answer == "fits":
-        print_lines(f"Fits: {after} of {capacity} (before: {before}).")
-    elif fitted.answer == "cannot":
-        print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
-        print_lines(*(f"  {line}" for line in bound_lines(fitted)), f"  Smallest plan found: {after}.")
-    else:
-        over = numbers.full_bytes(fitted.over_bytes)
-        print_lines(f"Best plan found: {after}, {over} over capacity. Lower bound: {bound}.")
+    best, start = fitted.best, fitted.start
+    print_lines(f"{result_text(fitted, numbers.full_bytes)}.")
+    if fitted.answer == "cannot":
+        smallest = numbers.full_bytes(fitted.capacity.limited_bytes(best.plan))
+        print_lines(*(f"  {line}" for line in bound_lines(fitted)), f"  Smallest plan found: {smallest}.")
     if fitted.next_steps:
         print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
     assumed = assumptions(fitted)

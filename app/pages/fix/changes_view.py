@@ -18,14 +18,13 @@ from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
-from app.texts.fit_text import bound_lines
+from app.texts.fit_text import bound_lines, limit_text, result_text
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import size_range
-from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.plans.figures.metrics import totals
 
 KINDS: dict[Kind, str] = {
@@ -65,32 +64,10 @@ def draw(shown: Shown) -> None:
 
 
 def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
-    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit."""
-    limit, current_bytes = limit_text(capacity), numbers.short_bytes(capacity.limited_bytes(shown.plan))
-    if not search.succeeded:
-        return f"Needs {current_bytes}, limit {limit}"
-    fitted = search.result()
-    best = fitted.best
-    if fitted.answer == "fits":
-        if not best.moves:
-            return f"Fits {limit} without changes: {current_bytes}"
-        count, size = numbers.count(len(best.moves), "change"), numbers.short_bytes(capacity.limited_bytes(best.plan))
-        cost = [f"+{numbers.percent(best.cost.extra_flops, fitted.flops)} FLOPs"] if best.cost.extra_flops else []
-        cost += [f"{numbers.short_bytes(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
-        return f"Fits {limit}: {size} after {count}, {', '.join(cost) or 'no extra cost'}"
-    bound = numbers.short_bytes(fitted.lower_bound_for(capacity))
-    if fitted.answer == "cannot":
-        return f"Does not fit: needs at least {bound}, limit {limit}"
-    over = numbers.short_bytes(fitted.over_bytes)
-    return f"Best plan found: {over} over the limit of {limit}; lower bound {bound}"
-
-
-def limit_text(capacity: Capacity) -> str:
-    """Return the limit as text: ``2.00 GiB``, or ``8.00 MiB of activations``."""
-    texts = [] if capacity.total is None else [numbers.short_bytes(capacity.total)]
-    for name, limit in sorted(capacity.arenas.items()):
-        texts.append(numbers.short_bytes(limit) + (f" of {name}" if name != ONE_MEMORY else ""))
-    return " and ".join(texts)
+    """Return the title: the result of the search; without a result, the bytes that the plan needs."""
+    if search.succeeded:
+        return result_text(search.result())
+    return f"Needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}, limit {limit_text(capacity)}"
 
 
 def limit_of(shown: Shown) -> Capacity | None:

@@ -122,13 +122,13 @@ def test_capacity_of_one_arena_is_compared_with_its_own_bytes(tmmu: Any) -> None
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=8MiB", "--allow", "planner")
     assert code == 0
     assert out.startswith(
-        "Fits: 6.89 MiB (7,225,344 B) of 8.00 MiB (8,388,608 B) in activations (before: 9.19 MiB (9,633,792 B)).\n"
+        "Fits 8.00 MiB (8,388,608 B) of activations: 6.89 MiB (7,225,344 B) after 1 change, no extra cost.\n"
     )
     code, out, _ = tmmu("fit", resnet50, "--capacity", "activations=1MiB", "--allow", "planner")
     assert code == 1
     first, why = out.splitlines()[:2]
     assert first == (
-        "Does not fit: needs at least 6.89 MiB (7,225,344 B), capacity 1.00 MiB (1,048,576 B) in activations."
+        "Does not fit: needs at least 6.89 MiB (7,225,344 B), limit 1.00 MiB (1,048,576 B) of activations."
     )
     assert why.startswith("  activations: 6.89 MiB")
     assert "  To try next: a capacity of activations=7,225,344 bytes; allow order, " in out
