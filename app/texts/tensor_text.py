@@ -129,7 +129,7 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
         return []
     longest = numbers.live_range(int(idle.gap_from[storage]), int(idle.gap_to[storage]))
     rows = [("idle", f"{idle_steps:,} of {numbers.count(live_steps, 'step')}, longest {longest}")]
-    last, previous = int(idle.last[storage]), int(idle.before[storage])
+    last, previous = int(idle.last_use[storage]), int(idle.previous_use[storage])
     if last >= 0 and previous >= 0 and last - previous > 1 and not bool(liveness.storages.persistent[storage]):
         saved = numbers.short_bytes(int(liveness.storages.size[storage]))
         reader, before = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, previous))

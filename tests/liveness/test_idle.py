@@ -12,7 +12,7 @@ from tmmu_core.liveness.timeline import PhaseSteps, build_timeline, phases_of
 
 def facts(liveness: Liveness) -> dict[str, tuple[int, ...]]:
     idle, ids = idle_of(liveness), liveness.timeline.index.tensor_ids
-    columns = (idle.live, idle.idle, idle.gap_from, idle.gap_to, idle.last, idle.before)
+    columns = (idle.live, idle.idle, idle.gap_from, idle.gap_to, idle.last_use, idle.previous_use)
     return {ids[h]: tuple(int(c[k]) for c in columns) for k, h in enumerate(liveness.storages.head)}
 
 
@@ -44,7 +44,7 @@ def test_idle_steps_are_inside_the_live_range(case: Case) -> None:
     assert ((idle.gap_from >= storages.birth) & (idle.gap_to <= storages.death)).all()
     assert (idle.gap_to - idle.gap_from <= idle.idle).all()
     assert ((idle.gap_to > idle.gap_from) == (idle.idle > 0)).all()
-    assert (idle.before < storages.death).all()
+    assert (idle.previous_use < storages.death).all()
 
 
 def test_backward_pass_is_a_stretch_and_loading_belongs_to_forward() -> None:

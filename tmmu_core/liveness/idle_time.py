@@ -18,8 +18,8 @@ class Idle:
     idle: I64  # number of these steps that do not use the storage
     gap_from: I64  # first step of the longest idle range (the first of equal ones); the death if there is none
     gap_to: I64  # step after that idle range
-    last: I64  # last step that uses the storage; −1: none
-    before: I64  # last step before ``last`` that uses the storage; −1: none
+    last_use: I64  # last step that uses the storage; −1: none
+    previous_use: I64  # last step before ``last_use`` that uses the storage; −1: none
 
 
 def idle_of(liveness: Liveness) -> Idle:
@@ -36,27 +36,27 @@ def idle_of(liveness: Liveness) -> Idle:
     is_live = (birth[owner] <= step) & (step < death[owner])
     owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
     used = np.bincount(owner, minlength=count)
-    # With sentinels before the birth and at the death, idle ranges lie between neighbours.
-    every = np.arange(count)
-    storage = np.concatenate([every, owner, every])
-    when = np.concatenate([birth - 1, step, death])
-    by = np.lexsort((when, storage))
-    storage, when = storage[by], when[by]
+    # The idle ranges of a storage lie between consecutive uses; a use is added before its birth and one at its death.
+    numbers = np.arange(count)
+    storage = np.concatenate([numbers, owner, numbers])
+    use = np.concatenate([birth - 1, step, death])
+    order = np.lexsort((use, storage))
+    storage, use = storage[order], use[order]
     same = storage[1:] == storage[:-1]
-    left, right, of = when[:-1][same] + 1, when[1:][same], storage[:-1][same]
-    longest = np.lexsort((left, left - right, of))
-    first = np.searchsorted(of[longest], every)
-    gap_from, gap_to = left[longest][first], right[longest][first]
+    gap_from, gap_to, storage = use[:-1][same] + 1, use[1:][same], storage[:-1][same]
+    longest_first = np.lexsort((gap_from, gap_from - gap_to, storage))
+    longest = longest_first[np.searchsorted(storage[longest_first], numbers)]
+    gap_from, gap_to = gap_from[longest], gap_to[longest]
     is_always_used = gap_from >= gap_to
     ends = np.cumsum(used)
-    last, before = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-    last[used > 0] = step[ends[used > 0] - 1]
-    before[used > 1] = step[ends[used > 1] - 2]
+    last_use, previous_use = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    last_use[used > 0] = step[ends[used > 0] - 1]
+    previous_use[used > 1] = step[ends[used > 1] - 2]
     return Idle(
         live=death - birth,
         idle=death - birth - used,
         gap_from=np.where(is_always_used, death, gap_from),
         gap_to=np.where(is_always_used, death, gap_to),
-        last=last,
-        before=before,
+        last_use=last_use,
+        previous_use=previous_use,
     )

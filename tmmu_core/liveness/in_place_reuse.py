@@ -29,8 +29,8 @@ def decide_handoffs(
     node, x, y, priority, step = (column[is_last_read] for column in (node, x, y, priority, step))
 
     x_group, y_group = groups.group[x], groups.group[y]
-    alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
-    alias_live |= _others_death(groups)[x] > step
+    output_has_buffer = (heads[y_group] != y) | (ranges.birth[y] != step)
+    alias_live = output_has_buffer | (_others_death(groups)[x] > step)
     low, high, group_count = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
     must_not_alias = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
 
@@ -82,10 +82,10 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
             pairs = [(inputs[i], outputs[o]) for i, o in node.inplace if inputs[i] not in without_permission]
         else:
             pairs = [(x, outputs[0]) for x in inputs]
-        first_of: dict[int, tuple[int, int, int, int]] = {}
+        first_pair: dict[int, tuple[int, int, int, int]] = {}  # by input
         for priority, (x, y) in enumerate(pairs):
-            first_of.setdefault(x, (k, x, y, priority))
-        rows += first_of.values()
+            first_pair.setdefault(x, (k, x, y, priority))
+        rows += first_pair.values()
     columns: I64 = np.array(rows, np.int64).reshape(-1, 4).T
     return columns[0], columns[1], columns[2], columns[3]
 
@@ -98,7 +98,8 @@ def _others_death(groups: Groups) -> I64:
         return latest
     members = members[np.lexsort((groups.death[members], groups.group[members]))]
     group, death = groups.group[members], groups.death[members]
-    # Sorted by death within a group: the latest other member is the last member; for the last member, its predecessor.
+    # The members of a group are sorted by death. The last member has the latest death of the others; for the last
+    # member, the one before it has.
     last_of_group = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
     latest[members[last_of_group]] = death[last_of_group - 1]

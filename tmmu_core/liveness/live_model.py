@@ -62,7 +62,7 @@ class Refusal:
 
 @dataclass(frozen=True, eq=False)
 class Storages:
-    """Columns, one row per storage, in the normative order (birth, −bytes of the head, id bytes of the head)."""
+    """Columns, one row per storage, in the order of the contract (birth, −bytes of the head, id bytes of the head)."""
 
     head: I64  # tensor index of the first-born member, whose id names the storage
     birth: I64

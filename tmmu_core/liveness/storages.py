@@ -65,20 +65,19 @@ def _write_in_place(
     for i in np.flatnonzero(ranges.planned).tolist():
         tensors_of.setdefault(groups.find(i), []).append(i)
     members = {group: np.array(tensors, np.int64) for group, tensors in tensors_of.items()}
-    # A tensor without a producer was loaded before the first step.
+    # A tensor without a producer is loaded before step 0. It is live from then on if it is used after step 0.
     loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
-    began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
+    live_from = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
     written: set[tuple[int, int]] = set()
     placed: dict[int, int] = {}
     for write in writes:
         step, x, y, _ = write
         a, b = groups.find(x), groups.find(y)
-        # One input is overwritten by one output; live storages are not joined; y is no part of another storage.
-        is_repeated = not written.isdisjoint({(step, x), (step, y)})
-        of_x, of_y = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
-        joins_live_storage = a != b and (index.base[y] >= 0 or (began[of_y] < step).any())
-        stays_live = ((began[of_x] < step) & (ranges.death[of_x] > step)).any()
-        _check_in_place(timeline, ranges, write, is_alone=not (is_repeated or joins_live_storage or stays_live))
+        is_repeated = not written.isdisjoint({(step, x), (step, y)})  # x or y is in another pair of this step
+        others_of_x, others_of_y = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
+        y_has_storage = a != b and (index.base[y] >= 0 or (live_from[others_of_y] < step).any())
+        x_is_shared = ((live_from[others_of_x] < step) & (ranges.death[others_of_x] > step)).any()
+        _check_in_place(timeline, ranges, write, is_alone=not (is_repeated or y_has_storage or x_is_shared))
         written |= {(step, x), (step, y)}
         if a != b:
             groups.join(x, y)
@@ -86,20 +85,20 @@ def _write_in_place(
         if index.base[y] < 0:
             placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
         if not index.is_persistent[x]:
-            death[x] = max(step, int(ranges.birth[x]) + 1)  # a tensor that is overwritten at step 0 was loaded before
+            death[x] = max(step, int(ranges.birth[x]) + 1)  # a live range has at least one step
     return placed
 
 
 def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
-    """Raise for the view of lowest id whose base is never written."""
+    """Raise ``InvalidIrShapes`` for the first view by id whose root is not written in this timeline."""
     index, ids = timeline.index, timeline.index.tensor_ids
     views = np.flatnonzero(ranges.planned & (index.base >= 0) & ~ranges.planned[ranges.roots]).tolist()
     if not views:
         return
     view = min(views, key=ids.__getitem__)
     root, producer = int(ranges.roots[view]), int(index.producer[view])
-    node_id, why = index.node_ids[producer] if producer >= 0 else "", "which nothing in this mode's timeline writes"
-    message = f"tensor {ids[view]!r} is a view of {ids[root]!r}, {why}: it has no address."
+    node_id = index.node_ids[producer] if producer >= 0 else ""
+    message = f"{ids[view]!r} is a view of {ids[root]!r}, which is neither loaded nor written in mode {timeline.mode}."
     hint = f"Write {ids[root]!r} by a node, make it a graph input, or remove the view of {ids[view]!r}."
     raise InvalidIrShapes(message, reason="view_of_nothing", node_id=node_id, tensor=ids[view], hint=hint)
 
@@ -107,17 +106,17 @@ def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
 def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
     """Return an array of shape (tensors,): bytes from the start of the storage.
 
-    ``placed``: tensor written in place → its offset, by which its views move too. Raises ``AllocationOverflow`` past
-    2^64 − 1, for the lowest id.
+    ``placed``: tensor written in place → its offset, which is added to the offsets of its views. Raises
+    ``AllocationOverflow`` for an offset past 2^64 − 1; it names the first such tensor by id.
     """
     offset, ids = ranges.view_offset.copy(), timeline.index.tensor_ids
     moved = np.flatnonzero(ranges.planned & np.isin(ranges.roots, list(placed))).tolist()
-    begins = {i: int(offset[i]) + placed[int(ranges.roots[i])] for i in moved}
-    far = [i for i in moved if begins[i] > U64_MAX]
-    if far:
-        i = min(far, key=ids.__getitem__)
-        raise overflow_error(ids[i], begins[i], f"$.tensors[{i}]")
-    offset[moved] = np.fromiter(begins.values(), np.uint64, len(begins))
+    new_offset = {i: int(offset[i]) + placed[int(ranges.roots[i])] for i in moved}
+    too_large = [i for i in moved if new_offset[i] > U64_MAX]
+    if too_large:
+        i = min(too_large, key=ids.__getitem__)
+        raise overflow_error(ids[i], new_offset[i], f"$.tensors[{i}]")
+    offset[moved] = np.fromiter(new_offset.values(), np.uint64, len(new_offset))
     return offset
 
 

@@ -39,7 +39,7 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     if index.producer[tensor] >= 0 and timeline.step_of[index.producer[tensor]] >= 0:
         producer = _event(liveness, int(index.producer[tensor]))
     refusals = tuple([liveness.refusals[i] for i in np.flatnonzero(liveness.refusal_rows[:, 1] == tensor)])
-    return Explanation(producer, readers, _death(liveness, tensor, readers), refusals)
+    return Explanation(producer, readers, _reason(liveness, tensor, readers), refusals)
 
 
 def _event(liveness: Liveness, node: int) -> Event:
@@ -47,21 +47,21 @@ def _event(liveness: Liveness, node: int) -> Event:
     return Event(int(timeline.step_of[node]), timeline.index.node_ids[node], timeline.graph.nodes[node].instr)
 
 
-def _death(liveness: Liveness, tensor: int, readers: tuple[Event, ...]) -> str:
-    """Return why the live range ends."""
+def _reason(liveness: Liveness, tensor: int, readers: tuple[Event, ...]) -> str:
+    """Return the reason for the end of the live range, as text."""
     timeline, index = liveness.timeline, liveness.timeline.index
     death, last = int(liveness.death[tensor]), readers[-1] if readers else None
     if index.is_persistent[tensor]:
         return f"live at every step: its role is {timeline.graph.tensors[tensor].role}"
     if index.is_output[tensor]:
-        is_given = index.tensor_ids[tensor] in timeline.source.outputs
-        return f"live to the end: {'output of the graph' if is_given else 'gradient of a parameter'}"
+        is_declared = index.tensor_ids[tensor] in timeline.source.outputs
+        return f"live to the end: {'output of the graph' if is_declared else 'gradient of a parameter'}"
     for row in np.flatnonzero(liveness.handoffs[:, 1] == tensor).tolist():
-        step, _, to = liveness.handoffs[row].tolist()
-        at, name = f"#{step:,} {index.node_ids[int(timeline.node_at[step])]}", index.tensor_ids[to]
+        step, _, output = liveness.handoffs[row].tolist()
+        place, name = f"#{step:,} {index.node_ids[int(timeline.node_at[step])]}", index.tensor_ids[output]
         if liveness.taken[row]:
-            return f"{at}, overwritten in place by {name}"
-        return f"{at}; could be overwritten in place by {name}, but {name} has its own memory"
+            return f"{place}, overwritten in place by {name}"
+        return f"{place}; could be overwritten in place by {name}, but {name} has its own memory"
     if last is not None and death in (last.step, last.step + 1):
         return f"#{last.step:,} {last.node_id}" + (", which overwrites it" if death == last.step else "")
     if last is None and death == int(liveness.birth[tensor]) + 1:

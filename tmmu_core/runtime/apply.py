@@ -1,9 +1,9 @@
 """Bind a plan to memory and commit it: ``ApplyPlan_v1``, ``PrepareMemory_v2``, ``CommitExecution_v1`` (TMMU v2 §5).
 
-Bytes are zeroed (``ZeroTensor_v1``) at two times. :func:`apply_plan` zeroes the tensors in memory of the caller; mapped
+Memory is zeroed (``ZeroTensor_v1``) at two times. :func:`apply_plan` zeroes the tensors in memory of the caller; mapped
 memory is zero already. :meth:`Applied.enter` zeroes the storages that are born at a step, because another storage may
-have written their bytes. Exceptions: a storage with a persistent member, whose values are loaded, and the bytes that an
-in-place reuse takes over, which its producer reads.
+have written their bytes. Two kinds of bytes are not zeroed: storages with a persistent member, whose values are loaded,
+and bytes that a storage reuses in place, which the node of the step reads.
 """
 
 import hashlib
@@ -107,8 +107,8 @@ class Applied:
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: write a Philox pattern to the tensor's bytes, to find reads before writes.
 
-        A plan with hashed addresses gets the draft's pattern (BLAKE3). Raises ``InvalidIrShapes``: security forbids it
-        (``debug_fill_forbidden``), or the seed is not a uint64 (``pattern_seed``).
+        For a plan with hashed addresses, write the draft's pattern (BLAKE3). Raises ``InvalidIrShapes`` if the security
+        level forbids a fill (``debug_fill_forbidden``), or if the seed is not a uint64 (``pattern_seed``).
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
@@ -124,13 +124,13 @@ class Applied:
             philox.write_draft_pattern(target, self.plan.replay_token, offset, pattern_seed)
         else:
             philox.write_pattern(target, arena, offset, pattern_seed)
-        self._note("fill", arena, offset, len(target), pattern_seed)
+        self._log("fill", arena, offset, len(target), pattern_seed)
 
     def _zero(self, arena: int, start: int, size: int) -> None:
         self._memory(arena)[start : start + size] = 0
-        self._note("zero", self.plan.arenas[arena].name, start, size)
+        self._log("zero", self.plan.arenas[arena].name, start, size)
 
-    def _note(self, *operation: str | int) -> None:
+    def _log(self, *operation: str | int) -> None:
         self.journal.update(cbor_canonical(list(operation)))
         self.pending += 1
 
@@ -151,10 +151,10 @@ class Applied:
         plan, s = self.placed, storages_of(self.placed)
         end = (s.offset + s.size).tolist()
         reused_end: dict[int, int] = {}
-        for (_, source, to), taken in zip(plan.handoffs, plan.taken, strict=True):
-            if taken:  # the reused bytes are kept, because the producer reads them
-                giver, taker = (int(plan.storage[plan.row_of[name]]) for name in (source, to))
-                reused_end[taker] = min(end[giver], end[taker])
+        for (_, source_id, target_id), taken in zip(plan.handoffs, plan.taken, strict=True):
+            if taken:  # the reused bytes are kept, because the node reads them
+                source, target = (int(plan.storage[plan.row_of[name]]) for name in (source_id, target_id))
+                reused_end[target] = min(end[source], end[target])
         blocks: dict[int, list[tuple[int, int, int]]] = {}
         for storage in dict.fromkeys(plan.storage.tolist()):
             if storage not in self.resident and reused_end.get(storage, -1) < end[storage]:

@@ -28,7 +28,7 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 @dataclass(frozen=True, eq=False)
 class ArenaHandle:
-    """An arena in memory, which stays mapped as long as a handle, or an array or view of it, exists."""
+    """An arena in memory. It stays mapped while the handle, or an array that shares its ``memory``, exists."""
 
     arena_id: str
     base_ptr: int

@@ -36,12 +36,12 @@ class MemoryPlannerType(StrEnum):
 
 @dataclass(frozen=True)
 class TensorBinding:
-    """Place of a tensor, and ``source_memory``, from which a staged constant is loaded [``memory``]."""
+    """Place of a tensor."""
 
     role: ArenaRole
     memory: MemoryType
     offset: int
-    source_memory: MemoryType
+    source_memory: MemoryType  # stores the contents before the first run; equal to ``memory`` if nothing is copied
 
 
 @dataclass
@@ -96,8 +96,8 @@ class ArenaUsage:
         return offset
 
 
-MemoryConstraint = Memory  # a memory of the platform: at most ``max_size`` bytes, aligned slots
-TensorAttributes = Rule  # ``memory``, and ``constant_destination_memory``, to which a constant is copied
+MemoryConstraint = Memory  # a memory of the platform, with its size and alignment
+TensorAttributes = Rule  # the memory of tensors of a role, and the memory to which constants are copied
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class TensorLifetime:
 
 @dataclass(frozen=True)
 class SharingOpportunity:
-    """Two tensors that an analyzer found to be able to share a region, in any order."""
+    """An unordered pair of tensors that may share a region, as an analyzer found."""
 
     first: str
     second: str
@@ -62,7 +62,7 @@ class AllocationPlan:
     """The region of each tensor, in placement order, and the bytes saved by sharing."""
 
     allocations: Mapping[str, MemoryRegion]
-    peak_bytes: int = 0  # maximum number of bytes alive at any step
+    peak_bytes: int = 0  # maximum number of live bytes at a step
     saved_bytes: int = 0  # bytes saved compared with one region per tensor in the same order; never negative
 
     @property
@@ -130,12 +130,14 @@ class MemoryPlanner:
         ids = tuple([life.tensor_id for life in lives])
         problem = Problem("pool", ids, birth.astype(np.int64), death.astype(np.int64), size, alignment)
         if self.opportunities is not None:
-            number, apart = {name: k for k, name in enumerate(ids)}, np.ones((len(ids), len(ids)), np.bool_)
+            number = {name: k for k, name in enumerate(ids)}
+            must_not_share = np.ones((len(ids), len(ids)), np.bool_)
             for pair in self.opportunities:
                 i, j = number[pair.first], number[pair.second]
-                apart[i, j] = apart[j, i] = False
-            problem = replace(problem, must_not_alias=np.argwhere(np.triu(apart, 1)))
+                must_not_share[i, j] = must_not_share[j, i] = False
+            problem = replace(problem, must_not_alias=np.argwhere(np.triu(must_not_share, 1)))
         packing = ARENA_PLANNERS["ffd"].pack(problem, {})
+        # Tensors at one offset share the region of the largest one, except tensors without bytes.
         regions: dict[tuple[int, bool], MemoryRegion] = {}
         allocations: dict[str, MemoryRegion] = {}
         for k in sorted(range(len(ids)), key=lambda k: -lives[k].size_bytes):

@@ -145,7 +145,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
         with_idle_steps = with_idle_steps[in_arena]
     byte_steps = {k: int(buffers.size[k]) * int(idle.idle[k]) for k in with_idle_steps.tolist()}
     listed = sorted(byte_steps, key=lambda k: (-byte_steps[k], k))[:MOST_ROWS]
-    last_uses = [int(idle.last[k]) for k in listed]
+    last_uses = [int(idle.last_use[k]) for k in listed]
     return pd.DataFrame(
         {
             "tensor": [ids[buffers.head[k]] for k in listed],

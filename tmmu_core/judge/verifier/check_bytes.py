@@ -185,7 +185,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
         reuse = facts.reused_by.get(s)
-        if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.takes_over(s, reuse[1]):
+        if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.has_same_start(s, reuse[1]):
             step, reusing = reuse
             boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[reusing]), stop[s])]
             owner += [s, s]

@@ -33,13 +33,13 @@ class FinishedPlan(NamedTuple):
     verdict: Verdict
 
 
-def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> FinishedPlan:
-    """Return ``plan`` with its verdict. ``how`` are further arguments of :func:`verify_plan`.
+def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **options: Any) -> FinishedPlan:
+    """Return ``plan`` with its verdict. ``options`` are the keyword arguments of :func:`verify_plan`.
 
     If ``complete`` is false, the plan is a digest: it has no rows, and only its figures are checked.
     """
     if complete:
-        verdict = verify_plan(plan, graph, **how)
+        verdict = verify_plan(plan, graph, **options)
     else:
         checked = ("extent", "capacity", "figures", "hash", "content_hash")
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
@@ -89,20 +89,18 @@ def _error(plan: Plan, found: Finding, operator: str) -> ContractError:
 
 def conflicting_rows(plan: Plan) -> Mask:
     """Return a mask (n,) of the rows that overlap a row of another storage in time and bytes."""
-    rows = np.zeros(len(plan), np.bool_)
     if next(check_columns(plan), None) is not None:
-        return rows
+        return np.zeros(len(plan), np.bool_)
     facts = PlanFacts(plan)
-    hit = np.zeros(facts.storages, np.bool_)
-    found = [(a, b) for _, a, b, _, _ in overlaps(facts)]
-    hit[[storage for pair in found for storage in pair]] = True
-    # `overlaps` reports only the first overlap of a storage, so the storages reported are compared with all others.
-    # With temporal exclusions, it reports all overlaps.
-    dropped = [] if excluded_storages(plan) else sorted({b for _, b in found})
+    in_conflict = np.zeros(facts.storages, np.bool_)
+    pairs = [(a, b) for _, a, b, _, _ in overlaps(facts)]
+    in_conflict[[storage for pair in pairs for storage in pair]] = True
+    # Without temporal exclusions, `overlaps` reports only the first overlap of a storage, as the second of a pair.
+    # Compare these storages with all others to find their further overlaps.
+    incomplete = [] if excluded_storages(plan) else sorted({b for _, b in pairs})
     until = facts.held_until
-    for storage in dropped if len(dropped) * facts.storages <= MAX_PAIRS else ():
-        is_hit = (facts.birth < until[storage]) & (facts.birth[storage] < until)
-        is_hit &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
-        hit |= is_hit & ((facts.arena == facts.arena[storage]) | (plan.places == "sparse"))
-    rows[:] = hit[plan.storage]
-    return rows
+    for storage in incomplete if len(incomplete) * facts.storages <= MAX_PAIRS else ():
+        is_overlap = (facts.birth < until[storage]) & (facts.birth[storage] < until)
+        is_overlap &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
+        in_conflict |= is_overlap & ((facts.arena == facts.arena[storage]) | (plan.places == "sparse"))
+    return in_conflict[plan.storage]

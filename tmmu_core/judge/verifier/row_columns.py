@@ -49,9 +49,9 @@ class PlanFacts:
         self.size: U64 = self.stop - self.start
         self.alignment: U64 = _reduce_into(np.maximum, np.ones(count, np.uint64), owner, plan.alignment)
         self.is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
-        by_name = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
+        reversed_rows = np.lexsort((np.arange(len(plan)), self.is_view, plan.birth))[::-1]
         self.first_row: I64 = np.zeros(count, np.int64)
-        self.first_row[owner[by_name]] = by_name
+        self.first_row[owner[reversed_rows]] = reversed_rows  # the last assignment to a storage is its first row
         self.arena, self.slot = plan.arena[self.first_row], plan.logical_slot[self.first_row]
         self.by_slot: I64 = np.lexsort((self.start, self.birth, self.slot, self.arena))
         arena, slot = self.arena[self.by_slot], self.slot[self.by_slot]
@@ -78,39 +78,39 @@ class PlanFacts:
 
     @cached_property
     def reused_by(self) -> dict[int, tuple[int, int]]:
-        """Reused storage → (step, storage that reuses it), from the plan's in-place reuse between two storages."""
+        """Source storage → (step, target storage) of each in-place reuse of the plan between two storages."""
         row_of, storage = self.plan.row_of, self.plan.storage
         reused_by: dict[int, tuple[int, int]] = {}
-        for step, giver, taker in self.plan.handoffs:
-            if giver in row_of and taker in row_of:
-                a, b = int(storage[row_of[giver]]), int(storage[row_of[taker]])
-                if a != b:
-                    reused_by[a] = (step, b)
+        for step, source_id, target_id in self.plan.handoffs:
+            if source_id in row_of and target_id in row_of:
+                source, target = int(storage[row_of[source_id]]), int(storage[row_of[target_id]])
+                if source != target:
+                    reused_by[source] = (step, target)
         return reused_by
 
     @cached_property
     def read_until(self) -> I64:
-        """Per storage, the step after its last read. A storage that is reused in place at step k is read at k."""
+        """Per storage, the step after its last read. The source of an in-place reuse at step k is read at k."""
         until = self.death.copy()
-        for giver, (step, _) in self.reused_by.items():
-            until[giver] = max(int(until[giver]), min(step + 1, self.end))
+        for source, (step, _) in self.reused_by.items():
+            until[source] = max(int(until[source]), min(step + 1, self.end))
         return until
 
     @cached_property
     def held_until(self) -> I64:
-        """Per storage, the step from which another storage may have its bytes.
+        """Per storage, the step from which other storages may use its bytes.
 
-        This is ``read_until``, or the step of the reuse if another storage takes over its bytes.
+        This is ``read_until``; for a source at the arena and offset of its target, it is the step of the reuse.
         """
         until = self.read_until.copy()
-        for giver, (step, taker) in self.reused_by.items():
-            if self.takes_over(giver, taker):
-                until[giver] = max(int(self.death[giver]), min(step, self.end))
+        for source, (step, target) in self.reused_by.items():
+            if self.has_same_start(source, target):
+                until[source] = max(int(self.death[source]), min(step, self.end))
         return until
 
-    def takes_over(self, giver: int, taker: int) -> bool:
-        """Return whether both storages have the same arena and offset."""
-        return bool(self.arena[giver] == self.arena[taker] and self.start[giver] == self.start[taker])
+    def has_same_start(self, a: int, b: int) -> bool:
+        """Return whether two storages have the same arena and offset."""
+        return bool(self.arena[a] == self.arena[b] and self.start[a] == self.start[b])
 
     def name(self, storage: int) -> str:
         """Return the tensor that names a storage."""
@@ -122,13 +122,13 @@ class PlanFacts:
 
     def max_live(self, arena: int, until: I64) -> int:
         """Return the most storages of the arena live at one step, each from its birth to ``until``."""
-        here = self.arena == arena
-        _, most = live_peak(self.birth[here], np.minimum(until[here], self.end), np.ones(int(here.sum()), np.uint64))
-        return most
+        storages = np.flatnonzero(self.arena == arena)
+        end = np.minimum(until[storages], self.end)
+        return live_peak(self.birth[storages], end, np.ones(len(storages), np.uint64))[1]
 
-    def live_peak_of(self, here: I64) -> tuple[int, int]:
-        """Return ``(step, bytes)`` of the first peak of the storages ``here``."""
-        return live_peak(self.birth[here], self.held_until[here], self.size[here])
+    def live_peak_of(self, storages: I64) -> tuple[int, int]:
+        """Return ``(step, bytes)`` of the first peak of the live bytes of ``storages``."""
+        return live_peak(self.birth[storages], self.held_until[storages], self.size[storages])
 
 
 def _reduce_into(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:

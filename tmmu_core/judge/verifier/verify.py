@@ -216,7 +216,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
         # Where slots overlap, the reusing storage must have the offset of the reused storage.
-        is_at_one_offset = facts.takes_over(a, b)
+        is_at_one_offset = facts.has_same_start(a, b)
         if plan.places == "bytes" and not disjoint and not is_at_one_offset:
             problems.append("is between two offsets")
         if taken != is_at_one_offset:
