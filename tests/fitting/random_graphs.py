@@ -82,6 +82,6 @@ def least_peak(model: OrderModel, most: int = 20_000) -> int | None:
     for count, order in enumerate(all_orders(model)):
         if count >= most:
             return None
-        total = measure(model, order).total
+        total = measure(model, order).sum()
         least = total if least is None else min(least, total)
     return least

@@ -41,7 +41,7 @@ def test_exhaustive_search_over_orders_agrees() -> None:
         found = best_order(model)
         assert (found.peak, found.optimal) == (least, True)
         assert int(model.constant.sum()) + sum(OrderStates(model).lower_bound()) <= least
-        above = measure(model, np.arange(len(model))).total + 1
+        above = measure(model, np.arange(len(model))).sum() + 1
         assert best_first_search(OrderStates(model), above).bound == least
     assert compared > 50
 
@@ -78,7 +78,7 @@ def test_hill_valley_order_is_optimal_on_trees() -> None:
         model = model_of(tree(rng, rng.randint(2, 9)))
         least = least_peak(model)
         if least is not None:
-            assert measure(model, hill_valley_order(model, np.arange(len(model)))).total == least
+            assert measure(model, hill_valley_order(model, np.arange(len(model)))).sum() == least
 
 
 def test_optimizer_step_moves_up_to_its_gradient() -> None:
@@ -101,14 +101,14 @@ def test_optimizer_step_moves_up_to_its_gradient() -> None:
 def test_randomly_wired_graph_reaches_its_proven_optimum(made: Graph) -> None:
     model = trained(made)
     found = best_order(model)
-    assert found.peak <= min(measure(model, order).total for _, order in baselines(model))
+    assert found.peak <= min(measure(model, order).sum() for _, order in baselines(model))
     assert found.optimal
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_orders_within_a_limit_are_those_of_exhaustive_search(seed: int) -> None:
     model = model_of(drawn(random.Random(f"within/{seed}"), 6))
-    peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
+    peaks = {tuple(order.tolist()): measure(model, order).sum() for order in all_orders(model)}
     for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
         found = list(orders_within(OrderStates(model), limit, len(peaks) + 1))
         within = [order for order, peak in peaks.items() if peak <= limit]

@@ -55,7 +55,7 @@ def test_peaks_are_those_of_liveness_for_every_order(data: st.DataObject) -> Non
     assert model is not None
     if liveness.arenas != model.arenas or any(t.alias_group_id or t.must_not_alias for t in ir.tensors):
         return  # whose arena and whose place a group of several first-borns has depends on the order
-    assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness)
+    assert measure(model, units_in(model, liveness)).tolist() == peaks_of(liveness)
 
 
 def test_base_of_a_saved_view_is_not_overwritten() -> None:
@@ -65,7 +65,7 @@ def test_base_of_a_saved_view_is_not_overwritten() -> None:
     liveness = lived(graph([*tensors, tensor("y", 9), tensor("z")], nodes, "i", "z"), ("write", "look", "read", "b"))
     model = order_model(liveness)
     assert model is not None
-    assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness) == [2 * 36]
+    assert measure(model, units_in(model, liveness)).tolist() == peaks_of(liveness) == [2 * 36]
 
 
 def test_reader_of_a_storage_precedes_its_overwriter() -> None:
@@ -137,5 +137,5 @@ def test_persistent_output_is_not_written_over_an_input() -> None:
     liveness = lived(graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "x a", "w")], "x"))
     model = order_model(liveness)
     assert model is not None
-    assert measure(model, np.arange(2)).peaks.tolist() == peaks_of(liveness) == [80]
+    assert measure(model, np.arange(2)).tolist() == peaks_of(liveness) == [80]
     assert best_first_search(OrderStates(model), 81).bound == 80

@@ -35,15 +35,15 @@ class Best:
     sequence: list[int]  # storages in placement order
     crown: int = -1  # the storage placed last; −1: none
 
-    def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
-        """Return the run as a packing; its notes are the order, the fit, the number of runs, and ``notes``."""
+    def packing(self, cols: Columns, bound: Bound) -> Packing:
+        """Return the run as a packing; its notes are the order, the fit and the number of runs."""
         last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
         return Packing(
             offset_column(cols, self.offset),
             lower_bound=bound.bytes,
             optimal=self.extent == bound.bytes,
             stopped=self.stopped,
-            notes={"order": self.order, "fit": self.fit, "runs": self.runs, **last, **notes},
+            notes={"order": self.order, "fit": self.fit, "runs": self.runs, **last},
         )
 
 

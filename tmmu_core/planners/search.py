@@ -23,9 +23,9 @@ from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
-FULL_BUDGET_STORAGES = 2_000
-"""Maximum number of storages for which all iterations are made. With k times as many storages, a k-th of the iterations
-is made, but at least 4 (fewer only if the option is smaller)."""
+FULL_BUDGET_STORAGES = (
+    2_000  # for n storages more, ``FULL_BUDGET_STORAGES`` / n of the iterations, at least 4, are made
+)
 MEMORY = 12  # number of extents that late acceptance remembers
 
 
@@ -82,10 +82,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:
-    """Return ``order`` with one storage moved, chosen by the random words ``raw``.
-
-    ``extent`` and ``offsets`` describe the packing of ``order``.
-    """
+    """Return ``order`` with one storage moved by random words; ``extent`` and ``offsets`` are those of its packing."""
     order = list(order)
     if raw[0] % 8 == 7:
         moved = order.pop(raw[1] % len(order))

@@ -1,13 +1,14 @@
 """Order moves: the best execution order found, and the proven lower bound over all orders."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.order_exact import OrderStates, orders_within
-from tmmu_core.fitting.order.order_memory import measure
+from tmmu_core.fitting.order.order_memory import I64, measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
@@ -61,14 +62,13 @@ def order_move(
 def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move]:
     """Yield other orders whose sum of peaks is at most ``limit`` bytes: a planner may need fewer bytes for them."""
     model, seen = found.ordered.model, {found.ordered.order.tobytes()}
-    for peak, order in found.ordered.orders:
-        if peak <= limit and order.tobytes() not in seen:
+    orders: Iterable[I64] = [order for peak, order in found.ordered.orders if peak <= limit]
+    if len(model) <= ENUMERATED_UP_TO:
+        orders = chain(orders, orders_within(OrderStates(model), limit, MOST_ORDERS))
+    for order in orders:
+        if order.tobytes() not in seen:
             seen.add(order.tobytes())
             yield _move(base, model, order.tolist(), "alternative")
-    if len(model) <= ENUMERATED_UP_TO:
-        for order in orders_within(OrderStates(model), limit, MOST_ORDERS):
-            if order.tobytes() not in seen:
-                yield _move(base, model, order.tolist(), "alternative")
 
 
 def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:
@@ -101,5 +101,5 @@ def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[
             needed += pending.intersection(model.predecessors[each])
             pending.difference_update(needed)
         order += sorted(needed, key=lambda each: (each == unit, position[each]))
-    peak, initial_peak = (measure(model, np.array(each, np.int64)).total for each in (order, units))
+    peak, initial_peak = (measure(model, np.array(each, np.int64)).sum() for each in (order, units))
     return order if peak <= initial_peak else units

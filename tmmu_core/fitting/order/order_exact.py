@@ -20,14 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_memory import I64, OrderLists
+from tmmu_core.fitting.order.order_memory import I64, Bytes, OrderLists
 from tmmu_core.fitting.order.order_model import OrderModel
 
-Peaks = tuple[int, ...]
 WIDTH = 24  # maximum number of sets that a round of the beam search keeps
-BEAM_EXPANSIONS = 120_000
-"""Planned expansions of the beam search, equally many for each unit. If the search exceeds the number planned for the
-units so far by an eighth of the total, it keeps half as many sets from then on."""
+BEAM_EXPANSIONS = 120_000  # planned expansions of the beam search, equally many for each unit
 
 
 class State(NamedTuple):
@@ -35,8 +32,8 @@ class State(NamedTuple):
 
     done: int  # executed units, as a bit mask
     ready: int  # units that can run next, as a bit mask
-    peaks: Peaks  # peak of each arena along the path
-    live: Peaks  # live bytes of each arena
+    peaks: Bytes  # peak of each arena along the path
+    live: Bytes  # live bytes of each arena
     path: Any = ()  # the path, as (path before the last unit, last unit); empty at the start
 
     @property
@@ -82,7 +79,7 @@ class OrderStates(OrderLists):
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
         self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
         """Unit → whether it may run immediately (module docstring)."""
-        self._adds_at: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
+        self._adds_at: list[dict[int, tuple[Bytes, Bytes]]] = [{} for _ in model.units]
         """Unit → neighbours that ran before it, as a bit mask → result of ``adds``."""
 
     def start(self) -> State:
@@ -117,14 +114,14 @@ class OrderStates(OrderLists):
                     state, again = self._after(state, unit, state.peaks, after), True
         return state
 
-    def _after(self, state: State, unit: int, peaks: Peaks, added: Peaks) -> State:
+    def _after(self, state: State, unit: int, peaks: Bytes, added: Bytes) -> State:
         done, ready = state.done | 1 << unit, state.ready & ~(1 << unit)
         for later in self.model.successors[unit]:
             if not self.before[later] & ~done:
                 ready |= 1 << later
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
-    def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
+    def adds(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
         """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and the change after it.
 
         ``done`` are the units that ran before, as a bit mask.
@@ -132,19 +129,16 @@ class OrderStates(OrderLists):
         self.expansions += 1
         key = done & self.neighbours[unit]
         if key not in self._adds_at[unit]:
-            self._adds_at[unit][key] = self._adds(unit, done)
+            storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
+            born = {s: self.starts_live[s] or self.touchers[s] & done for s in storages}
+            left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # all later units count as one
+            for node in self.model.units[unit]:
+                for s in self.touches[node]:
+                    left[s] += 1
+            self._adds_at[unit][key] = self.run_nodes(unit, born, left)
         return self._adds_at[unit][key]
 
-    def _adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
-        storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
-        born = {s: self.starts_live[s] or self.touchers[s] & done for s in storages}
-        left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # all later units count as one
-        for node in self.model.units[unit]:
-            for s in self.touches[node]:
-                left[s] += 1
-        return self.run_nodes(unit, born, left)
-
-    def lower_bound(self) -> Peaks:
+    def lower_bound(self) -> Bytes:
         """Return by arena a lower bound of the peak: the most bytes that are live at one unit in every order."""
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
@@ -184,7 +178,7 @@ def bits(mask: int) -> list[int]:
     return found
 
 
-def is_dominated(peaks: Peaks, rows: Iterable[Peaks]) -> bool:
+def is_dominated(peaks: Bytes, rows: Iterable[Bytes]) -> bool:
     """Return whether one of ``rows`` is at most ``peaks`` in every arena."""
     return any(all(map(int.__le__, row, peaks)) for row in rows)
 
@@ -193,7 +187,7 @@ def best_first_search(
     states: OrderStates,
     upper: int,
     *,
-    floor: Peaks | None = None,
+    floor: Bytes | None = None,
     budget: int = 200_000,
     should_continue: Callable[[int], bool] | None = None,
 ) -> Proof:
@@ -204,7 +198,7 @@ def best_first_search(
     state = states.start()
     if floor is not None:
         state = state._replace(peaks=tuple(map(max, state.peaks, floor)))
-    peaks_of: dict[int, list[Peaks]] = {0: [state.peaks]}
+    peaks_of: dict[int, list[Bytes]] = {0: [state.peaks]}
     """Set of units → the peaks of the paths to it that no other path dominates."""
     numbers = count()
     heap = [(sum(state.peaks), 0, next(numbers), state)]
@@ -245,7 +239,7 @@ def orders_within(states: OrderStates, limit: int, most: int, budget: int = 20_0
     higher peaks.
     """
     state = states.start()
-    dead_ends: dict[int, list[Peaks]] = {}
+    dead_ends: dict[int, list[Bytes]] = {}
     # A state, the units left to try after it, and the number of orders yielded before it was entered.
     stack = [(state, bits(state.ready), 0)]
     found = expansions = 0
@@ -276,7 +270,7 @@ def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -
     while front and should_continue():
         level = next(iter(front)).bit_count()
         planned = BEAM_EXPANSIONS * (level + 1) // len(states.model)
-        if states.expansions - expansions_before > planned + BEAM_EXPANSIONS // 8:
+        if states.expansions - expansions_before > planned + BEAM_EXPANSIONS // 8:  # keep fewer sets from now on
             width = max(1, width // 2)
         following: dict[int, State] = {}
         for state in map(states.run_immediate_units, front.values()):

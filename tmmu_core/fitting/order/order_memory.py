@@ -4,7 +4,7 @@ An order is an array of units. A storage is live from its first touch (write or 
 64 bits (``order_model.LARGEST``).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,11 @@ I64 = NDArray[np.int64]
 Bytes = tuple[int, ...]  # bytes by arena
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Peak memory of an order."""
-
-    peaks: I64  # shape (arenas,): the most live bytes in each arena, persistent ones included
-    where: I64
-    """Shape (arenas,): the first place in the order at which each arena has its peak; −1: before the first unit."""
-
-    @property
-    def total(self) -> int:
-        """Sum of the arenas' peaks, in bytes."""
-        return int(self.peaks.sum())
-
-
-def measure(model: OrderModel, order: I64) -> Measured:
-    """Return the peaks of an order of units, and where they are."""
-    place, during, _ = _live_bytes(model, order)
-    return Measured(during.max(axis=1) + model.constant, place[during.argmax(axis=1)])
+def measure(model: OrderModel, order: I64) -> I64:
+    """Return the peak of each arena in bytes, persistent storages included; shape (arenas,)."""
+    _, during, _ = _live_bytes(model, order)
+    peaks: I64 = during.max(axis=1) + model.constant
+    return peaks
 
 
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:

@@ -48,9 +48,7 @@ class OrderModel:
     starts_live: NDArray[np.bool_]  # shape (storages,): whether it is live before the first node, as an input
     constant: I64  # shape (arenas,): bytes that are live at every step
     arenas: tuple[str, ...]
-    padding: I64
-    """Shape (arenas,): largest padding of a storage. Bounds of extents are lower by it, because the storage at the end
-    of an arena needs no padding."""
+    padding: I64  # shape (arenas,): largest padding of a storage; the last storage of an arena needs none
 
     def __len__(self) -> int:
         return len(self.units)

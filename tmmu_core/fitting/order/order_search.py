@@ -42,7 +42,7 @@ class Ordered:
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
-        peak = measure(self.model, order).total
+        peak = int(measure(self.model, order).sum())
         self.tried[method] = peak
         self.peak_of[order.tobytes()] = peak, order
         if peak < self.peak:
@@ -71,7 +71,7 @@ def best_order(
     if budget is None:
         budget = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
-    peak = measure(model, initial).total
+    peak = int(measure(model, initial).sum())
     best = Ordered(model, initial, peak, peak, "given", {"given": peak}, {initial.tobytes(): (peak, initial)})
     if not len(model):
         return best

@@ -53,11 +53,8 @@ class LiveBytes(TorchDispatchMode):
     def _measure(self) -> None:
         """Update the peak. Freed storages, which are slow to find, are removed only if the peak could rise."""
         if self.held_bytes > self.peak_bytes:
-            self._remove_freed()
+            for address, (storage, size) in list(self.live.items()):
+                if storage.expired():
+                    del self.live[address]
+                    self.held_bytes -= size
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
-
-    def _remove_freed(self) -> None:
-        for address, (storage, size) in list(self.live.items()):
-            if storage.expired():
-                del self.live[address]
-                self.held_bytes -= size

@@ -8,8 +8,6 @@ import numpy as np
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
-Key = tuple[str, str]  # ``(line, category)``
-
 
 @dataclass(frozen=True)
 class LineChange:
@@ -33,9 +31,9 @@ def line_of(tensor_id: str) -> str:
     return tensor_id.rpartition(" #")[0] or tensor_id
 
 
-def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
-    """Return ``(bytes, buffers)`` live at a step, by line and category, in the plan of a snapshot."""
-    live: dict[Key, tuple[int, int]] = {}
+def live_by_line(plan: Plan, step: int) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return ``(line, category)`` → ``(bytes, buffers)`` live at a step of a snapshot's plan."""
+    live: dict[tuple[str, str], tuple[int, int]] = {}
     for row in np.flatnonzero((plan.birth <= step) & (step < plan.death)).tolist():
         key = line_of(plan.tensor_ids[row]), plan.categories[row]
         size, count = live.get(key, (0, 0))
