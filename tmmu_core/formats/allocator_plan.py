@@ -95,7 +95,7 @@ def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[
 
 def refuse_too_many_bytes(total: int, *ends: int) -> None:
     """Raise ``UnreadableInput`` if the total size of all buffers, or the end of one, exceeds :data:`MAX_VALUE`."""
-    if max(total, *ends) > MAX_VALUE:
+    if max((total, *ends)) > MAX_VALUE:
         what = f"the total size of all buffers, or the end of one of them, is more than {MAX_VALUE} bytes."
         raise UnreadableInput(what, hint="Export the plan again.")
 
