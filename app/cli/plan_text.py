@@ -72,10 +72,9 @@ def print_ranks(ranks: Sequence[RankSummary]) -> None:
         sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
         found = None if error else largest_difference(fullest, group[0])
         difference = "" if found is None else f"{found[0]} ({found[1]}) {numbers.delta_bytes(found[2])}"
-        numbers_of_ranks = numbers.rank_ranges([rank.rank for rank in group])
-        rows.append([numbers_of_ranks, numbers.count(len(group)), *sizes, difference])
-    columns = ("ranks", ">number", ">peak", ">reserved peak")
-    table((*columns, "largest difference from the fullest rank"), rows)
+        ids = [rank.rank for rank in group]
+        rows.append([numbers.rank_ranges(ids), numbers.count(len(ids)), *sizes, difference])
+    table(("ranks", ">number", ">peak", ">reserved peak", "largest difference from the fullest rank"), rows)
     summary = numbers.count(len(ranks), "rank")
     if peaks := [rank.peak for rank in ranks if not rank.error]:
         mean, minimum = sum(peaks) // len(peaks), min(peaks)

@@ -47,10 +47,7 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture.
-
-    Positions are fractions of the drawing area: 0 is its left or bottom edge, 1 its right or top edge.
-    """
+    """Size in pixels and theme of a picture. Positions in it are fractions of the drawing area, from its lower left."""
 
     width: int = WIDTH
     height: int = HEIGHT
@@ -75,11 +72,10 @@ class Sheet:
         """Return the y coordinate in pixels of a vertical position."""
         return _TOP + self.area[1] * (1 - position)
 
-    def horizontal_line(self, position: float, dash: str = "") -> str:
-        """Return a horizontal line at a vertical position, as SVG."""
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        line = f'stroke="{self.look.ink}" stroke-width="1.6"{dashes} fill="none"'
-        return f'<path d="M{_LEFT} {self.y(position):.1f}H{self.width - _RIGHT}" {line}/>'
+    def horizontal_line(self, position: float, dash: str) -> str:
+        """Return a horizontal line at a vertical position, as SVG; ``dash``: pattern of a dashed line, or ""."""
+        stroke = f'stroke="{self.look.ink}" stroke-width="1.6"' + (f' stroke-dasharray="{dash}"' if dash else "")
+        return f'<path d="M{_LEFT} {self.y(position):.1f}H{self.width - _RIGHT}" {stroke} fill="none"/>'
 
     def y_label(self, position: float, label: str) -> str:
         """Return a label left of the drawing area at a vertical position, as SVG."""
@@ -97,10 +93,8 @@ class Sheet:
 
     def picture(self, title: str, parts: Sequence[str]) -> Markup:
         """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
-        size = f' width="{self.width}" height="{self.height}"' if self.is_file else ""
-        ground = (
-            f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.is_file else ""
-        )
+        size = f' width="{self.width}" height="{self.height}"'
+        size, ground = (size, f'<rect{size} fill="{self.look.ground}"/>') if self.is_file else ("", "")
         return Markup(
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}"{size} role="img" '
             f'aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="{self.look.text}">{ground}'
@@ -113,10 +107,9 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour, or "" for the colour of the role
-    (default: all rows have the colour of their role). At most ``MOST_BOXES`` boxes are drawn: those with the most bytes
-    × steps, or for ``lifetimes`` those that are written first. Slots with hashed addresses are drawn one above the
-    other. Raises ``KeyError`` for an unknown arena.
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour (default, and for "": the role's). At
+    most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` those that are written
+    first. Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]
@@ -158,16 +151,16 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
         low = len(rows) - 1 - np.arange(len(rows))
         high = low + 1
     else:
-        s = storages_of(plan)
-        in_arena = np.flatnonzero(s.arena == number)
-        area = s.size[in_arena].astype(np.float64) * (s.death[in_arena] - s.birth[in_arena])
-        largest = in_arena[np.argsort(-area, kind="stable")][:MOST_BOXES]
-        rows, birth, death = s.head[largest], s.birth[largest], s.death[largest]
+        buffers = storages_of(plan)
+        in_arena = np.flatnonzero(buffers.arena == number)
+        byte_steps = buffers.size[in_arena].astype(np.float64) * (buffers.death[in_arena] - buffers.birth[in_arena])
+        drawn = in_arena[np.argsort(-byte_steps, kind="stable")][:MOST_BOXES]
+        rows, birth, death = buffers.head[drawn], buffers.birth[drawn], buffers.death[drawn]
         low, top = plan.logical_slot[rows], max(1, summary.slots)
         high = low + 1
         if kind == "map":
-            low, top = s.offset[largest].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
-            high = low + s.size[largest].astype(np.int64)
+            low, top = buffers.offset[drawn].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
+            high = low + buffers.size[drawn].astype(np.int64)
     columns = (column.tolist() for column in (rows, low, high, birth, death))
     return list(zip(*columns, strict=True)), top, len(in_arena)
 
@@ -201,7 +194,8 @@ def _drawn_boxes(
             w, h = max(0.3, right - left - 0.5), max(0.3, bottom - y - 0.5)
             place = f'x="{left:.2f}" y="{y:.2f}" width="{w:.2f}" height="{h:.2f}"'
             yield f'<rect {place} fill="{fill}">{tip}</rect>'
-        y, height = sheet.y(high / axis_end), sheet.y(low / axis_end) - sheet.y(high / axis_end)
+        y = sheet.y(high / axis_end)
+        height = sheet.y(low / axis_end) - y
         if right - left >= MIN_NAMED_WIDTH and height >= MIN_NAMED_HEIGHT:
             label = short(name, int((right - left - 8) / LETTER_WIDTH))
             place = f'x="{left + 4:.1f}" y="{y + min(height / 2, 30) + 4:.1f}"'

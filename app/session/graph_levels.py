@@ -30,10 +30,8 @@ def paths_of(text: str) -> frozenset[Path]:
 
 def move_path(path: str, source: str, target: str) -> tuple[str, str]:
     """Return the comma-separated list ``source`` without ``path``, and the list ``target`` with ``path`` at its end."""
-    source_paths, target_paths = (
-        [other for other in paths.split(",") if other not in ("", path)] for paths in (source, target)
-    )
-    return ",".join(source_paths), ",".join([*target_paths, path])
+    remaining, present = ([p for p in paths.split(",") if p not in ("", path)] for paths in (source, target))
+    return ",".join(remaining), ",".join([*present, path])
 
 
 @remembered

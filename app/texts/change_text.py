@@ -8,7 +8,7 @@ from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Te
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
-ABSENT = "–"  # each figure of an arena or tensor that only the other plan has
+ABSENT = "–"  # stands for each figure of an arena or tensor that only the other plan has
 ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
@@ -19,8 +19,8 @@ def arena_row(
 ) -> list[str]:
     """Return the name of an arena and its :data:`ARENA_FIGURES` in both plans. ``size`` formats bytes."""
     left, right = change.left, change.right
-    figures = zip(_arena_texts(left, comparison.left, size), _arena_texts(right, comparison.right, size), strict=True)
-    bound, extent, *others = (numbers.change(*pair) for pair in figures)
+    texts = _arena_texts(left, comparison.left, size), _arena_texts(right, comparison.right, size)
+    bound, extent, *others = map(numbers.change, *texts)
     growth = "" if left is None or right is None else numbers.delta_bytes(right.extent_bytes - left.extent_bytes)
     return [change.name, bound, extent, growth, *others]
 
@@ -35,11 +35,8 @@ def _arena_texts(arena: ArenaSummary | None, plan: Plan, size: Callable[[int], s
 
 def tensor_row(change: TensorChange, comparison: Comparison) -> list[str]:
     """Return the id of a tensor, the kinds of its changes, and its :data:`TENSOR_FIGURES` in both plans."""
-    figures = zip(
-        _tensor_texts(change.left, comparison.left), _tensor_texts(change.right, comparison.right), strict=True
-    )
-    kinds = ", ".join(change.kinds).replace("_", " ")
-    return [change.tensor_id, kinds, *(numbers.change(*pair) for pair in figures)]
+    texts = _tensor_texts(change.left, comparison.left), _tensor_texts(change.right, comparison.right)
+    return [change.tensor_id, ", ".join(change.kinds).replace("_", " "), *map(numbers.change, *texts)]
 
 
 def _tensor_texts(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def explained(html: str) -> str:
-    """Return an escaped text in which the first occurrence of each term, or of a synonym, has its definition."""
+    """Return ``html``, an escaped text, with the definition of each term as hover text at its first occurrence."""
     pattern, definition_of = _terms()
     if not definition_of:
         return html

@@ -144,15 +144,12 @@ def error_card(card: Mapping[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), now: int = -1) -> str:
-    """Return a table of cells (HTML); the last cell of a short row spans the remaining columns.
-
-    ``numbers``: indices of the right-aligned columns; ``now``: index of the highlighted row, −1 for none.
-    """
+    """Return a table of HTML cells. ``numbers``: right-aligned columns; ``now``: the highlighted row, or −1."""
     right_aligned = set(numbers)
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         attributes = [' class="n"' if column in right_aligned else "" for column in range(len(texts))]
-        if 0 < len(texts) < len(head):
+        if 0 < len(texts) < len(head):  # the last cell of a short row spans the remaining columns
             attributes[-1] = f' colspan="{len(head) - len(texts) + 1}"'
         return "".join(f"<{tag}{attribute}>{text}</{tag}>" for attribute, text in zip(attributes, texts, strict=True))
 

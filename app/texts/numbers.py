@@ -129,35 +129,27 @@ def change(before: str, after: str) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def gap(extent: int, bound: int) -> str:
-    """Return the gap between an arena size and its lower bound, in percent of the bound."""
-    return over_bound(extent - bound, bound)
-
-
 def over_bound(over: int, bound: int) -> str:
     """Return a gap of ``over`` bytes in percent of the bound; ``impossible`` for a size below the lower bound."""
     return "impossible" if over < 0 else percent(over, bound)
 
 
-def rank_ranges(ranks: Sequence[int], most: int = 4) -> str:
-    """Return ascending ranks as at most ``most`` ranges, and the number of the other ranks: ``0–7 and 40 more``."""
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """Return ascending ranks as at most four ranges, and the number of the other ranks: ``0–7, 16–23 and 40 more``."""
     ranges: list[list[int]] = []
     for rank in ranks:
         if ranges and rank == ranges[-1][1] + 1:
             ranges[-1][1] = rank
         else:
             ranges.append([rank, rank])
-    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges[:most]]
-    rest = sum(b - a + 1 for a, b in ranges[most:])
+    parts = [f"{first}" if first == last else f"{first}–{last}" for first, last in ranges[:4]]
+    rest = sum(last - first + 1 for first, last in ranges[4:])
     return ", ".join(parts) + (f" and {rest:,} more" if rest else "")
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return a sentence that ``fit`` does not change unknown operators, with at most 8 of them."""
-    names = [
-        f"{operator.name or '(no name)'} ({count(operator.nodes, 'node')}, {short_bytes(operator.bytes)})"
-        for operator in found
-    ]
+    """Return a sentence about how ``fit`` treats unknown operators, with at most 8 of their names."""
+    names = [f"{item.name or '(no name)'} ({count(item.nodes, 'node')}, {short_bytes(item.bytes)})" for item in found]
     rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
     return f"{rule}: {some(names, 8)}."
 

@@ -76,7 +76,7 @@ def details(
     number, memories = plan.row_of[tensor_id], residences(plan)
     row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
     shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
-    handoffs = zip(plan.handoffs, plan.taken, strict=True)  # ((arena, source, target), whether the planner used it)
+    handoffs = zip(plan.handoffs, plan.taken, strict=True)  # ((step, source, target), is used)
     return fragment(
         "tensor_card",
         plan=plan,
@@ -88,7 +88,7 @@ def details(
         colour=colour,
         shape_from=f" · {SHAPE_SOURCES[shape_source]}" if shape_source else "",
         origin=_origin(solution, tensor_id, producer),
-        reuses=[(handoff, is_taken) for handoff, is_taken in handoffs if tensor_id in handoff[1:]],
+        reuses=[(handoff, is_used) for handoff, is_used in handoffs if tensor_id in handoff[1:]],
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
         buffer=_buffer(plan, solution, tensor_id),
         memory=memory,

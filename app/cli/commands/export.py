@@ -102,10 +102,7 @@ def export_command(
 
 
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
-    """Write a model file with a plan in it.
-
-    ``name`` is the model, which is planned here, or the plan or graph of the model file ``model_name``.
-    """
+    """Write a model file with a plan in it. ``name``: the model, or a plan or graph of the model ``model_name``."""
     data, source = input_of(name)
     opened = read_any(data, source, request.dims)
     refuses, ending = MODELS[to]

@@ -139,7 +139,7 @@ def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None
     for run, (growth, settings) in zip(runs, changes, strict=True):
         change = numbers.delta_bytes(growth) if growth else ""
         extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
-        gap = numbers.gap(run.extent_bytes, run.lower_bound_bytes)
+        gap = numbers.over_bound(run.extent_bytes - run.lower_bound_bytes, run.lower_bound_bytes)
         head = [run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode]
         rows.append([*head, extent, change, peak, bound, gap, run.layout_hash.hex()[:12], settings])
     titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")

@@ -9,7 +9,7 @@ from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 RUNTIMES = ("tflm",)
-FIGURES = {
+FIGURES = {  # key of ``Measured.figures`` → label
     "arena": "arena",
     "head": "head (activations and scratch memory of kernels)",
     "tail": "tail (data that the runtime keeps)",
@@ -26,8 +26,7 @@ FIGURES = {
     "scratch": "scratch memory of kernels, above the tensors",
     "planned": "arenas planned in the program file",
 }
-"""Key of ``Measured.figures`` → label."""
-ABOUT = {
+ABOUT = {  # runtime → remark about the figures
     "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
     "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
     "LiteRT": "The figure of LiteRT is the arena of its own kernels, and tensors outside of the arena. The memory of "
@@ -37,7 +36,6 @@ ABOUT = {
     "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
     "PyTorch eager": "The program is run operator by operator, and each value is freed after its last read.",
 }
-"""Runtime → remark about the figures."""
 
 
 def measure_command(

@@ -209,7 +209,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
     cells |= {">lower bound": numbers.full_bytes(bound), ">arena size": numbers.full_bytes(extent)}
     slots = numbers.NO_SLOTS if row["places"] == "bytes" else numbers.count(row["slots"])
-    cells |= {">gap": numbers.gap(extent, bound), ">slots": slots, "layout": row["layout_hash"][:12]}
+    cells |= {">gap": numbers.over_bound(extent - bound, bound), ">slots": slots, "layout": row["layout_hash"][:12]}
     if "capacity" in row:
         cells["fits"] = row["answer"]
     if "ranks" in row:

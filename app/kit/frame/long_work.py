@@ -55,8 +55,7 @@ def progress(
 def result(job: Job[T], title: str, error_title: str, *, source: str = "", patience: float | None = None) -> T | None:
     """Return the result of a finished job; else draw its progress or its error card, and return ``None``.
 
-    ``source``: file that the error card names. ``patience``: seconds to wait before the progress is drawn
-    (default: ``planning.PATIENCE``).
+    ``source``: file that the error card names. ``patience``: seconds before the progress is drawn (default: of a plan).
     """
     if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)
@@ -83,7 +82,7 @@ def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None
     size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
     st.html(
         f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(arena)} {size}</b>, lower bound {bound}, '
-        f"gap {numbers.gap(last.extent, last.bound)}</div>"
+        f"gap {numbers.over_bound(last.extent - last.bound, last.bound)}</div>"
     )
     points = tuple(point for name, point in improvements if name == arena)
     if len(points) > 1:

@@ -1,6 +1,5 @@
 """Marked rows of the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -69,18 +68,18 @@ def certificate(shown: Shown) -> None:
     summary = shown.plan.arena_of[name]
     st.html(certificate_text.certificate(shown.plan, name))
     if summary.witness:
-        changes = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
-        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", changes=changes)
+        changes: dict[str, Any] = {"arena": name} | (
+            {"step": summary.witness_step} if summary.witness_step >= 0 else {}
+        )
+        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", **changes)
 
 
-def _mark_button(
-    mark: str, label: str, icon: str, about: str | None = None, changes: Mapping[str, Any] | None = None
-) -> None:
+def _mark_button(mark: str, label: str, icon: str, about: str | None = None, **changes: Any) -> None:
     """Draw the button that sets ``mark`` and makes ``changes`` to the choice, or that clears the mark."""
     if state.choice().marked == mark:
         controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:
-        changes = {"marked": mark, "search": "", **(changes or {})}
+        changes |= {"marked": mark, "search": ""}
         controls.button(label, mark, changes, icon=f":material/{icon}:", help=about)
 
 

@@ -26,11 +26,10 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 @remembered
 def _packed(shown: Shown, needs_layers: bool, baseline: Shown | None, baseline_needs_layers: bool) -> Packed:
-    origin = _origin(shown, needs_layers)
-    if baseline is None:
-        return pack_plan(shown.plan, origin)
-    baseline_origin = _origin(baseline, baseline_needs_layers)
-    return pack_plan(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin)
+    compared: dict[str, Any] = {}
+    if baseline is not None:
+        compared = {"baseline": baseline.plan, "baseline_origin": _origin(baseline, baseline_needs_layers)}
+    return pack_plan(shown.plan, _origin(shown, needs_layers), **compared)
 
 
 def _needs_layers(shown: Shown) -> bool:

@@ -25,11 +25,7 @@ from tmmu_core.plans.model import Plan
 MOST_ROWS = 5_000
 TITLES = {"size": "size (B)", "padded": "padded (B)", "offset": "offset (B)", "hex": "offset (hex)"}
 """Column → its title, for columns whose title is not their name."""
-WITH_SEPARATORS = (
-    *("size", "padded", "offset", "first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps"),
-    *("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out"),
-)
-"""Number columns with thousands separators."""
+WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without thousands separators
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
@@ -184,8 +180,8 @@ def column_config(frame: pd.DataFrame) -> dict[str, Any]:
         options: dict[str, Any] = {"label": TITLES.get(name), "help": about, "width": widths.get(name)}
         if not is_numeric_dtype(frame[name].dtype):
             config[name] = st.column_config.TextColumn(**options)
-        elif name in WITH_SEPARATORS:
-            config[name] = st.column_config.NumberColumn(**options, format="localized")
-        else:
+        elif name in WITHOUT_SEPARATORS:
             config[name] = st.column_config.Column(**options)
+        else:
+            config[name] = st.column_config.NumberColumn(**options, format="localized")
     return config

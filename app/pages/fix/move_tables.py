@@ -17,7 +17,6 @@ from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"  # session key: (kind, text) of the selected change, whose plan the page previews
 MOST_LISTED = 40
-MIN_PER_MILLE = 1  # changes that save a smaller share of the bytes are listed only if no change saves more
 
 
 def in_order(moves: Sequence[Move]) -> None:
@@ -25,18 +24,15 @@ def in_order(moves: Sequence[Move]) -> None:
     if not moves:
         st.html(markup.empty("No changes", "The plan fits as it is."))
         return
-    has_flops, has_transfers = (any(getattr(m.cost, name) for m in moves) for name in ("extra_flops", "moved_bytes"))
-    head = ["change", "saved", *["extra FLOPs"] * has_flops, *["transferred"] * has_transfers]
-    rows = []
+    head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
     for move in moves:
-        cells, cost = [markup.esc(move.kind), numbers.short_bytes(move.bytes)], move.cost
-        if has_flops:
-            cells.append(f"{cost.extra_flops:,}" if cost.extra_flops else "")
-        if has_transfers:
-            cells.append(numbers.short_bytes(cost.moved_bytes) if cost.moved_bytes else "")
+        flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
+        costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
-        rows.append([*cells, details])
-    st.html(markup.table([*head, "details · why it is allowed"], rows, numbers=range(1, len(head))))
+        rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *costs, details])
+    shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without columns of costs that no move has
+    cells = [[row[k] for k in shown] for row in rows]
+    st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
 
 
 def by_module(fitted: Fitted) -> None:
@@ -55,9 +51,8 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
-    large = [move for move in ranking.moves if move.bytes * 1000 >= current_bytes * MIN_PER_MILLE] or list(
-        ranking.moves
-    )
+    # A change that saves less than 0.1 % is listed only if no change saves more.
+    large = [move for move in ranking.moves if move.bytes * 1000 >= current_bytes] or ranking.moves
     # Other planners first, because they cost nothing.
     listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"

@@ -47,8 +47,8 @@ def planners(shown: Shown) -> None:
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
-        help_text = "Run the stopped planners again and wait until they finish."
-        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=help_text)
+        hint = "Run the stopped planners again and wait until they finish."
+        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=hint)
     st.html(_table(shown, plans, errors))
     plan_in_table = plans.get(shown.choice.planner or "")
     if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:
@@ -82,7 +82,9 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     figures, current_size = totals(plans[best]), totals(shown.plan).extent_bytes
     size = figures.extent_bytes
     gap = "the lower bound" if not figures.gap[0] else f"{numbers.over_bound(*figures.gap)} over the lower bound"
-    more = f"; {shown.plan.planner} needs {numbers.gap(current_size, size)} more" if current_size > size else ""
+    more = ""
+    if current_size > size:
+        more = f"; {shown.plan.planner} needs {numbers.percent(current_size - size, size)} more"
     equal = sum(totals(plans[name]).extent_bytes == size for name in valid) - 1
     names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
     return f"{names} best: {numbers.short_bytes(size)}, {gap}{more}"

@@ -62,10 +62,8 @@ def _row(timeline: Timeline, step: int, node_number: int) -> dict[str, object]:
         node = timeline.graph.nodes[node_number]
         reads = [index.tensor_ids[i] for i in index.inputs_of(node_number)]
         writes = [index.tensor_ids[i] for i in index.outputs_of(node_number)]
-    in_place = node.inplace
-    if in_place is None:
-        in_place = "undeclared"
-    elif not isinstance(in_place, str):
+    in_place = "undeclared" if node.inplace is None else node.inplace
+    if not isinstance(in_place, str):
         in_place = ", ".join(f"{i}→{o}" for i, o in in_place)
     size = {name: int(index.nbytes[index.tensor_of[name]]) for name in {*reads, *writes}}
     return {
@@ -91,10 +89,10 @@ def selectable_part(shown: Shown) -> None:
         graph_view.draw(shown)
         table = nodes(shown, chosen.search)
         order = DEFAULT_ORDER if shown.timeline.source.execution_order is None else "the order of the file"
-        note = (
-            f"{order}; {numbers.of(len(table), shown.timeline.steps, 'step')} listed; click a row to select its output"
+        listed = numbers.of(len(table), shown.timeline.steps, "step")
+        st.html(
+            markup.heading("Nodes in execution order", f"{order}; {listed} listed; click a row to select its output")
         )
-        st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
         tensor_card.panel(shown, walking=True)

@@ -49,8 +49,8 @@ def claim(arena: ArenaSummary) -> str:
     """Return the title: ``Reuse cost of Mat: 12 within 512 KiB, proven lowest``."""
     cost, bound = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0
     proof = "proven lowest" if cost == bound else f"lower bound {numbers.grouped(bound)}"
-    limit = arena.capacity_bytes
-    within = f" within {numbers.short_bytes(limit)}" if limit < numbers.UNLIMITED else ""
+    capacity = arena.capacity_bytes
+    within = f" within {numbers.short_bytes(capacity)}" if capacity < numbers.UNLIMITED else ""
     return f"Reuse cost of {arena.name}: {numbers.grouped(cost)}{within}, {proof}"
 
 
