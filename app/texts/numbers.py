@@ -93,11 +93,6 @@ def shape(dims: Iterable[int | str]) -> str:
     return " × ".join(str(d) for d in dims) or "scalar"
 
 
-def takes(arena: str) -> str:
-    """Return an arena's name and the verb for its size: ``activations take``, ``arena takes``."""
-    return f"{arena} take" if arena.endswith("s") else f"{arena} takes"
-
-
 def duration(nanoseconds: int | None) -> str:
     """Return a duration: ``780 µs``, ``12.3 ms``, ``1.42 s``; ``unknown`` for ``None``."""
     if nanoseconds is None:

@@ -30,8 +30,9 @@ def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, st
     )
     if sums.reuse_cost is None:
         return figures
-    cost_bound = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
-    return (*figures, (COST, reuse_cost(sums.reuse_cost, cost_bound)))
+    bound = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
+    proof = "optimal" if sums.reuse_cost == bound else f"lower bound {bound:,}"
+    return (*figures, (COST, f"{sums.reuse_cost:,}, {proof}"))
 
 
 def arena_rows(plan: Plan, status_text: Callable[[str], str] = str) -> list[list[str]]:
@@ -54,11 +55,6 @@ def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
     """Return ``(name, change)`` of each total of two plans; "–" for a reuse cost that only one plan has."""
     old, new = dict(rows(before)), dict(rows(after))
     return [(name, numbers.change(old.get(name, "–"), new.get(name, "–"))) for name in old | new]
-
-
-def reuse_cost(cost: int, bound: int) -> str:
-    """Return a reuse cost with its lower bound: ``5, optimal`` or ``9, lower bound 5``."""
-    return f"{cost:,}, optimal" if cost == bound else f"{cost:,}, lower bound {bound:,}"
 
 
 def chips(plan: Plan) -> list[str]:

@@ -142,13 +142,13 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
     weights = external_files(data)
     if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        message = f"the weights of {source} are in the file {weights[0]}."
-        raise UsageError(message, "Write into the folder of the model.")
+        raise UsageError(
+            f"the weights of {source} are in the file {weights[0]}.", "Write into the folder of the model."
+        )
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
-            message = f"the plan {name} is not a plan of the model {source}."
-            raise UsageError(message, "Pass the model of the plan.")
+            raise UsageError(f"the plan {name} is not a plan of the model {source}.", "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order

@@ -106,8 +106,7 @@ def _option(name: str, default: Any, value: Any) -> None:
     if name in CHOICES:
         options, key = list(dict.fromkeys((*CHOICES[name], value))), state.set_widget(widget, value)
         labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
-        labels |= {option: option for option in options if option not in labels}
-        st.selectbox(title, options, key=key, format_func=labels.__getitem__, help=about, on_change=changed)
+        st.selectbox(title, options, key=key, format_func=lambda o: labels.get(o, o), help=about, on_change=changed)
     elif isinstance(default, int) or name == "max_nodes":
         label = title if default is None else f"{title} (default {default:,})"
         low = 1 if name == "min_alignment" else 0

@@ -68,9 +68,9 @@ def certificate(shown: Shown) -> None:
     summary = shown.plan.arena_of[name]
     st.html(certificate_text.certificate(shown.plan, name))
     if summary.witness:
-        changes: dict[str, Any] = {"arena": name} | (
-            {"step": summary.witness_step} if summary.witness_step >= 0 else {}
-        )
+        changes: dict[str, Any] = {"arena": name}
+        if summary.witness_step >= 0:
+            changes["step"] = summary.witness_step
         _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", **changes)
 
 

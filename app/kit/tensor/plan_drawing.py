@@ -56,8 +56,7 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
     """Draw a canvas of the choice. ``more``: settings of the drawing that replace the values of the choice."""
     chosen, arena = state.choice(), arena_focus.drawn(handle.plan)
-    # The first plan step of each drawn step, or None if every plan step is drawn.
-    _, steps = picture_of(handle.plan, handle.baseline)
+    _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None: all are drawn
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = _drawn_range(steps, (step, step + 1))[0]

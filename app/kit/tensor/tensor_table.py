@@ -137,8 +137,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     buffers, ids = solution.liveness.storages, solution.liveness.timeline.index.tensor_ids
     with_idle_steps = np.flatnonzero((idle.idle > 0) & (buffers.size > 0))
     if arena is not None:
-        in_arena = buffers.arena[with_idle_steps] == solution.liveness.arenas.index(arena)
-        with_idle_steps = with_idle_steps[in_arena]
+        with_idle_steps = with_idle_steps[buffers.arena[with_idle_steps] == solution.liveness.arenas.index(arena)]
     byte_steps = {k: int(buffers.size[k]) * int(idle.idle[k]) for k in with_idle_steps.tolist()}
     listed = sorted(byte_steps, key=lambda k: (-byte_steps[k], k))[:MOST_ROWS]
     last_uses = [int(idle.last_use[k]) for k in listed]

@@ -36,7 +36,7 @@ def page() -> None:
         if shown.opened.plan is None:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
             gate = command.replace("tmmu plan", "tmmu gate", 1)
-            gate = f"{BEFORE_OPTION}--baseline ".join(gate.rsplit(f"{BEFORE_OPTION}-o ", 1))
+            gate = gate.replace(f"{BEFORE_OPTION}-o ", f"{BEFORE_OPTION}--baseline ")
             st.code(gate, language="bash", wrap_lines=True)
     with right:
         for (title, note), entries in downloads.entries(shown, stem).items():

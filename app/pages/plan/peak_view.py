@@ -115,8 +115,8 @@ def treemap(
         uncoloured = [name for (name,) in by_size if name not in ROLE_COLOURS | PHASE_COLOURS]
         colours = dict(zip(uncoloured, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
     boxes = [(group, group[-1], size, "") for group, size in group_bytes.items()] + buffers
-    box_id = {group: str(k) for k, group in enumerate(group_bytes)}
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
+    box_id = {group: str(k) for k, group in enumerate(group_bytes)}
     box_colours = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in boxes]
     data = {
         "ids": list(map(str, range(len(boxes)))),
@@ -131,5 +131,4 @@ def treemap(
     options |= {"textfont": {"size": 12, "color": [ink_on(colour) for colour in box_colours]}}
     hover, fig = "<b>%{label}</b><br>%{customdata[1]}<extra></extra>", figure(300)
     fig.add_trace(go.Treemap(**data, **options, hovertemplate=hover))
-    margin = {"l": 0, "r": 0, "t": 0, "b": 0}
-    return fig.update_layout(margin=margin, uniformtext={"minsize": 11, "mode": "hide"})
+    return fig.update_layout(margin=dict.fromkeys("lrtb", 0), uniformtext={"minsize": 11, "mode": "hide"})

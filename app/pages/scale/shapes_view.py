@@ -36,18 +36,19 @@ def claim(curve: DimCurve, arena: str) -> str:
         return f"No size of {curve.dim} was planned"
     extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
     first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    verb = "take" if arena.endswith("s") else "takes"
     if len(np.unique(extents)) == 1:
-        return f"{numbers.takes(arena)} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
-    return f"{numbers.takes(arena)} {first} and {last}"
+        return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
+    return f"{arena} {verb} {first} and {last}"
 
 
 def sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     """Draw the controls of the current size, the chart of one arena, and the table of arena sizes."""
-    bounds = graph.dims[dim]
-    current = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
+    bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
+    current = state.choice().dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    size_controls(graph, dim, current)
+    size_controls(graph, dim, current, default)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
@@ -64,7 +65,7 @@ def sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
 
         def choose(point: dict[str, Any]) -> None:
             if bounds.min <= float(point["x"]) <= bounds.max:
-                controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
+                controls.choose_size(dim, int(point["x"]), default)
 
         chart = dim_curve(curve, arena, current=current, capacity=capacity)
         draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
@@ -83,23 +84,19 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
-def size_controls(graph: Graph, dim: str, current: int) -> None:
+def size_controls(graph: Graph, dim: str, current: int, default: int) -> None:
     """Draw the choice of the dimension and the controls of its current size. The size applies to all pages."""
-    bounds, allowed = graph.dims[dim], size_range(graph, dim)
-
-    def choose(size: int | None) -> None:
-        controls.choose_size(dim, size, resolve_dims(graph, None)[dim])
-
+    largest, allowed = graph.dims[dim].max, size_range(graph, dim)
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
             controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
         st.markdown(f"{for_markdown(dim)} =", width="content")
         options: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
-        options["on_change"] = lambda: choose(state.widget_value("point-number"))
+        options["on_change"] = lambda: controls.choose_size(dim, state.widget_value("point-number"), default)
         controls.size_input(for_markdown(dim), allowed, current, "point-number", **options)
-        hint, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
-        st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=hint, on_click=choose, args=(bounds.max,))
+        options = {"on_click": controls.choose_size, "args": (dim, largest, default), "disabled": current == largest}
+        st.button(f"Largest: {largest:,}", help="A plan for the largest size is valid for every size.", **options)
 
 
 def table(curve: DimCurve, current: int) -> str:
