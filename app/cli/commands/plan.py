@@ -44,7 +44,8 @@ def plan_command(
     write = writer_of(output or STREAM)
     if files := snapshot_files(Path(graph)):
         unused = [name for name, value in (("-o", output), ("--engines", engines)) if value is not None]
-        if unused := [*unused, *planning_options(request)]:
+        unused += planning_options(request)
+        if unused:
             message = f"these options have no effect on a folder of snapshots: {', '.join(unused)}."
             raise UsageError(message, "Omit them, or pass one snapshot.")
         ranks = list(summaries(files))

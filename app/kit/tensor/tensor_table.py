@@ -41,11 +41,11 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
     listed, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
     sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
     padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
-    column, role_of = ("category", plan.categories) if plan.categories else ("role", plan.roles)
+    column, kind_of = ("category", plan.categories) if plan.categories else ("role", plan.roles)
     frame = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[i] for i in listed],
-            column: [role_of[i] for i in listed],
+            column: [kind_of[i] for i in listed],
             "arena": [arenas[k] for k in plan.arena[rows].tolist()],
             "size": plan.size[rows],
             "padded": padded if padded != sizes else "",
@@ -102,11 +102,11 @@ def table(shown: Shown, arena: str | None) -> None:
     """Draw the table of the tensors of an arena (``None``: all arenas), filtered by search and marked layer."""
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
-    frame, matches_count = _frame(shown, search, arena, layer)
+    frame, match_count = _frame(shown, search, arena, layer)
     notes = [f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"]
     notes += [f"of layer {layer}"] if layer else []
-    notes += [f"{matches_count:,} match “{search}”"] if search else []
-    notes += [f"{matches_count - len(frame):,} smaller tensors omitted"] if matches_count > len(frame) else []
+    notes += [f"{match_count:,} match “{search}”"] if search else []
+    notes += [f"{match_count - len(frame):,} smaller tensors omitted"] if match_count > len(frame) else []
     notes += ["click a header to sort, a row to select"]
     st.html(markup.heading(f"Tensors of {arena}" if arena else "Tensors", "; ".join(notes)))
     if not len(frame):

@@ -15,7 +15,7 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
 
-CHOSEN = "fit.move"  # session key: (kind, text) of the selected change, whose plan the page previews
+CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, whose plan the page previews
 MOST_LISTED = 40
 
 
