@@ -64,12 +64,12 @@ def chips(plan: Plan) -> list[str]:
     return [peak, f"{EXTENT} {numbers.short_bytes(sums.extent_bytes)}"]
 
 
-def better(found: BetterPlanner | None) -> str:
+def better(found: BetterPlanner | None, option: str = "--planner auto") -> str:
     """Return a hint for a smaller plan: ``auto needs 7.20 MiB, 25 % less: add --planner auto``; "" for ``None``."""
     if found is None:
         return ""
     size = ("" if found.is_least else "at most ") + numbers.short_bytes(found.extent_bytes)
-    return f"{found.planner} needs {size}, {found.saved_percent} % less: add --planner auto"
+    return f"{found.planner} needs {size}, {found.saved_percent} % less: add {option}"
 
 
 def handoffs(plan: Plan) -> str:
