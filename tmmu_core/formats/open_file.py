@@ -31,22 +31,22 @@ Kind = Literal["graph", "instance", "plan"]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format, with the functions that recognise and read it."""
+    """A format, with the functions that recognise and read it."""
 
     name: str  # short name, for errors
     title: str  # name of the format in texts
-    holds: Kind
+    holds: Kind  # what a file of the format contains
     endings: tuple[str, ...]  # usual endings of file names, for errors only: a file is recognised by its content
     module: str  # ``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``
     signature: str = ""  # ``module:function`` that recognises unpacked bytes [``refuses`` of the same module]
     takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
 
     def refuses(self, data: bytes) -> str:
-        """Return why unpacked bytes are not of this format; ``""`` if they are, or if they are damaged."""
+        """Return why unpacked bytes are not of this format; ``""`` if they are, even if they are damaged."""
         return str(_load(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
-        """Return the content of unpacked bytes. Raises ``TmmuError``, in general without its source."""
+        """Return the content of unpacked bytes. Raises ``TmmuError``; the caller adds the file to it."""
         try:
             return _load(self.module)(data, name, *dims)
         except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
@@ -92,7 +92,7 @@ READERS: tuple[Reader, ...] = (
     Reader("vela", "Vela allocation log", "instance", _LOG, "formats.edge.vela:read"),
     Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, "formats.edge.tflm:read"),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read"),
-    # Last: many texts begin like its protobuf.
+    # The last one, because the first bytes of many text files are valid in an ONNX model.
     Reader(
         *("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", f"{_SIGNATURES}_onnx"),
         takes_dims=True,
@@ -105,15 +105,15 @@ GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 def read_any(
     data: bytes, name: str = "", dims: Mapping[str, int] | None = None, readers: Sequence[Reader] = READERS
 ) -> Opened:
-    """Return the content of a file's bytes, a graph at the sizes ``dims``. Raises ``UnreadableInput`` with reasons."""
+    """Return the content of a file's bytes; ``dims``: sizes of a graph's dimensions. Raises ``UnreadableInput``."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
-        foreign = unplannable.by_magic(plain)
-        if foreign is not None:
-            raise foreign.refusal()
-        if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
+        unplannable_format = unplannable.by_magic(plain)
+        if unplannable_format is not None:
+            raise unplannable_format.refusal()
+        if signatures.refuses_snapshot(plain):  # a valid snapshot has many values: one per field of an event
             document.refuse_many_values(plain, 0 if plain is data else len(data))
         opened = _read_by_content(plain, name, readers)
     return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
@@ -129,36 +129,36 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
         try:
             return reader.read(plain, name)
         except (UnreadableInput, InvalidIrShapes) as error:
-            _refuse_later(plain)
+            _refuse_later_version(plain)
             if isinstance(error, InvalidIrShapes):
                 raise
-            later = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
-            error.tried = error.tried or (*tried, (reader.name, error.message), *later)
+            others = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
+            error.tried = error.tried or (*tried, (reader.name, error.message), *others)
             raise
-    _refuse_later(plain)
-    foreign = unplannable.recognised(plain, name)
-    if foreign is not None:
-        raise foreign.refusal(tuple(tried))
+    _refuse_later_version(plain)
+    unplannable_format = unplannable.recognised(plain, name)
+    if unplannable_format is not None:
+        raise unplannable_format.refusal(tuple(tried))
     is_table = {"lower", "upper", "size"} <= csv_table.suggested_columns(csv_table.columns_of(plain)).keys()
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", tried=tuple(tried), hint=hint)
 
 
-def _refuse_later(data: bytes) -> None:
-    """Raise ``UnreadableInput`` for a document that a later version wrote; ignore what cannot be decoded."""
-    found: Mapping[str, Any] = {}
+def _refuse_later_version(data: bytes) -> None:
+    """Raise ``UnreadableInput`` for a document that a later version wrote. Other bytes are accepted."""
+    fields: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
-        found = document.fields(data) if document.kind(data) else {}
-    document.refuse_later_version(found)
+        fields = document.fields(data) if document.kind(data) else {}
+    document.refuse_later_version(fields)
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` for a file of any size whose first bytes are those of a format without plans."""
+    """Raise ``UnreadableInput`` if the first bytes of a file, which may be too large to read, cannot be planned."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
-            foreign = unplannable.by_magic(file.read(unplannable.HEAD))
-            if foreign is not None:
-                raise foreign.refusal(source=path.name)
+            unplannable_format = unplannable.by_magic(file.read(unplannable.HEAD))
+            if unplannable_format is not None:
+                raise unplannable_format.refusal(source=path.name)
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:
@@ -169,7 +169,10 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return a graph with the bounds ``envelopes``. Raises ``InvalidIrShapes`` (``unknown_dim``) for other names."""
+    """Return the graph in a file's bytes, with ``envelopes`` as the bounds of the named dimensions.
+
+    Raises ``InvalidIrShapes`` (reason ``unknown_dim``) for a dimension that the graph does not have.
+    """
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)
@@ -190,7 +193,7 @@ def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Grap
 
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
-    """Return ``graph``, read again at the sizes of ``point`` if one is outside of the bounds of the reader."""
+    """Return ``graph``; if a size in ``point`` is outside of the assumed bounds, read the graph again from ``data``."""
     sizes = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
     if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph

@@ -1,8 +1,8 @@
 """Write and restore checkpoints (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
-A checkpoint is canonical CBOR without times, so equal plans have equal checkpoints. Its rows are sorted by (step that
-writes the tensor, index among the outputs of this step); graph inputs have step 0, and other tensors without a producer
-step −1. The offset of each slot is stored once, in the logical address table; a row has the offset in its slot.
+A checkpoint is canonical CBOR without timestamps, so equal plans have equal checkpoints. Its rows are sorted by step
+and output index of the node that writes the tensor. Graph inputs have step 0; other tensors that no node writes have
+step −1. The logical address table has the offset of each slot; a row has the tensor's offset in its slot.
 
 :func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
 covers the values that the plan hash does not contain, such as live ranges and metrics.
@@ -44,7 +44,7 @@ register_types(_Body)
 
 
 def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
-    """Return tensor id → (step, output index), the sort key of its row."""
+    """Return tensor id → ``(step, output index)``, by which the rows are sorted."""
     index, timeline = liveness.timeline.index, liveness.timeline
     ids = index.tensor_ids
     position_of: dict[str, tuple[int, int]] = {}
@@ -65,15 +65,15 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
     addresses = logical_address_table([*arenas], plan.arena, plan.logical_slot, plan.offset).rows()
-    start = {(arena, slot): offset for arena, slot, offset in addresses}
+    slot_offset = {(arena, slot): offset for arena, slot, offset in addresses}
     words = sorted({*plan.roles, *plan.dtypes})
-    number_of_word = {word: number for number, word in enumerate(words)}
+    index_of_word = {word: index for index, word in enumerate(words)}
     rows = []
     for row in sorted(plan.rows(), key=lambda row: position_of[row.tensor_id]):
         step, output = position_of[row.tensor_id]
         values = vars(row) | {"step": step, "output": output, "arena": arenas[row.arena]}
-        values |= {"role": number_of_word[row.role], "dtype": number_of_word[row.dtype]}
-        values["offset_in_slot"] = row.offset_bytes - start[row.arena, row.logical_slot]
+        values |= {"role": index_of_word[row.role], "dtype": index_of_word[row.dtype]}
+        values["offset_in_slot"] = row.offset_bytes - slot_offset[row.arena, row.logical_slot]
         rows.append([values[name] for name in ROW])
     head = head_document(plan)
     head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
@@ -82,19 +82,19 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` for a checkpoint, also a damaged one."""
+    """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` if they are, even if they are damaged."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map"
     return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
-    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited, or its token is not ``token``."""
+    """Return the plan of a checkpoint. Raises ``UnreadableInput`` if it was edited or has another replay ``token``."""
     with source_of_errors(source):
         plan = _verified_plan(unpacking.unpack(data))
         if token is not None and token != plan.replay_token:
             what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
-            hint = "Restore it with its token, or plan again."
+            hint = "Give the token of the checkpoint, or plan again."
             raise UnreadableInput(what, place="$.body.head.replay_token", hint=hint)
         return plan
 
@@ -119,8 +119,8 @@ def _verified_plan(data: bytes) -> Plan:
         ("digest", whole.get("digest"), digest),
     ):
         if stored != computed:
-            name, shown = place.rpartition(".")[2], stored.hex() if isinstance(stored, bytes) else repr(stored)
-            what = f"the checkpoint was edited: its {name} is {shown}, but its content has {computed.hex()}."
+            name, stored_text = place.rpartition(".")[2], stored.hex() if isinstance(stored, bytes) else repr(stored)
+            what = f"the checkpoint was edited: its {name} is {stored_text}, but its content has {computed.hex()}."
             raise UnreadableInput(what, place=f"$.{place}", hint="Use another copy, or plan again.")
     return plan
 
@@ -129,12 +129,12 @@ def _build(value: Any) -> Plan:
     body = msgspec.convert(value, _Body)
     head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
     arenas, words = sorted(head.arenas), body.words
-    start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
+    slot_offset = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = []
-    for row in (dict[str, Any](zip(ROW, written, strict=True)) for written in body.rows):
+    for row in (dict[str, Any](zip(ROW, values, strict=True)) for values in body.rows):
         if min(row["arena"], row["role"], row["dtype"]) < 0:
             raise IndexError("a negative index")
         row |= {"arena": arenas[row["arena"]], "role": words[row["role"]], "dtype": words[row["dtype"]]}
-        row["offset_bytes"] = start[row["arena"], row["logical_slot"]] + row["offset_in_slot"]
+        row["offset_bytes"] = slot_offset[row["arena"], row["logical_slot"]] + row["offset_in_slot"]
         rows.append(msgspec.convert(row, TensorRow))
     return from_head(head, rows)

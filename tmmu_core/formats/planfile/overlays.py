@@ -1,8 +1,8 @@
 """Write a plan for other viewers: a trace for Perfetto, and node data for Model Explorer.
 
 The trace is Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open: one step is one
-microsecond, an arena is a process with a counter of its live bytes, a tensor is a slice. Node data colour each node of
-a graph in Model Explorer by the live bytes at its step (``GraphNodeData`` of Model Explorer's ``node_data_builder``).
+microsecond, an arena is a process with a counter of its live bytes, and a tensor is a slice. Node data give each node
+of a graph in Model Explorer a colour by the live bytes at its step (``GraphNodeData`` of ``node_data_builder``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
-GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, a middle and the highest value
+GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, the middle and the highest value
 
 
 def to_perfetto(plan: Plan) -> bytes:
@@ -29,8 +29,8 @@ def to_perfetto(plan: Plan) -> bytes:
     for number in range(len(plan.arenas)):
         events += _arena_events(plan, number)
     lines = b",\n".join(map(msgspec.json.encode, events))
-    other = msgspec.json.encode({"warnings": input_warnings(plan)})
-    return b'{"displayTimeUnit": "ms", "otherData": ' + other + b', "traceEvents": [\n' + lines + b"\n]}\n"
+    other_data = msgspec.json.encode({"warnings": input_warnings(plan)})
+    return b'{"displayTimeUnit": "ms", "otherData": ' + other_data + b', "traceEvents": [\n' + lines + b"\n]}\n"
 
 
 def _nodes(plan: Plan) -> Iterator[tuple[int, str]]:
@@ -52,26 +52,26 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
     rows = rows[np.lexsort((plan.offset[rows], plan.birth[rows]))].tolist()
     for row, lane in zip(rows, _lanes(plan, rows), strict=True):
         tensor, birth = plan.row(row), int(plan.birth[row])
-        shown = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
-        shown |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
+        details = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
+        details |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
         event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": lane + 1}
-        yield event | {"ts": birth, "dur": int(plan.held_until[row]) - birth, "args": shown}
+        yield event | {"ts": birth, "dur": int(plan.held_until[row]) - birth, "args": details}
 
 
 def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
-    """Yield a track number for each of ``rows``, which are sorted by birth: no two slices of a track overlap."""
+    """Yield a track number for each of ``rows``, sorted by birth, so that no two slices of a track overlap."""
     free: list[int] = []
     used: list[tuple[int, int]] = []
     for row in rows:
         while used and used[0][0] <= plan.birth[row]:
             heappush(free, heappop(used)[1])
-        lane = heappop(free) if free else len(used)  # without a free lane, the lanes in use are 0 … len(used) − 1
+        lane = heappop(free) if free else len(used)  # if no lane is free, all lanes 0 … len(used) − 1 are in use
         heappush(used, (int(plan.held_until[row]), lane))
         yield lane
 
 
 def to_model_explorer(plan: Plan) -> bytes:
-    """Return the live bytes at the step of each node, under its id and its outputs' ids: the viewer knows either."""
+    """Return the live bytes at the step of each node, by node id and by tensor id: viewers use either as the key."""
     points = curve_points_of(plan)
     curves = [live_bytes(plan, arena.name).astype(object) for arena in plan.arenas]
     live = np.array(curves, object).reshape(-1, len(points)).sum(axis=0)

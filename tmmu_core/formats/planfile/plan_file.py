@@ -4,10 +4,10 @@
 json     the plan file; one row per line, so that files can be compared by line
 cbor     the same document
 parquet  rows as columns, the head in the metadata; for tables too large for text; cannot be read back
-csv      the rows alone, for spreadsheets; cannot be read back
+csv      only the rows, for spreadsheets; cannot be read back
 ======== ==============================================================================================
 
-:mod:`.plan_document` defines the document, :mod:`.plan_builder` reads it back.
+:mod:`.plan_document` defines the document, and :mod:`.plan_builder` builds a plan from it.
 """
 
 import io
@@ -34,15 +34,15 @@ from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
-    """Return the plan file as JSON in UTF-8, with the warnings and the planner that needs fewer bytes, if any."""
-    whole = _document(plan)
+    """Return the plan file as JSON in UTF-8. ``better``: another planner that needs fewer bytes for the same graph."""
+    fields = _document(plan)
     if warnings:
-        whole["warnings"] = warnings
+        fields["warnings"] = warnings
     if better is not None:
-        whole["better_planner"] = {"planner": better.planner, "extent_bytes": better.extent_bytes}
+        fields["better_planner"] = {"planner": better.planner, "extent_bytes": better.extent_bytes}
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
-    for key, value in whole.items():
+    for key, value in fields.items():
         text = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n]" if key == "tensors" and value else encode(value)
         lines.append(encode(key) + b": " + text)
     return b"{" + b",\n".join(lines) + b"}\n"
@@ -55,12 +55,12 @@ def to_cbor(plan: Plan) -> bytes:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in head_document(plan).items():
-        whole[key] = value
+        fields[key] = value
         if key == "arenas":  # the rows follow the arenas
-            whole["tensors"] = row_documents(plan)
-    return whole
+            fields["tensors"] = row_documents(plan)
+    return fields
 
 
 def to_csv(plan: Plan) -> bytes:
@@ -71,40 +71,45 @@ def to_csv(plan: Plan) -> bytes:
     for k, row in enumerate(row_documents(plan)):
         values = row | (cells(memories[k]) if memories else {})
         values["shape"] = "x".join(map(str, row["shape"]))
-        written = ["" if values[field] is None else values[field] for field in fields]
-        lines.append([for_cell(visible(cell)) if isinstance(cell, str) else cell for cell in written])
+        row_cells = ["" if values[field] is None else values[field] for field in fields]
+        lines.append([for_cell(visible(cell)) if isinstance(cell, str) else cell for cell in row_cells])
     return csv_text(lines).encode()
 
 
 def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
-    """Return the name of the arena [the only one], and its storages, shape (n,), in the order of an instance's rows.
+    """Return the name of the arena [the only one of the plan], and its storages in the order of an instance's rows.
 
-    Raises ``UnreadableInput`` for an unknown arena, and for one that an instance cannot describe: with temporal
+    Raises ``UnreadableInput`` for an unknown arena, and for an arena that an instance cannot represent: with temporal
     exclusions, or with an id that a reader would change.
     """
     names = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(names) != 1:
-        what = f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena."
+        what = (
+            f"the plan has no arena {arena!r}."
+            if arena is not None
+            else f"an instance has one arena, not {len(names)}."
+        )
         raise UnreadableInput(what, source=plan.ir_name, hint=strict.closest_hint(arena or "", plan.arena_of))
-    s, number = storages_of(plan), arena_number(plan, names[0])
+    storages, number = storages_of(plan), arena_number(plan, names[0])
     for pair in plan.constraints.exclusions if plan.constraints is not None else ():
         if any(plan.arena[plan.row_of[name]] == number for name in pair if name in plan.row_of):
             what = f"the arena {names[0]!r} has temporal exclusions, without which its offsets are invalid: "
             what += "an instance cannot describe them."
-            raise UnreadableInput(what, source=plan.ir_name, hint="tmmu convert writes the problem without offsets.")
-    rows = np.flatnonzero(s.arena == number)
-    rows = rows[np.lexsort((s.head[rows], U64_MAX - s.size[rows], s.birth[rows]))]
-    refuse_unreadable_ids(plan.tensor_ids[head] for head in s.head[rows].tolist())
+            raise UnreadableInput(what, source=plan.ir_name, hint="Use tmmu convert: it writes no offsets.")
+    rows = np.flatnonzero(storages.arena == number)
+    rows = rows[np.lexsort((storages.head[rows], U64_MAX - storages.size[rows], storages.birth[rows]))]
+    refuse_unreadable_ids(plan.tensor_ids[head] for head in storages.head[rows].tolist())
     return names[0], rows
 
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     """Return one arena as packing CSV with offsets, a row per storage. Raises as :func:`rows_of_instance`."""
-    s, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
-    ids = tuple([plan.tensor_ids[head] for head in s.head[rows].tolist()])
-    death = np.maximum(s.death[rows], s.birth[rows] + 1)  # in a plan without steps, death may precede birth
-    problem = Problem(name, ids, s.birth[rows], death, s.size[rows], s.alignment[rows])
-    return write_csv(problem, s.offset[rows]).encode()
+    storages, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
+    ids = tuple([plan.tensor_ids[head] for head in storages.head[rows].tolist()])
+    birth = storages.birth[rows]
+    death = np.maximum(storages.death[rows], birth + 1)  # in a plan without steps, death may precede birth
+    problem = Problem(name, ids, birth, death, storages.size[rows], storages.alignment[rows])
+    return write_csv(problem, storages.offset[rows]).encode()
 
 
 def to_parquet(plan: Plan) -> bytes:
@@ -112,10 +117,8 @@ def to_parquet(plan: Plan) -> bytes:
     pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     names = pa.array([arena.name for arena in plan.arenas], pa.string())
     columns = plan.columns()
-    # Texts may all be null: Arrow cannot infer their type.
-    texts = {
-        field: pa.array(v, pa.string()) for field, v in columns.items() if isinstance(v, tuple) and field != "shape"
-    }
+    # Arrow cannot infer the type of a text column that has only nulls.
+    texts = {name: pa.array(v, pa.string()) for name, v in columns.items() if isinstance(v, tuple) and name != "shape"}
     arenas = pa.DictionaryArray.from_arrays(pa.array(plan.arena), names)
     shapes = pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64()))
     table = pa.table(columns | texts | {"arena": arenas, "shape": shapes})
@@ -130,7 +133,7 @@ WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor,
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a plan file (contract §9); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a plan file (contract §9); ``""`` if they are, even if they are damaged."""
     return document.refusal_reason(data) or schema_refusal(data, PLAN_SCHEMA, slice(0, 256))
 
 
@@ -140,8 +143,8 @@ def from_document(data: bytes, source: str = "") -> Plan:
         data = unpacking.unpack(data)
         document.check_version(document.text_field(data, "schema"), PLAN_SCHEMA)
         try:
-            whole = document.decode(data, PlanDocument, noun="plan")
+            plan = document.decode(data, PlanDocument, noun="plan")
         except InvalidIrShapes as error:
             what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
             raise UnreadableInput(what, place=place, hint='Write plans with "tmmu plan … -o plan.json".') from error
-        return from_head(whole, whole.tensors)
+        return from_head(plan, plan.tensors)

@@ -4,7 +4,7 @@
 
     alloc(size) ─► round up to 512 B ─► best fit among the free blocks of (lane, small | large);
                                         if none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
-                                        if the limit is reached: release free segments, and try again
+                                        if that exceeds the limit: release all free segments, and try again
 
 Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, ``should_split``, ``free_block``,
 ``release_blocks``) with the default settings.
@@ -21,11 +21,12 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import ArrayLike
 
-GRAIN = 512  # the size of a block in bytes is a multiple of this
+BLOCK_UNIT = 512  # block sizes are multiples of it, in bytes
 SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
-LARGE_SIZE = 10 << 20  # from these bytes on, an allocation that fits no block gets a segment of its own size
-SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for an allocation below ``LARGE_SIZE``
-ROUND_LARGE = 2 << 20  # any other new segment is a multiple of these bytes
+SMALL_SEGMENT = 2 << 20  # bytes of a new segment for a small allocation
+LARGE_SEGMENT = 20 << 20  # bytes of a new segment for a larger allocation below ``OWN_SEGMENT_SIZE``
+OWN_SEGMENT_SIZE = 10 << 20  # minimum bytes for which a new segment has the size of the allocation, rounded up
+SEGMENT_UNIT = 2 << 20  # the unit of that rounding, in bytes
 BASE_ADDRESS = 0x7F00_0000_0000
 
 
@@ -35,7 +36,7 @@ class Block:
 
     addr: int
     size: int
-    pool: Pool  # the free blocks of the same lane and kind of allocation (small or large)
+    pool: Pool  # the free blocks of its lane, for small or for large allocations
     before: Block | None = None
     after: Block | None = None
     is_free: bool = False
@@ -49,7 +50,7 @@ class Block:
 
 
 Pool = list[tuple[int, int, Block]]  # free blocks: ``(size, address, block)``, sorted
-Recorder = Callable[[str, int, int], None]  # (PyTorch's action, address, bytes) of a segment reserved or released
+Recorder = Callable[[str, int, int], None]  # called with PyTorch's action, address and bytes of a segment
 
 
 class OutOfMemory(Exception):
@@ -57,7 +58,7 @@ class OutOfMemory(Exception):
 
 
 class CachingAllocator:
-    """The allocator of one device. ``limit`` is the maximum of its ``reserved`` bytes."""
+    """The allocator of one device. ``limit`` is the maximum number of reserved bytes."""
 
     def __init__(self, record: Recorder = lambda action, addr, size: None, limit: int = sys.maxsize) -> None:
         self.record, self.limit = record, limit
@@ -66,18 +67,18 @@ class CachingAllocator:
         self._next_address = BASE_ADDRESS
 
     def alloc(self, size: int, lane: Hashable = 0) -> Block:
-        """Return a block; blocks of two lanes (stream, pool) share no segment. Raises :class:`OutOfMemory`."""
-        size = max(GRAIN, -(-size // GRAIN) * GRAIN)
+        """Return a block from a segment of ``lane`` (a stream and a memory pool). Raises :class:`OutOfMemory`."""
+        size = max(BLOCK_UNIT, -(-size // BLOCK_UNIT) * BLOCK_UNIT)
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])
         best = bisect_left(pool, (size,))
         block = pool.pop(best)[2] if best < len(pool) else self._reserve_segment(pool, size)
-        if block.size - size >= (GRAIN if is_small else SMALL_SIZE + 1):
+        if block.size - size >= (BLOCK_UNIT if is_small else SMALL_SIZE + 1):
             rest = Block(block.addr + size, block.size - size, pool, block, block.after)
             if block.after is not None:
                 block.after.before = rest
             block.size, block.after = size, rest
-            _release(rest)
+            _add_to_pool(rest)
         block.is_free = False
         self.allocated += block.size
         return block
@@ -87,45 +88,45 @@ class CachingAllocator:
         self.allocated -= block.size
         before, after = block.before, block.after
         if after is not None and after.is_free:
-            _remove(after)
+            _remove_from_pool(after)
             block.merge_next(after)
         if before is not None and before.is_free:
-            _remove(before)
+            _remove_from_pool(before)
             before.merge_next(block)
             block = before
-        _release(block)
+        _add_to_pool(block)
 
     def empty_cache(self) -> None:
         """Release every segment without an allocated block."""
         for pool in self._pools.values():
             for size, addr, block in list(pool):
                 if block.before is None and block.after is None:
-                    _remove(block)
+                    _remove_from_pool(block)
                     self.reserved -= size
                     self.record("segment_free", addr, size)
 
     def _reserve_segment(self, pool: Pool, size: int) -> Block:
         segment = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
-        if size >= LARGE_SIZE:
-            segment = -(-size // ROUND_LARGE) * ROUND_LARGE
+        if size >= OWN_SEGMENT_SIZE:
+            segment = -(-size // SEGMENT_UNIT) * SEGMENT_UNIT
         if self.reserved + segment > self.limit:
             self.empty_cache()
         if self.reserved + segment > self.limit:
             raise OutOfMemory
         block = Block(self._next_address, segment, pool)
-        self._next_address += segment + ROUND_LARGE  # a gap, so that readers do not join segments
+        self._next_address += segment + SEGMENT_UNIT  # with a gap: readers join adjacent segments
         self.reserved += segment
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         self.record("segment_alloc", block.addr, segment)
         return block
 
 
-def _release(block: Block) -> None:
+def _add_to_pool(block: Block) -> None:
     block.is_free = True
     insort(block.pool, (block.size, block.addr, block))
 
 
-def _remove(block: Block) -> None:
+def _remove_from_pool(block: Block) -> None:
     del block.pool[bisect_left(block.pool, (block.size, block.addr))]
 
 

@@ -1,4 +1,4 @@
-"""Compute the bytes that a tensor covers in its storage from shape, strides and offset."""
+"""Compute the bytes of its storage that a tensor covers, from shape, strides and offset."""
 
 import math
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class StridedLayout:
         """Bytes from the first element to the end of the last one."""
         if not self.dense_bytes:
             return 0
-        last = sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True))
-        return (last + 1) * self.itemsize
+        last_element = sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True))
+        return (last_element + 1) * self.itemsize
 
     @property
-    def repeats(self) -> bool:
+    def has_repeats(self) -> bool:
         """Whether an axis of more than one element has stride 0, as after ``expand``."""
         return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
 
@@ -47,10 +47,10 @@ class StridedLayout:
         return True
 
     def viewable_as(self, shape: tuple[int, ...]) -> bool:
-        """Return whether a reshape to ``shape`` is a view, without a copy."""
+        """Return whether a reshape to ``shape`` needs no copy."""
         if self.contiguous:
             return True
-        try:  # no element is read
+        try:  # the strides exceed the array, but numpy computes a view without reading elements
             as_strided(np.empty(1, np.uint8), self.shape, self.strides).reshape(shape, copy=False)
         except ValueError:
             return False
@@ -64,14 +64,14 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
 
 
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
-    """Return ``tensor`` as a view of the bytes of ``base`` at ``layout``.
+    """Return ``tensor`` as a view of the tensor ``base`` with this layout.
 
-    A layout with overlapping windows becomes a one-dimensional ``uint8`` view of the bytes that it covers.
-    An empty tensor, whose offset may be beyond its storage, is at offset 0.
+    If elements overlap (sliding windows), the view is one-dimensional ``uint8`` and has the bytes that they cover. An
+    empty tensor, whose offset may be beyond its storage, is at offset 0.
     """
     size, covered = layout.dense_bytes, layout.covered_bytes
     offset = layout.offset * layout.itemsize if size else 0
-    if layout.repeats:
+    if layout.has_repeats:
         view = View(base, offset, min(size, covered), layout.strides)
         return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
     if size > covered:

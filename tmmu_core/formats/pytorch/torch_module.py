@@ -110,7 +110,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
     has_torch = installed("torch")
-    found = fx_child.traced(data, stem, point) if has_torch else None
+    found = fx_child.trace_in_subprocess(data, stem, point) if has_torch else None
     if found is not None:
         return with_dims(found, program, envelopes)
     why = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"

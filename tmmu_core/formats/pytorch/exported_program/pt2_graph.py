@@ -180,7 +180,7 @@ class _Reader:
         for k, name in enumerate(results):
             if name in self.values:
                 raise _broken(f'the value "{name}" is written twice')
-            ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.spreads else bases)
+            ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.has_view_of_all else bases)
         # An input that the program writes is an output, because the caller reads it.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
@@ -208,7 +208,7 @@ class _Reader:
         """Return whether a result is in the storage of ``first``, its ``out`` argument or the first operand."""
         if op.space not in ("aten", "prims"):
             return False
-        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.is_in_place:
+        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.has_view_of_all or op.is_in_place:
             return True
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)
@@ -224,13 +224,13 @@ class _Reader:
 
     def _inplace_pairs(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
         """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
-        over_first = op.name in pt2_operators.OVER_FIRST
-        if len(results) != 1 or op.space != "aten" or not (over_first or operator_of(op.title).is_elementwise):
+        is_changed_copy = op.name in pt2_operators.CHANGED_COPIES
+        if len(results) != 1 or op.space != "aten" or not (is_changed_copy or operator_of(op.title).is_elementwise):
             return "none"
-        if results[0].storage != results[0].id or op.overload in pt2_operators.NOT_POINTWISE_WITH:
+        if results[0].storage != results[0].id or op.overload in pt2_operators.REDUCING_OVERLOADS:
             return "none"
         layout = results[0].layout
-        inputs = operands[:1] if over_first else operands
+        inputs = operands[:1] if is_changed_copy else operands
         pairs = tuple(
             (i, 0) for i, value in enumerate(inputs) if value.layout == layout and value.nbytes == layout.dense_bytes
         )
@@ -316,7 +316,7 @@ class _Reader:
         tensor_id = self.tensor_names.free(tensor_id)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)
-        if offset_bytes == start and layout.covered_bytes == layout.dense_bytes == size and not layout.repeats:
+        if offset_bytes == start and layout.covered_bytes == layout.dense_bytes == size and not layout.has_repeats:
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             value = _Value(tensor_id, layout, dtype, tensor_id, size, start)
         else:

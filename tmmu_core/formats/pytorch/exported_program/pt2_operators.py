@@ -1,8 +1,8 @@
 """Properties of PyTorch's operators: views, operators that may run in place, and control flow.
 
-A saved program holds shape, strides and offset of each tensor, but not its storage. PyTorch's schemas mark results
-that alias the first argument. The tables of views and reshapes follow them, with few exceptions, which
-``tests/formats/pytorch/test_torch.py`` lists: it compares the tables with the installed PyTorch.
+A saved program has the shape, strides and offset of each tensor, but not its storage. PyTorch's schemas mark results
+that alias the first argument. ``tests/formats/pytorch/test_torch.py`` compares the tables of views and reshapes with
+the schemas of the installed PyTorch, and lists the exceptions.
 """
 
 import re
@@ -30,9 +30,9 @@ VIEWS: frozenset[str] = _words(
 """Operators whose results are always views of their first argument."""
 
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""Further views in the namespace ``prims``, which decompositions write."""
+"""Further views in the namespace ``prims``, to which decompositions convert operators."""
 
-SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})  # return a view of each argument, in order
+VIEWS_OF_ALL: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})  # return a view of each argument, in order
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
 """Operators whose result is a view if the strides allow the new shape, else a copy."""
@@ -51,22 +51,22 @@ NO_BYTES: frozenset[str] = _words(
 )
 """Operators that return no tensor: assertions, and reads of metadata."""
 
-OVER_FIRST: frozenset[str] = _words(
+CHANGED_COPIES: frozenset[str] = _words(
     """
     as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce masked_scatter
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators that copy their first argument and change some elements: the result may overwrite only this argument."""
-NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # they reduce
+"""Operators that copy their first argument and change some elements. The result may overwrite only this argument."""
+REDUCING_OVERLOADS: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # not pointwise
 
-_OUTS: frozenset[str] = _words(
+_OUT_OVERLOADS: frozenset[str] = _words(
     """
     L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input inverse
     output result sign values values_stable
     """
 )
-"""Names of overloads without the word ``out`` that write their last arguments: ``topk.values``."""
+"""Overloads that write their last arguments although their name does not contain ``out``: ``topk.values``."""
 
 _IN_PLACE: frozenset[str] = frozenset({"__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"})
 
@@ -85,25 +85,25 @@ class Operator:
 
     @property
     def title(self) -> str:
-        """Spelling in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
+        """Name in a graph: ``add.Tensor``, ``relu``, ``quantized.mul``."""
         space = f"{self.space}." if self.space not in ("", "aten", "higher_order") else ""
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
 
     @property
     def is_in_place(self) -> bool:
         """Whether the operator writes and returns its first argument: ``add_``, ``__iand__``, but not ``__and__``."""
-        is_in_place = self.name in _IN_PLACE or (self.name.endswith("_") and not self.name.startswith("__"))
-        return self.space in ("aten", "prims") and is_in_place
+        has_in_place_name = self.name in _IN_PLACE or (self.name.endswith("_") and not self.name.startswith("__"))
+        return self.space in ("aten", "prims") and has_in_place_name
 
     @property
     def has_out(self) -> bool:
         """Whether the operator writes and returns its last arguments, one per result: ``add.out``, ``topk.values``."""
-        return self.space == "aten" and ("out" in self.overload.split("_") or self.overload in _OUTS)
+        return self.space == "aten" and ("out" in self.overload.split("_") or self.overload in _OUT_OVERLOADS)
 
     @property
-    def spreads(self) -> bool:
+    def has_view_of_all(self) -> bool:
         """Whether each result is a view of the argument at its position."""
-        return self.space == "aten" and self.name in SPREADS
+        return self.space == "aten" and self.name in VIEWS_OF_ALL
 
 
 def operator(target: str) -> Operator:
@@ -118,21 +118,22 @@ def operator(target: str) -> Operator:
 
 @dataclass(frozen=True)
 class Flow:
-    """A control-flow operator of ``torch.ops.higher_order``. It takes bodies (subgraphs) and groups of tensors."""
+    """A control-flow operator of ``torch.ops.higher_order``: its operands are bodies (subgraphs) and tensor lists."""
 
     kind: Literal["branch", "loop", "map", "scan", "call"]
 
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether ``groups`` and ``results`` match the ``inputs`` and ``outputs`` counts of the bodies."""
-        groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
+        """Return whether the tensor lists match the numbers of ``inputs`` and ``outputs`` of the bodies and results."""
+        groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False
         arguments = sum(map(len, groups[1:] if self.kind == "branch" else groups))
-        expected = [1, results] if self.kind == "loop" else [results] * len(inputs)
-        states = {"loop": len(groups[0]) == results, "scan": len(groups[0]) <= results} if groups else {}
-        return list(inputs) == [arguments] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
+        body_outputs = [1, results] if self.kind == "loop" else [results] * len(inputs)  # a loop's first: its condition
+        states = len(groups[0]) if groups else 0
+        match_results = {"loop": states == results, "scan": states <= results}.get(self.kind, True)
+        return list(inputs) == [arguments] * len(inputs) and list(outputs) == body_outputs and match_results
 
     def flatten(
         self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], bodies: list[scopes.Flatten]
@@ -159,4 +160,4 @@ FLOWS: dict[str, Flow] = {
         Flow("call"),
     ),
 }
-"""Operator name → kind. Bodies of other operators (``associative_scan``, ``flex_attention``) are not planned."""
+"""Operator name → kind. The bodies of other operators (``associative_scan``, ``flex_attention``) are not planned."""

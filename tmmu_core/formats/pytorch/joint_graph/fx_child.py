@@ -17,10 +17,10 @@ from tmmu_core.graph.native import native_file
 MARK = b"graph\n"  # begins the output of a child that has traced the program; a graph in CBOR follows
 
 
-def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
+def trace_in_subprocess(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
     """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
 
-    ``name`` is the graph's name; ``point`` has the values of open sizes by symbol, in place of the example's values.
+    ``name`` is the graph's name; ``point``: symbol of an open size → value [that of the program's example inputs].
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
@@ -34,13 +34,13 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
 def main(arguments: Sequence[str]) -> None:
     """Run the child: read a program from standard input, write ``MARK`` and its graph, or nothing, to standard output.
 
-    ``arguments``: limits in seconds and bytes, the graph's name, and ``point`` of :func:`traced` as JSON.
+    ``arguments``: limits in seconds and bytes, the graph's name, and ``point`` of :func:`trace_in_subprocess` as JSON.
     """
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # PyTorch's messages must not mix with the graph
     limit_process(int(seconds), int(memory))
-    with contextlib.suppress(Exception):  # PyTorch promises no error types; the caller reads the program itself
+    with contextlib.suppress(Exception):  # any error of PyTorch: the parent then plans the program as saved
         from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
         from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss

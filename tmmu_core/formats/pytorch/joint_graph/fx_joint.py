@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, OVER_FIRST
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
@@ -166,7 +166,7 @@ class JointReader(torch.fx.Interpreter):
         dtype, nbytes = str(value.dtype).removeprefix("torch."), int(storage.nbytes())
         known = self.storages.get(storage._cdata) if nbytes else None
         if known is None and nbytes == layout.dense_bytes and not layout.offset:
-            self.storages[storage._cdata] = _Storage(tensor_id, value, None if layout.repeats else layout)
+            self.storages[storage._cdata] = _Storage(tensor_id, value, None if layout.has_repeats else layout)
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             return [tensor_id]
         ids = [tensor_id]
@@ -182,7 +182,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _call(self, n: Any, value: Any) -> None:
         part = fx_patterns.written_part(n) if self.folds else None
-        if part is not None and part.is_itself:
+        if part is not None and part.is_unchanged:
             self._remove_node(part.value)
             self._rename(value, self.env[part.whole])
             return
@@ -253,8 +253,8 @@ class JointReader(torch.fx.Interpreter):
 
     def _inplace_pairs(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
         """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
-        over_first = operator_of(str(n.target)).name in OVER_FIRST
-        if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
+        is_changed_copy = operator_of(str(n.target)).name in CHANGED_COPIES
+        if len(draft.outputs) != 1 or not (is_changed_copy or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
         storage = results[0].untyped_storage()
         layout = self.storages[storage._cdata].layout
@@ -262,7 +262,7 @@ class JointReader(torch.fx.Interpreter):
             return "none"
         pairs = [
             (i, 0)
-            for i, leaf in enumerate(operands[:1] if over_first else operands)
+            for i, leaf in enumerate(operands[:1] if is_changed_copy else operands)
             if _layout_of(leaf) == layout and int(leaf.untyped_storage().nbytes()) == int(storage.nbytes())
         ]
         return tuple(pairs) or "none"

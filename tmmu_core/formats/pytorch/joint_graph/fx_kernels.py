@@ -3,11 +3,11 @@
 * The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
   the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
 * On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
-* The second result of ``ctc_loss`` has a size that depends on the target lengths. Lengths in tensors have no values
-  here, so the largest possible length, the width of the padded targets, is used.
-* A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
-  reduction, and the image of ``col2im`` (``F.fold``) at least those of the columns.
-* ``copy`` and the scatter operators, which write to a view in a functional graph, copy the whole storage of the view.
+* The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
+  in a tensor are replaced by the largest possible length, the width of the padded targets.
+* A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` has the storage of all losses
+  before the reduction, and the image of ``col2im`` (``F.fold``) has at least that of the columns.
+* ``copy`` and the scatter operators, when their first argument is a view, copy the whole storage of the view.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
 PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.
@@ -27,31 +27,31 @@ from tmmu_core.base.errors import UnreadableInput
 
 aten = torch.ops.aten
 _RESIZED_LOSSES = tuple(
-    each.default for each in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
+    op.default for op in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
 )
-_PRODUCTS = tuple(each.default for each in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
-_WRITES = tuple(each.default for each in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
-_WEIGHT = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
-"""Normalization → its argument whose dtype the statistics have."""
+_PRODUCTS = tuple(op.default for op in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
+_COPIES = tuple(op.default for op in (aten.copy, aten.slice_scatter, aten.select_scatter, aten.diagonal_scatter))
+_WEIGHT_INDEX = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
+"""Normalization → position of its weight, whose dtype the statistics have."""
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
     """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel.
 
-    Raises ``UnreadableInput`` for operands of different dtypes that only the real kernel rejects.
+    Raises ``UnreadableInput`` for a product of different dtypes, which the real kernel rejects.
     """
-    dtypes = {each.dtype for each in args if isinstance(each, torch.Tensor)} if func in _PRODUCTS else ()
+    dtypes = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)} if func in _PRODUCTS else ()
     if len(dtypes) > 1:
         what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."
         raise UnreadableInput(what, hint="Give inputs of the dtype of the parameters, such as x.float().")
-    weight = args[_WEIGHT[func]] if func in _WEIGHT else None
+    weight = args[_WEIGHT_INDEX[func]] if func in _WEIGHT_INDEX else None
     if weight is not None and args[0].device.type == "cpu":
-        return result[0], *(each.to(weight.dtype) for each in result[1:])
+        return result[0], *(statistic.to(weight.dtype) for statistic in result[1:])
     if func in _RESIZED_LOSSES and not result.dim() and args[0].dim():
-        return (args[0] - args[1]).as_strided((), ())
+        return (args[0] - args[1]).as_strided((), ())  # a scalar in the storage of all losses
     if func is aten.col2im.default and args[0].numel() > result.numel():
         return args[0].new_empty(args[0].numel()).narrow(0, 0, result.numel()).view(result.shape)
-    if func in _WRITES and all(each or size == 1 for each, size in zip(args[0].stride(), args[0].shape, strict=True)):
+    if func in _COPIES and all(stride or dim == 1 for stride, dim in zip(args[0].stride(), args[0].shape, strict=True)):
         whole = args[0].new_empty(args[0].untyped_storage().nbytes() // args[0].element_size())
         return whole.as_strided(result.shape, result.stride(), result.storage_offset())
     if func is aten.uniform.default:
@@ -64,29 +64,29 @@ def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
 def _workspace(func: Any, args: Any) -> torch.Tensor:
     """Return the workspace of oneDNN's LSTM. Its fake kernel has none, so the kernel runs once on zeros."""
     with unset_fake_temporarily(), torch.enable_grad():
-        zeros = tree_map_only(torch.Tensor, lambda each: torch.zeros(each.shape, dtype=each.dtype), args)
+        zeros = tree_map_only(torch.Tensor, lambda fake: torch.zeros(fake.shape, dtype=fake.dtype), args)
         size = func(*zeros)[3].nbytes
     return torch.empty(size, dtype=torch.uint8)
 
 
-def _gradient_of_loss(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
+def _gradient_of_loss(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
     return value.new_empty(value.shape)
 
 
-def _batch_norm(mode: Any, func: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
+def _batch_norm(mode: Any, func: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
     with mode:
-        _, *statistics = decomposition_table[func](value, *rest, **named)
-        parameter = next((each for each in rest if isinstance(each, torch.Tensor)), value)
+        _, *statistics = decomposition_table[func](value, *rest, **kwargs)
+        parameter = next((arg for arg in rest if isinstance(arg, torch.Tensor)), value)
         if value.device.type == "cpu":
-            statistics[:2] = [each.to(parameter.dtype) for each in statistics[:2]]
+            statistics[:2] = [statistic.to(parameter.dtype) for statistic in statistics[:2]]
     return torch.empty_like(value, memory_format=suggest_memory_format(value)), *statistics
 
 
-def _gradient_of_norm(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
+def _gradient_of_norm(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **kwargs: Any) -> Any:
     with mode:
-        first, *others = decomposition_table[func](gradient, value, *rest, **named)
+        first, *others = decomposition_table[func](gradient, value, *rest, **kwargs)
     layout = suggest_memory_format(value) if value.dim() > 3 else torch.contiguous_format
-    is_computed = [*rest, *named.values()][-1][0]  # ``output_mask``, which the batch norm's decomposition ignores
+    is_computed = [*rest, *kwargs.values()][-1][0]  # ``output_mask``, which the batch norm's decomposition ignores
     return torch.empty_like(first, memory_format=layout) if is_computed else None, *others
 
 
@@ -107,7 +107,7 @@ _KERNELS = {
     _gradient_of_norm: (aten.native_layer_norm_backward, aten.native_batch_norm_backward),
     _ctc_loss: (aten._ctc_loss,),
 }
-"""Fake kernel → the operators that it replaces."""
+"""Fake kernel → the operators that use it."""
 for _kernel, _packets in _KERNELS.items():
     for _packet in _packets:
         for _name in {"default", "Tensor", "no_stats"} & set(_packet.overloads()):

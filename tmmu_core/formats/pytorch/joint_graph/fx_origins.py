@@ -1,8 +1,8 @@
 """Origins of traced operators: the module whose ``forward`` runs, and its source line.
 
-While a module is traced, hooks record the running submodule. A node of the forward pass gets it and the innermost
-source line outside of PyTorch and TMMU as origin. Autograd's sequence numbers give a backward operator the origin of
-its forward operator. Other nodes are placed by their inputs (``graph/modules``).
+While a module is traced, hooks record the running submodule. The origin of a node of the forward pass is this submodule
+and the innermost source line outside of PyTorch and TMMU. A backward operator has the autograd sequence number, and
+therefore the origin, of its forward operator. ``graph/modules`` finds the submodules of other nodes by their inputs.
 """
 
 import contextlib
@@ -49,10 +49,10 @@ def origins_in_meta(module: Any) -> Iterator[None]:
 def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
     """Yield a function that returns the origin of the operator that is dispatched now; ``None`` if it is unknown."""
     running: list[tuple[str, ...]] = []
-    by_number: dict[int, Origin] = {}
+    origin_of: dict[int, Origin] = {}  # autograd's sequence number → origin
     hooks = []
 
-    # PyTorch compiles bodies of control flow, and rejects hooks that change a list while it does.
+    # PyTorch compiles the bodies of control flow, and rejects a hook that changes a list during compilation.
     def leave(*_: Any) -> None:  # a value returned by a hook would replace the output
         if running and not torch.compiler.is_compiling():
             running.pop()
@@ -69,11 +69,11 @@ def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
     def origin_now() -> Origin | None:
         backward_node = torch._C._current_autograd_node()
         if backward_node is not None:
-            origin = by_number.get(backward_node._sequence_nr())
+            origin = origin_of.get(backward_node._sequence_nr())
         else:
             origin = Origin(running[-1], _line()) if running else None
             if origin is not None:
-                by_number[torch.autograd._get_sequence_nr() - 1] = origin
+                origin_of[torch.autograd._get_sequence_nr() - 1] = origin  # the last number assigned
         return None if origin == Origin() else origin
 
     try:
@@ -90,10 +90,10 @@ def layer_of_node(node: Any) -> str:
 
 
 def layer_of_error(error: BaseException, module: Any) -> str:
-    """Return the innermost part of ``module`` that ran when ``error`` was raised, as the place of an error."""
+    """Return the innermost submodule that ran when ``error`` was raised, as the place of an error; else ``""``."""
     paths = {id(part): name.removeprefix(WRAPPER) for name, part in module.named_modules()}
     frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
-    layers = [paths[id(each["self"])] for each in frames if id(each.get("self")) in paths]
+    layers = [paths[id(names["self"])] for names in frames if id(names.get("self")) in paths]
     return f"layer {layers[-1]!r}" if layers and layers[-1] not in ("", "module") else ""
 
 

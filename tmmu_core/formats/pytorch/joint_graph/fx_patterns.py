@@ -1,7 +1,7 @@
-"""Recognise patterns in a traced graph: the meaning of inputs and outputs, and writes to a part of a tensor.
+"""Recognise the meaning of a traced graph's inputs and outputs, and writes to a part of a tensor.
 
-AOTAutograd's descriptors name inputs and outputs. For a write to a view in eager mode, a traced graph, which is
-functional, has three operators, and a temporary tensor for the part::
+The meaning of an input or output is AOTAutograd's descriptor. A traced graph is functional: it replaces a write to a
+view by three operators, one of which returns a temporary tensor for the part::
 
     y[:, 2:4] = x     slice(y, 1, 2, 4) ─► copy(·, x) ─► slice_scatter(y, ·, 1, 2, 4)
     y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), then a copy of the part to itself
@@ -32,10 +32,10 @@ class Ends:
     """Inputs and outputs of the joint graph: results, gradients, new values of buffers."""
 
     outputs: tuple[tuple[Any, Any], ...]
-    """(node, descriptor of the parameter or input whose gradient it is, else ``None``)."""
-    plain: dict[int, Any]  # number of a plain output → its node
+    """(node, descriptor of the parameter or input whose gradient the node computes; ``None`` if it is no gradient)."""
+    plain: dict[int, Any]  # index of a result of the module → its node
     mutations: dict[tuple[str, int | None], Any]
-    """(name of a node, number of its result or ``None``) → the placeholder into which the result is copied."""
+    """(name of a node, index of its result or ``None``) → the placeholder into which the result is copied."""
     node_of: dict[str, Any]  # name → node
     placeholder_of: dict[Any, Any]  # descriptor → placeholder
 
@@ -65,25 +65,25 @@ class Part:
 
     whole: Any
     value: Any
-    is_itself: bool  # whether the value is the part itself, so that nothing changes
+    is_unchanged: bool  # whether the value is what the part already contains
 
 
 def written_part(node: Any) -> Part | None:
-    """Return the write to a part of a tensor, if ``node`` scatters a value that was computed from the same part."""
+    """Return the write of ``node`` to a part of a tensor; ``None`` if the value was not computed from that part."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None
     whole, value, *args = node.args
-    place = view, whole, args, node.kwargs
-    if _name(value) == "" or list(value.users) != [node] or not value.args or _place_of(value.args[0]) != place:
+    part = view, whole, args, node.kwargs
+    if _name(value) == "" or list(value.users) != [node] or not value.args or _part_of(value.args[0]) != part:
         return None
     if _name(value) not in WRITES and torch.Tag.pointwise not in getattr(value.target, "tags", ()):
         return None
-    return Part(whole, value, _name(value) == "copy" and _place_of(value.args[1]) == place)
+    return Part(whole, value, _name(value) == "copy" and _part_of(value.args[1]) == part)
 
 
-def _place_of(view: Any) -> tuple[Any, ...]:
-    """Return the operator of a view, its base and its other arguments; () if it is not a view."""
+def _part_of(view: Any) -> tuple[Any, ...]:
+    """Return the operator of a view, its base and its other arguments; ``()`` if it is not a view of a part."""
     name = _name(view)
     return (name, view.args[0], [*view.args[1:]], view.kwargs) if name in SCATTERS.values() else ()
 

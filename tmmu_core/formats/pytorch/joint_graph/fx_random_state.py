@@ -20,22 +20,22 @@ def default_generators() -> tuple[torch.Generator, ...]:
 
 @contextlib.contextmanager
 def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
-    """Context manager: restore the default generators and those in attributes of ``module`` to their states."""
+    """Context manager: restore the states of the default generators and of those in attributes of ``module``."""
     attributes = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
-    own = [leaf for leaf in attributes if isinstance(leaf, torch.Generator)]
-    states = [(each, each.get_state()) for each in (*default_generators(), *own)]
+    module_generators = [leaf for leaf in attributes if isinstance(leaf, torch.Generator)]
+    states = [(generator, generator.get_state()) for generator in (*default_generators(), *module_generators)]
     try:
         yield
     finally:
-        for each, state in states:
-            each.set_state(state)
+        for generator, state in states:
+            generator.set_state(state)
 
 
-class GeneratorsAreNotSet(TorchFunctionMode):
+class RejectSeeding(TorchFunctionMode):
     """Mode that raises ``UnreadableInput`` if code sets a default generator: at the next operator, or at exit.
 
-    The mode sets a new seed at each operator, and so it also detects code that restores a state. The seeds change no
-    result, because a trace draws no numbers.
+    The mode sets a new seed at each operator, so it also detects code that restores an earlier state. The seeds change
+    no result, because a trace draws no numbers.
     """
 
     def __init__(self) -> None:
@@ -59,15 +59,15 @@ class GeneratorsAreNotSet(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _set_seed(self) -> None:
-        self.seeded = default_generators()  # more exist later if the forward pass begins to use the accelerator
-        for each in self.seeded:
-            each.manual_seed(self.seed)
+        self.generators = default_generators()  # each time, because the forward pass may begin to use the accelerator
+        for generator in self.generators:
+            generator.manual_seed(self.seed)
 
     def _check(self) -> None:
-        for each in self.seeded:
-            if each.initial_seed() != self.seed:
+        for generator in self.generators:
+            if generator.initial_seed() != self.seed:
                 raise UnreadableInput(
-                    f"the forward pass sets the state of the random generator of the device {str(each.device)!r} "
+                    f"the forward pass sets the state of the random generator of the device {str(generator.device)!r} "
                     "before this operator, and a compiled step does not repeat this.",
                     hint="Set the state of the random generator before each step, outside of the module.",
                 )

@@ -19,7 +19,7 @@ import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import objects_as_containers, state_restored
-from tmmu_core.formats.pytorch.joint_graph.fx_random_state import GeneratorsAreNotSet, random_state_kept
+from tmmu_core.formats.pytorch.joint_graph.fx_random_state import RejectSeeding, random_state_kept
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
@@ -256,7 +256,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_restored(module) as changed, fx_fake_tensors.DataIsCopied(), GeneratorsAreNotSet():
+        with state_restored(module) as changed, fx_fake_tensors.DataIsCopied(), RejectSeeding():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:

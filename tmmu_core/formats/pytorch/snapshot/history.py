@@ -15,16 +15,16 @@ from tmmu_core.plans.figures.live_bytes import live_bytes_of
 from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
-KEYS = ("category", "line", "module", "stream", "pool", "origin")  # properties by which live bytes can be summed
+KEYS = ("category", "line", "module", "stream", "pool", "origin")  # properties by which buffers can be grouped
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 
 @dataclass(frozen=True)
 class Total:
-    """The live buffers with one name: their bytes and their number."""
+    """Sum and number of the live buffers whose property has the same value."""
 
-    name: str
-    size: int
+    name: str  # the value of the property
+    size: int  # in bytes
     count: int
 
 
@@ -35,7 +35,7 @@ class History(Recorded, Device):
     ids: tuple[str, ...]
     phase: I64
     lines: Sequence[str]  # source line of each stack
-    paths: Sequence[tuple[str, ...]]  # the user's functions in each stack, from the outermost inwards
+    paths: Sequence[tuple[str, ...]]  # the user's functions in each stack, outermost first
     reserved: Reserved
 
     def live_at(self, step: int) -> I64:
@@ -43,7 +43,7 @@ class History(Recorded, Device):
         return np.flatnonzero((self.birth <= step) & (step < self.death))
 
     def name(self, key: str, row: int) -> str:
-        """Return the value of a row's property, one of :data:`KEYS`."""
+        """Return the value of the property ``key``, one of :data:`KEYS`, of a row."""
         path = self.paths[int(self.stack[row])]
         stream, pool = tuple(self.events.lanes)[int(self.lane[row])]
         match key:
@@ -60,7 +60,7 @@ class History(Recorded, Device):
         return BEFORE if self.is_before[row] else "during the trace"
 
     def totals(self, key: str, step: int) -> list[Total]:
-        """Return the sums of the buffers that are live at a step, by one of :data:`KEYS`, largest first."""
+        """Return the live buffers at a step, grouped by the property ``key``, largest sum first."""
         size: Counter[str] = Counter()
         count: Counter[str] = Counter()
         for row in self.live_at(step).tolist():
@@ -69,10 +69,10 @@ class History(Recorded, Device):
             count[name] += 1
         return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
 
-    def live_by_category(self, most: int) -> tuple[list[int], dict[str, list[int]]]:
-        """Return ``(steps, category → live bytes)`` at the peak and at most ``most`` steps at equal distances."""
+    def live_by_category(self, samples: int) -> tuple[list[int], dict[str, list[int]]]:
+        """Return ``(steps, category → live bytes at these steps)``: ``samples`` evenly spaced steps, and the peak."""
         end = int(self.death.max(initial=1))
-        steps = np.unique(np.append(np.linspace(0, end - 1, min(most, end)).astype(np.int64), self.peak[0]))
+        steps = np.unique(np.append(np.linspace(0, end - 1, min(samples, end)).astype(np.int64), self.peak[0]))
         categories = np.array(self.categories)
         curves = {}
         for name in CATEGORIES:

@@ -3,9 +3,10 @@
 ::
 
     {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
-    {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}   a frame of its stack
+    {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}
 
-Without ``with_stack=True`` the stack has operators, autograd nodes and annotations, such as ``Optimizer.step``, only.
+An event of the second kind (a span) is a frame in the stacks of the memory events that its thread records during it.
+Without ``with_stack=True``, stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``.
 Bytes that were allocated before the trace and are not freed in it are one buffer.
 """
 
@@ -28,7 +29,7 @@ HINT = "Record it with torch.profiler.profile(profile_memory=True, with_stack=Tr
 MEMORY = "[memory]"
 _DEVICE_NAMES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}  # ``c10/core/DeviceType.h``
 _PYTHON = re.compile(r"(.+\.py)\((\d+)\): (.+)$")
-_STACKED = ("cpu_op", "python_function", "user_annotation")
+_SPANS = ("cpu_op", "python_function", "user_annotation")  # categories of events that become frames
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -58,71 +59,71 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
     try:
         events = msgspec.json.decode(data, type=_Trace).events
-        points = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
+        memory_events = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableInput(f"the trace is damaged: {error}.", hint=HINT) from error
-    if not points:
+    if not memory_events:
         raise UnreadableInput("the trace has no memory events.", hint=HINT)
-    points.sort(key=lambda point: point[0].ts)
+    memory_events.sort(key=lambda event_and_args: event_and_args[0].ts)
     peaks: dict[tuple[int, int], int] = {}
-    for _, args in points:
+    for _, args in memory_events:
         device = args.device_type, args.device
         peaks[device] = max(peaks.get(device, 0), args.allocated)
     chosen = max(peaks, key=lambda device: (peaks[device], device))
-    points = [(event, args) for event, args in points if (args.device_type, args.device) == chosen]
+    selected = [(event, args) for event, args in memory_events if (args.device_type, args.device) == chosen]
     others = ", ".join(f"{_device_name(*each)} (peak {peak:,} bytes)" for each, peak in peaks.items() if each != chosen)
     notes = [f"{_device_name(*chosen)} is shown; the trace also has {others}"] if others else []
-    frames = _stacks_at([event for event, _ in points], events)
-    return _instance([args for _, args in points], frames, name, notes)
+    stacks = _stacks_at([event for event, _ in selected], events)
+    return _instance([args for _, args in selected], stacks, name, notes)
 
 
 def _device_name(device_type: int, number: int) -> str:
     return _DEVICE_NAMES.get(device_type, f"device type {device_type}") + (f" {number}" if number >= 0 else "")
 
 
-def _instance(points: Sequence[_Args], frames: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
-    """Return the instance of one device's memory events, which have these stacks."""
-    bytes_before = points[0].allocated - points[0].size
+def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
+    """Return the instance of one device's memory events. ``stacks``: the frames of each event."""
+    bytes_before = memory_events[0].allocated - memory_events[0].size  # of the buffers from before the trace
     live: set[int] = set()
     events: list[Event[Any]] = []
     reserved = 0
-    for args, stack in zip(points, frames, strict=True):
+    for args, frames in zip(memory_events, stacks, strict=True):
         if args.reserved != reserved:
             action = "segment_map" if args.reserved > reserved else "segment_unmap"
             events.append(Event(action, 0, abs(args.reserved - reserved)))
             reserved = args.reserved
         is_alloc = args.size > 0
-        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=stack))
+        events.append(Event("alloc" if is_alloc else "free_completed", args.addr, abs(args.size), frames=frames))
         if is_alloc:
             live.add(args.addr)
         elif args.addr in live:
             live.remove(args.addr)
-        else:  # a buffer from before the trace, which the event makes a buffer of its own
+        else:  # a buffer from before the trace: with this event it is a separate buffer
             bytes_before += args.size
-    stacks = Stacks()
-    columns = Events(events, stacks)
+    stack_table = Stacks()
+    columns = Events(events, stack_table)
     # No event has the address 0, so the buffer from before the trace can have it.
     blocks: list[Block[Any]] = [Block(bytes_before, "active_allocated", 0)] if bytes_before > 0 else []
     device = snapshot_events.device_of(columns, [snapshot_events.Segment(0, reserved, blocks=blocks)])
     if not device.size.size:
         raise UnreadableInput("nothing is allocated in the trace.", hint=HINT)
-    return instance_of_history(stem_of(name) or "trace", history_of(device, stacks), notes)
+    return instance_of_history(stem_of(name) or "trace", history_of(device, stack_table), notes)
 
 
-def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
-    """Return the frames around each of the sorted ``points``, innermost first; equal stacks share one list."""
+def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
+    """Return the frames of each memory event (sorted by time), innermost first; equal stacks share one list."""
     next_spans: dict[int | str, deque[_Event]] = defaultdict(deque)
     open_spans: dict[int | str, list[_Event]] = defaultdict(list)
-    spans = (event for event in events if event.ph == "X" and event.cat in _STACKED)
+    spans = (event for event in events if event.ph == "X" and event.cat in _SPANS)
     for span in sorted(spans, key=lambda span: (span.ts, -span.dur)):
         next_spans[span.tid].append(span)
     frames_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     stacks = []
-    for point in points:
-        coming, stack = next_spans[point.tid], open_spans[point.tid]
-        while coming and coming[0].ts <= point.ts:
-            stack.append(coming.popleft())
-        stack[:] = [span for span in stack if span.ts + span.dur >= point.ts]
+    for event in memory_events:
+        later_spans, stack = next_spans[event.tid], open_spans[event.tid]
+        while later_spans and later_spans[0].ts <= event.ts:
+            stack.append(later_spans.popleft())
+        stack[:] = [span for span in stack if span.ts + span.dur >= event.ts]
         names = tuple([span.name for span in reversed(stack)])
         if names not in frames_of:
             frames_of[names] = [frame for frame in map(_frame, names) if frame is not None]
@@ -131,7 +132,7 @@ def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return the frame of a span with this name; ``None`` if the name has no information on an allocation."""
+    """Return a span as a frame of PyTorch's snapshots; ``None`` if a snapshot has no such frame."""
     python = _PYTHON.match(name)
     if python:
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"
