@@ -1,28 +1,31 @@
-/* Branch and bound of the planner `exact` in C: search_tables.py, propagation.py (with conflict analysis) and
-   branch_and_bound.py of tmmu_core/planners/exact/, which describe the algorithms and have the same names. */
+/* Branch and bound of the planner `exact` in C. The modules search_tables.py, propagation.py (with conflict analysis)
+   and branch_and_bound.py of tmmu_core/planners/exact/ have functions of the same names and describe the algorithms. */
 #include "native.h"
 
-/* Columns of the tables (search_tables.py). Further ones belong to the search: PLACED_SINCE is the number of events at
-   the placement, QUEUED_LOW the lower bound before the raises in the queue; conflict analysis uses CLAIM and LOW_THEN. */
+/* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
+   the unit was placed. QUEUED_LOW: lower bound when the unit joined `changed`. Of conflict analysis: CLAIM, the offset
+   at or above which the unit must lie (0: no claim); LOW_THEN, the lower bound before the event that is explained. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
-enum { ENTRY_AT, ROW_OF, UNIT_AT };
+enum { ENTRY_AT, ROW_OF, UNIT_AT }; /* ROW_OF: indexed by entry; the others: by row */
 enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, FILLER_LOW, FILLER_END, QUEUED,
        QUEUED_LOW, CLAIM, LOW_THEN };
 enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING,
        SECTION_COLUMNS };
 
-/* Results (branch_and_bound.py); reasons and conflicts (propagation.py), TRAIL_FULL: no row is left for an event. */
+/* Results of tmmu_search; reasons of events; conflicts. TRAIL_FULL: no row is left for an event. */
 enum { FOUND = 1, INFEASIBLE = 0, BUDGET_SPENT = -1, TABLES_FULL = -2 };
 enum { BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN };
 enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL };
 #define FAR ((I)1 << 62)
 
-/* `detail` of BY_UNIT is the row of the raised unit among the neighbours of `cause`. */
+/* A raise of a lower bound. */
 struct event {
     I unit, old_low;
 };
+/* The reason of an event. `cause` and `detail`: BY_UNIT, the placed unit and its row of `neighbour` with the raised unit;
+   BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };
@@ -97,7 +100,6 @@ SHARED I tmmu_neighbours(const struct neighbour_query *p)
 
 /* propagation.py */
 
-/* Record a conflict. */
 static I fail(S s, I conflict, I cause, I detail)
 {
     s->conflict = conflict;
@@ -319,6 +321,7 @@ static inline void claim(S s, I u, I at)
         UNIT(u, CLAIM) = at;
 }
 
+/* Whether unit u was placed before the event `now`. */
 static inline I was_placed(S s, I u, I now)
 {
     return UNIT(u, PLACED) && UNIT(u, PLACED_SINCE) <= now;
@@ -331,14 +334,14 @@ static void explain_hole(S s, I u, I hole, I level, I need, I now)
     if (need <= hole + 1)
         return;
     for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
-        const I w = NEAR(k, OTHER), over = hole + NEAR(k, OWN_HEIGHT), need_low = need - NEAR(k, OTHER_HEIGHT);
+        const I w = NEAR(k, OTHER), hole_end = hole + NEAR(k, OWN_HEIGHT), need_low = need - NEAR(k, OTHER_HEIGHT);
         if (SHAPE(w, FIXED) >= 0)
             continue;
         const I low = UNIT(w, LOW_THEN), is_placed = was_placed(s, w, now);
-        if (is_placed && low < over) /* w ends below the hole */
+        if (is_placed && low < hole_end) /* w ends below the hole */
             add_level(s, UNIT(w, LEVEL));
         else
-            claim(s, w, !is_placed && need_low <= smaller(low, over) ? need_low : over);
+            claim(s, w, !is_placed && need_low <= smaller(low, hole_end) ? need_low : hole_end);
     }
 }
 
@@ -425,23 +428,23 @@ static I lowest_open_unit(S s)
 static I branching_unit(S s)
 {
     for (I u = lowest_open_unit(s), best; u >= 0; u = best) {
-        const I hole = UNIT(u, HOLE);
-        I least = hole >= 0 ? FAR : UNIT(u, LOW);
+        const I hole = UNIT(u, HOLE), has_hole = hole >= 0;
+        I least = has_hole ? FAR : UNIT(u, LOW);
         best = -1;
         for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
             const I w = NEAR(k, OTHER);
             if (UNIT(w, PLACED))
                 continue;
-            const I end = UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT);
-            if (hole < 0 ? end > UNIT(u, LOW) : SHAPE(w, FIXED) >= 0 || UNIT(w, LOW) >= hole + NEAR(k, OWN_HEIGHT))
-                continue;
-            const I at = hole < 0 ? UNIT(w, LOW) : larger(end, hole + 1);
-            if (at < least || (best >= 0 && at == least && s->rank[w] < s->rank[best])) {
-                least = at;
+            const I low = UNIT(w, LOW), end = low + NEAR(k, OTHER_HEIGHT);
+            const I is_candidate =
+                has_hole ? SHAPE(w, FIXED) < 0 && low < hole + NEAR(k, OWN_HEIGHT) : end <= UNIT(u, LOW);
+            const I key = has_hole ? larger(end, hole + 1) : low;
+            if (is_candidate && (key < least || (best >= 0 && key == least && s->rank[w] < s->rank[best]))) {
+                least = key;
                 best = w;
             }
         }
-        if (best < 0 && hole < 0)
+        if (best < 0 && !has_hole)
             return u;
     }
     return -1;
@@ -486,19 +489,14 @@ static I decide(S s)
     return place_unit(s, u, k) && propagate(s);
 }
 
-static void clear_queues(S s)
-{
-    while (s->changed_count)
-        UNIT(s->changed[--s->changed_count], QUEUED) = 0;
-    while (s->dirty_count)
-        SECT(s->dirty[--s->dirty_count], SECTION_QUEUED) = 0;
-}
-
 static I backjump(S s)
 {
     if (s->conflict == SECTION_TOO_FULL)
         SECT(s->conflict_cause, FAILURES) += 1;
-    clear_queues(s);
+    while (s->changed_count)
+        UNIT(s->changed[--s->changed_count], QUEUED) = 0;
+    while (s->dirty_count)
+        SECT(s->dirty[--s->dirty_count], SECTION_QUEUED) = 0;
     if (s->conflict != NO_CANDIDATE)
         analyse_conflict(s);
     else

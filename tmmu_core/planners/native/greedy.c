@@ -1,15 +1,16 @@
 /* Greedy placement in C: tmmu_core/planners/greedy.py. */
 #include "native.h"
 
-enum { NEVER, HANDOFF }; /* kinds of extra conflicts (columns.py) */
+enum { NEVER, HANDOFF };         /* kinds of extra conflicts (columns.py) */
+enum { STEP, PART, USED_ROWS };  /* cells of `state` in struct tree */
 
-/* Search of a gap of `size` bytes between ranges that are added in order of their starts: `edge` is the largest end so
-   far, `best` the offset in the chosen gap (-1: none yet), `smallest` the bytes of that gap. */
+/* Search for a gap of `size` bytes. Occupied ranges are added in the order of their starts. `edge`: the largest end so
+   far; `best`: the offset in the chosen gap (-1: none yet); `smallest`: the bytes of that gap. */
 struct gap {
     I size, align, tightest, edge, best, smallest;
 };
 
-/* Add the range [start, end). Return whether no later range can change the gap. */
+/* Add the range [start, end). Return whether the gap is final. */
 static inline int add_range(struct gap *g, I start, I end)
 {
     if (start > g->edge) {
@@ -68,7 +69,8 @@ SHARED I tmmu_place_near(const struct near *p)
     return DONE;
 }
 
-/* Compute the offsets of one run by a scan of all placed storages: columns of `spans`, sorted by offset. */
+/* Compute the offsets of one run. `spans` has four columns of the placed storages, sorted by offset: start and end of the
+   bytes, first and last step. All are scanned for each storage. */
 SHARED I tmmu_place_all(const struct near *p)
 {
     const I n = p->n;
@@ -96,7 +98,7 @@ SHARED I tmmu_place_all(const struct near *p)
     return DONE;
 }
 
-/* The number of the first `count` values that are <= x; the values ascend. */
+/* The number of values that are <= x among `count` ascending values. */
 static inline I upper_bound(const I *values, I count, I x)
 {
     I lo = 0, hi = count;
@@ -116,7 +118,7 @@ static void merge(const struct tree *p, I list, I start, I end)
     I *const starts = p->starts + p->begin[list], *const ends = p->ends + p->begin[list];
     const I n = p->count[list];
     const I i = upper_bound(ends, n, start - 1), j = upper_bound(starts, n, end);
-    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; -1: none does */
+    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; shift is -1 if none does */
     if (shift >= 0) {
         start = smaller(start, starts[i]);
         end = larger(end, ends[j - 1]);
@@ -135,14 +137,14 @@ static void merge(const struct tree *p, I list, I start, I end)
     ends[i] = end;
 }
 
-/* Bound of the nodes that cover a live range, and of their ancestors: two per level. */
+/* Largest number of nodes into which a live range is split, and of their ancestors: two per level of the tree. */
 enum { MOST_NODES = 140 };
 
 struct nodes {
     I covering[MOST_NODES], ancestor[MOST_NODES], covering_count, ancestor_count;
 };
 
-/* Find the nodes that cover [lo, hi) exactly, and their ancestors. */
+/* Split the live range [lo, hi) into the largest nodes inside it; find these covering nodes and their ancestors. */
 static void find_nodes(I lo, I hi, I leaves, struct nodes *found)
 {
     I left = lo + leaves, right = hi + leaves, n = 0, m = 0;
@@ -163,7 +165,8 @@ static void find_nodes(I lo, I hi, I leaves, struct nodes *found)
     found->ancestor_count = m;
 }
 
-/* Sources of occupied ranges: `lists` lists of the tree (`blocked`), then single extra conflicts (`placed`). */
+/* The sources of occupied ranges for one storage: the first `lists` are lists of the tree, numbered in `blocked`; the
+   others, up to `count`, are single storages in `placed`. */
 struct sources {
     I lists, count;
 };
@@ -187,13 +190,13 @@ static inline int range_after(const struct tree *p, const struct sources *b, I s
 
 static inline I lowest_offset(const struct tree *p, const struct sources *b, I size, I grid)
 {
-    I at = 0, agreed = 0, source = 0, start, end;
-    while (agreed < b->count) {
+    I at = 0, free_count = 0, source = 0, start, end; /* free_count: sources that were found free at `at` */
+    while (free_count < b->count) {
         if (range_after(p, b, source, at, &start, &end) && start < at + size) {
             at = align_up(end, grid);
-            agreed = 0;
+            free_count = 0;
         } else {
-            agreed++;
+            free_count++;
             source = source + 1 < b->count ? source + 1 : 0;
         }
     }
@@ -204,27 +207,27 @@ static inline I tightest_offset(const struct tree *p, const struct sources *b, I
 {
     struct gap g = {size, grid, 1, 0, -1, -1};
     for (;;) {
-        I wall = -1, start, end;
-        for (I moved = 1; moved;) { /* the edge moves past the ranges that cover it; the next range is the wall */
+        I next = -1, start, end; /* start of the first range after the edge */
+        for (I moved = 1; moved;) { /* move the edge past the ranges that contain it */
             moved = 0;
-            wall = -1;
+            next = -1;
             for (I source = 0; source < b->count; source++) {
                 if (!range_after(p, b, source, g.edge, &start, &end))
                     continue;
                 if (start <= g.edge) {
                     g.edge = end;
                     moved = 1;
-                } else if (wall < 0 || start < wall)
-                    wall = start;
+                } else if (next < 0 || start < next)
+                    next = start;
             }
         }
-        if (wall < 0)
+        if (next < 0)
             return chosen_offset(&g);
-        add_range(&g, wall, wall);
+        add_range(&g, next, next);
     }
 }
 
-/* Whether `size` bytes at `at` overlap nothing but storage j, whose bytes are reused in place. */
+/* Whether `size` bytes at `at` overlap no occupied range except that of storage j, which is reused in place. */
 static inline int is_free(const struct tree *p, const struct sources *b, I j, I at, I size)
 {
     I start, end;
@@ -255,11 +258,11 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
             p->placed[b.count++ - b.lists] = p->extra_other[row];
     I at = p->tightest ? tightest_offset(p, &b, size, grid) : lowest_offset(p, &b, size, grid);
     for (I row = p->extra_of[i]; row < p->extra_of[i + 1]; row++) {
-        const I j = p->extra_other[row], reused = p->offset[j];
-        if (p->extra_kind[row] != HANDOFF || reused < 0 || (reused & (grid - 1)) || (!p->tightest && reused >= at))
+        const I j = p->extra_other[row], offset = p->offset[j];
+        if (p->extra_kind[row] != HANDOFF || offset < 0 || (offset & (grid - 1)) || (!p->tightest && offset >= at))
             continue;
-        if (is_free(p, &b, j, reused, size)) {
-            at = reused;
+        if (is_free(p, &b, j, offset, size)) {
+            at = offset;
             if (p->tightest)
                 break;
         }
@@ -267,7 +270,7 @@ static I choose_offset(const struct tree *p, I i, struct nodes *found)
     return at;
 }
 
-/* The k-th list that a range is added to. */
+/* The k-th list to which the bytes of a storage are added. */
 static inline I list_of(const struct nodes *found, I k)
 {
     const I n = found->covering_count;
@@ -276,24 +279,24 @@ static inline I list_of(const struct nodes *found, I k)
     return 2 * (k < 2 * n ? found->covering[k - n] : found->ancestor[k - 2 * n]) + 1;
 }
 
-/* Move a full list to the end of the pool, with twice its rows. */
+/* Move a full list to the end of the used pool, and double its rows. */
 static void enlarge(const struct tree *p, I list)
 {
-    const I from = p->begin[list], to = p->state[2];
+    const I from = p->begin[list], to = p->state[USED_ROWS];
     p->begin[list] = to;
     for (I k = 0; k < p->count[list]; k++) {
         p->starts[to + k] = p->starts[from + k];
         p->ends[to + k] = p->ends[from + k];
     }
     p->room[list] = p->room[list] ? 2 * p->room[list] : 2;
-    p->state[2] += p->room[list];
+    p->state[USED_ROWS] += p->room[list];
 }
 
-/* Compute the offsets of one run. If the pool is too small, return the number of missing rows; the next call continues
-   the run. */
+/* Compute the offsets of one run. If the pool is too small, return the number of missing rows; the caller enlarges the
+   pool, and the next call continues the run. */
 SHARED I tmmu_place(const struct tree *p)
 {
-    I *const step = p->state, *const part = p->state + 1;
+    I *const step = p->state + STEP, *const part = p->state + PART;
     struct nodes found;
     for (; *step < p->n; ++*step, *part = -1) {
         const I i = p->sequence[*step];
@@ -304,7 +307,7 @@ SHARED I tmmu_place(const struct tree *p)
         for (; *part < p->part_of[i + 1]; ++*part) {
             find_nodes(p->part_lo[*part], p->part_hi[*part], p->leaves, &found);
             const I lists = 2 * found.covering_count + found.ancestor_count;
-            I missing = p->state[2] - p->pool;
+            I missing = p->state[USED_ROWS] - p->pool;
             for (I k = 0; k < lists; k++) {
                 const I list = list_of(&found, k);
                 if (p->count[list] == p->room[list])
@@ -326,18 +329,18 @@ SHARED I tmmu_place(const struct tree *p)
 /* Compute the offsets of one skyline run. */
 SHARED I tmmu_skyline(const struct skyline *p)
 {
-    const I steps = p->steps, top = (I)1 << 62;
+    const I steps = p->steps, infinite = (I)1 << 62;
     I *const height = p->height, *const end = p->end;
     height[0] = 0;
     end[0] = steps;
-    for (I left = p->first[steps]; left;) {
-        I begin = 0, before = top; /* the lowest stretch, and the height of the stretch before it */
-        for (I at = 0, last = top; at < steps; last = height[at], at = end[at]) {
+    for (I unplaced = p->first[steps]; unplaced;) {
+        I begin = 0, left_height = infinite; /* of the lowest stretch: its first step, and the height on its left */
+        for (I at = 0, last = infinite; at < steps; last = height[at], at = end[at]) {
             while (end[at] < steps && height[end[at]] == height[at])
                 end[at] = end[end[at]];
             if (height[at] < height[begin] || at == 0) {
                 begin = at;
-                before = last;
+                left_height = last;
             }
         }
         const I low = height[begin], stop = end[begin];
@@ -346,11 +349,11 @@ SHARED I tmmu_skyline(const struct skyline *p)
             if (p->hi[i] <= stop && p->offset[i] < 0 && (best < 0 || p->rank[i] < p->rank[best]))
                 best = i;
         if (best < 0) {
-            height[begin] = smaller(before, stop < steps ? height[stop] : top);
+            height[begin] = smaller(left_height, stop < steps ? height[stop] : infinite);
             continue;
         }
         p->offset[best] = low;
-        left--;
+        unplaced--;
         const I lo = p->lo[best], hi = p->hi[best];
         if (hi < stop) {
             height[hi] = low;

@@ -1,22 +1,22 @@
-/* Large neighbourhood search (destroy and repair) of the planner `exact` in C; tmmu_core/planners/exact/lns_moves.py
-   describes it. O3 vectorises its loops. */
+/* Large neighbourhood search (destroy and repair) of the planner `exact` in C. tmmu_core/planners/exact/lns_moves.py
+   describes the search. O3 vectorises the loops. */
 #pragma GCC optimize("O3")
 #include "native.h"
 
 typedef int32_t N;
 
-/* Columns of `unit`: five sort keys of the reinsertion, lifetime, size, alignment, and fixed offset or −1. */
+/* Columns of `unit`. AREA to LATE are sort keys for the reinsertion; FIXED is the fixed offset or −1. */
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
-/* Rows of `work`: the result (−1: omitted); omitted units; weight of each unit; the packing: placed units, each after
-   those below it, then the lowest end and the highest offset of each unit; the packing under repair; see list_gaps;
-   units to reinsert, unsorted and sorted; sort keys. */
+/* Rows of `work`. OFFSET: the result (−1: omitted). PLACED_ORDER: the packing, each unit after the units below it;
+   LOW_END, HIGH_OFFSET: lowest end and highest offset of each unit in it. NEXT_…: the same of the packing under repair.
+   RANK, FLOOR, CEILING: see list_gaps(). REMOVED: units to reinsert; INSERTION_ORDER: these units, sorted. */
 enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK,
        FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY };
-/* Rows of `proximity`, in units of 1 / SCALE of the time or of the capacity: lifetime, three times its length, size,
-   position (BOTTOM −1: omitted or fixed), distance from the centre (−1: removed). */
+/* Rows of `proximity`; SCALE is the whole time or the capacity. LENGTH: three times the lifetime. SPAN: size.
+   BOTTOM is −1 for omitted and fixed units. DISTANCE: weighted distance from the centre; −1 for removed units. */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
 enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION };
-/* Cells of `target`: time, bottom and top of the centre, and the numbers of units to remove, to reinsert, to keep. */
+/* Cells of `target`: the centre of the removal, and the numbers of units to remove, to reinsert and to keep. */
 enum { CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
 enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
 enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
@@ -39,7 +39,7 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
-/* The skyline is the number of bytes in use in each section, gaps included, from the bottom or from the top. */
+/* The skyline is the height of the packed units in each section, counted from the bottom or from the top. */
 static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
@@ -97,8 +97,8 @@ static void offset_ranges(P p, I order_row, I rows)
     }
 }
 
-/* List the gaps for i, one below each unit that it conflicts with and one at the top: RANK of that unit in the order,
-   FLOOR (highest end below the gap) and CEILING (lowest offset above it). Return the number of conflicting units. */
+/* List the gaps for i: one below each unit that conflicts with i, and one at the top. RANK: position of that unit in the
+   packing; FLOOR: highest end below the gap; CEILING: lowest offset above it. Return the number of conflicting units. */
 static I list_gaps(P p, I i, I order_row, I rows)
 {
     const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
@@ -118,7 +118,7 @@ static I list_gaps(P p, I i, I order_row, I rows)
     return count;
 }
 
-/* The size of the widest gap for i; negative if every floor is above its ceiling. */
+/* The bytes of the widest gap for i; negative if every floor is above its ceiling. */
 static I widest_gap(P p, I i, I order_row, I rows)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = list_gaps(p, i, order_row, rows);
@@ -128,15 +128,15 @@ static I widest_gap(P p, I i, I order_row, I rows)
     return widest;
 }
 
-/* The cost of omitting i if its widest gap is `lacking` too small. */
-static I omission_cost(P p, I i, I lacking)
+/* The cost of omitting i if its widest gap is too small by `shortfall` bytes. */
+static I omission_cost(P p, I i, I shortfall)
 {
     const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE);
-    const I share = larger(smaller(lacking, size), 0) * SHORTFALL_SHARE / larger(size, 1);
+    const I share = larger(smaller(shortfall, size), 0) * SHORTFALL_SHARE / larger(size, 1);
     return weight - ((weight * SHORTFALL_SHARE) >> 10) + ((weight * share) >> 10);
 }
 
-/* The cost of omitting the first `count` units of a row. */
+/* The cost of omitting the first `count` units of a row from a packing. */
 static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
 {
     const I *const omitted = WORK(omitted_row);
@@ -146,22 +146,22 @@ static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
     return cost;
 }
 
-/* Sort the placed units by position (KEEP_ORDER: do not), and write the positions of those without a fixed offset. */
+/* Sort the placed units by position unless KEEP_ORDER, and write BOTTOM and TOP of those without a fixed offset. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
     const I *const top = WORK(LOW_END), *const high = WORK(HIGH_OFFSET), rows = p->progress[PLACED_COUNT];
-    N *const below = NEAR(BOTTOM), *const above = NEAR(TOP);
-    const N *const tall = NEAR(SPAN);
+    N *const bottom = NEAR(BOTTOM), *const upper = NEAR(TOP);
+    const N *const span = NEAR(SPAN);
     const I scale = ((I)SCALE << 32) / p->capacity;
     for (I i = 0; i < p->n; i++)
-        below[i] = -1;
+        bottom[i] = -1;
     for (I k = 0; k < rows; k++) {
         const I i = row[k], low = top[i] - UNIT(i, SIZE);
         const I at = by == BY_LOWEST ? 2 * low : by == BY_HIGHEST ? 2 * high[i] : low + high[i];
         if (UNIT(i, FIXED) < 0) {
-            below[i] = (N)((at * scale) >> 33);
-            above[i] = below[i] + tall[i];
+            bottom[i] = (N)((at * scale) >> 33);
+            upper[i] = bottom[i] + span[i];
         }
         if (by != KEEP_ORDER) {
             I to = k;
@@ -175,7 +175,7 @@ static void sort_placed(P p, I by)
     }
 }
 
-/* Draw the centre and the number of units to remove, and sort the placed units. */
+/* Draw the centre of the removal and the number of units to remove, and sort the placed units. */
 static void choose_target(P p, I *state)
 {
     I r = draw(state);
@@ -211,7 +211,7 @@ static void compute_distances(P p, I *state)
     }
 }
 
-/* Remove the units nearest to the centre: list the units to reinsert, omitted ones first, and those that stay. */
+/* Remove the units nearest to the centre. List the units to reinsert, omitted units first, and the units that stay. */
 static void destroy(P p, I *state)
 {
     I *const removed = WORK(REMOVED), *const key = WORK(KEY), *const next = WORK(NEXT_ORDER);
@@ -263,7 +263,7 @@ static void sort_removed(P p, I *state)
     }
 }
 
-/* The row of list_gaps that a rule chooses for i; −1 if no gap fits or all are skipped. */
+/* The index of the gap that a rule chooses for i; −1 if no gap is large enough or all are skipped. */
 static I best_gap(P p, I i, I rule, I *state)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
@@ -273,9 +273,9 @@ static I best_gap(P p, I i, I rule, I *state)
         const I room = ceiling[k] - floor[k] - need;
         if (__builtin_expect(room < 0, 1) || lowest_offset(p, i, floor[k]) > highest_offset(p, i, ceiling[k]))
             continue;
-        const I worth = rule == LOWEST ? k : rule == HIGHEST ? -k : rule == TIGHTEST ? room : -room;
-        if (draw(state) % SKIP_ONE_IN && worth < least) {
-            least = worth;
+        const I key = rule == LOWEST ? k : rule == HIGHEST ? -k : rule == TIGHTEST ? room : -room;
+        if (draw(state) % SKIP_ONE_IN && key < least) {
+            least = key;
             best = k;
             if (rule == LOWEST)
                 break;
@@ -284,7 +284,7 @@ static I best_gap(P p, I i, I rule, I *state)
     return best;
 }
 
-/* Insert i into its k-th gap; units above and below move apart. */
+/* Insert i into its k-th gap: raise the lowest ends of the units above, lower the highest offsets of those below. */
 static void insert(P p, I i, I k)
 {
     I *const row = WORK(NEXT_ORDER), *const top = WORK(NEXT_LOW_END), *const high = WORK(NEXT_HIGH_OFFSET);
@@ -324,7 +324,7 @@ static void insert(P p, I i, I k)
     }
 }
 
-/* Reinsert units until the cost of those that do not fit reaches the limit; return the cost. */
+/* Reinsert units until the cost of the units that do not fit reaches the limit; return the cost. */
 static I repair(P p, I cost_limit, I *omitted, I *state)
 {
     const I count = p->target[UNPLACED_COUNT];
@@ -361,7 +361,7 @@ SHARED I tmmu_lns(P p)
 {
     volatile I *const progress = p->progress;
     I *const omitted_units = WORK(OMITTED), *const weight = WORK(WEIGHT);
-    const I every = larger(p->iterations / REWEIGHTINGS, 1);
+    const I reweighting_interval = larger(p->iterations / REWEIGHTINGS, 1);
     initialise(p);
     while (progress[OMITTED_COUNT] && progress[ITERATION] < p->iterations && !*p->stop) {
         I state = progress[RANDOM_STATE], omitted;
@@ -383,7 +383,7 @@ SHARED I tmmu_lns(P p)
         }
         progress[RANDOM_STATE] = state;
         progress[ITERATION]++;
-        if (progress[ITERATION] % every == 0) {
+        if (progress[ITERATION] % reweighting_interval == 0) {
             for (I k = 0; k < progress[OMITTED_COUNT]; k++)
                 weight[omitted_units[k]] += weight[omitted_units[k]] / REWEIGHT_DIVISOR + 1;
             progress[COST] = total_cost(p, OMITTED, progress[OMITTED_COUNT], PLACED_ORDER, progress[PLACED_COUNT]);
@@ -391,7 +391,9 @@ SHARED I tmmu_lns(P p)
     }
     for (I i = 0; i < p->n; i++)
         WORK(OFFSET)[i] = -1;
-    for (I k = 0; k < progress[PLACED_COUNT]; k++)
-        WORK(OFFSET)[WORK(PLACED_ORDER)[k]] = WORK(LOW_END)[WORK(PLACED_ORDER)[k]] - UNIT(WORK(PLACED_ORDER)[k], SIZE);
+    for (I k = 0; k < progress[PLACED_COUNT]; k++) {
+        const I i = WORK(PLACED_ORDER)[k];
+        WORK(OFFSET)[i] = WORK(LOW_END)[i] - UNIT(i, SIZE);
+    }
     return progress[OMITTED_COUNT] == 0;
 }

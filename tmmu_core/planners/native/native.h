@@ -1,6 +1,6 @@
-/* Arguments of the library's functions: integers, and arrays by address, 8 bytes each. native.py reads the structures
-   from this file. The sources are freestanding: no C library, no allocation, and recursion only in reuse.c (at most
-   MOST_OFFERS of cost_bound.py calls deep). Callers rule out overflow, and -fwrapv defines it. */
+/* Structures with the arguments of the library's functions. A field is an integer or the address of an array, 8 bytes
+   each; native.py reads the structures from this file. The sources are freestanding: no C library and no allocation.
+   Only `descend` in reuse.c is recursive, once per unit. Callers rule out overflow, and -fwrapv defines it. */
 #ifndef TMMU_NATIVE_H
 #define TMMU_NATIVE_H
 #include <stdint.h>
@@ -13,65 +13,65 @@ enum { DONE = 0 };
 
 static inline I larger(I one, I two) { return one > two ? one : two; }
 static inline I smaller(I one, I two) { return one < two ? one : two; }
-/* The next multiple (>= `at`) of `grid`, a power of two. */
+/* The smallest multiple of `grid`, a power of two, that is at least `at`. */
 static inline I align_up(I at, I grid) { return (at + grid - 1) & -grid; }
 
-/* Greedy placement of n storages without the tree. tmmu_place_near: `first` (n + 1) is where the neighbours of each
-   storage begin in `other`; m is the largest number of neighbours. tmmu_place_all: `first` and `other` (n) are the live
-   range of each storage. */
+/* Greedy placement of n storages in the order `sequence`, without the tree. tmmu_place_near: the neighbours of storage
+   i, at most m, begin at other[first[i]]. tmmu_place_all: storage i is live in the steps [first[i], other[i]). */
 struct near {
-    I n, tightest;
+    I n, tightest; /* tightest: use the smallest gap that fits, not the lowest one */
     const I *sequence, *first, *other, *size, *align, *fixed;
     I *offset; /* out */
-    I *spans;  /* near: 2 m; all: 4 n */
-    I *placed; /* near: m */
+    I *spans;  /* working memory; near: 2 m; all: 4 n */
+    I *placed; /* working memory; near: m */
 };
 
-/* Greedy placement by a segment tree over the compressed steps (Columns), filled up to `leaves`, a power of two. Node v
-   has two merged lists of address ranges: 2 v of the storages that cover it, 2 v + 1 of those that overlap it. `begin`,
-   `count` and `room` are the first row, the rows in use and the rows of each of the 4 * leaves lists. */
+/* Greedy placement by a segment tree over the compressed steps (Columns); `leaves`, a power of two, is at least their
+   number. Node v has two lists of disjoint address ranges: list 2 v has the bytes of the storages whose live range is
+   split into v and other nodes, list 2 v + 1 those of the storages that are live at any step of v. `begin`, `count` and
+   `room` have the first row, the number of used rows and the number of rows of each of the 4 * leaves lists. */
 struct tree {
     I n, leaves, tightest, pool;
     const I *sequence, *part_of, *part_lo, *part_hi, *size, *align, *fixed, *extra_of, *extra_other, *extra_kind;
     I *begin;
     int32_t *count, *room;
-    I *starts, *ends; /* `pool` rows each: the lists */
-    I *blocked;       /* 200 for each live part, of the storage with the most parts */
-    I *placed;        /* the largest number of extra conflicts of a storage */
+    I *starts, *ends; /* `pool` rows each: the ranges of all lists */
+    I *blocked;       /* 200 for each live part of the storage with the most parts */
+    I *placed;        /* as many as the extra conflicts of the storage with the most of them */
     I *offset;        /* out; -1 before */
-    I *state;         /* 3: step, live part that is being added (-1: none yet), rows of the pool in use */
+    I *state;         /* 3: position in `sequence`; live part to add next (-1: not placed yet); used rows of `pool` */
 };
 
-/* One skyline run (planners/exact/skyline.py) over `steps` compressed steps: `rank`, live range, bytes and `offset` of
-   each storage, -1 before; `first` (steps + 1) is the first storage born at each step. */
+/* One skyline run (planners/exact/skyline.py) over `steps` compressed steps. The storages are sorted by birth: those
+   born at step t begin at first[t]. `lo` and `hi` are their live ranges. */
 struct skyline {
     I steps, grid;
     const I *first, *rank, *lo, *hi, *size;
-    I *offset;        /* out */
-    I *height, *end;  /* steps each: for the first step of each stretch, its height and its end */
+    I *offset;       /* out; -1 before */
+    I *height, *end; /* steps each; set for the first step of each stretch of equal height: its height and its end */
 };
 
-/* Tables and State of planners/exact/search_tables.py: n units, at most `max_events` events and `max_levels` levels. */
+/* The fields of Tables and State (planners/exact/search_tables.py) and working memory for n units. */
 struct search {
     I n, entries, sections, max_events, max_levels, capacity, budget;
     const I *shape, *entry, *first, *neighbour, *mate, *wall, *rank;
     I *unit, *section, *order;
     I *changed, *holes, *placed; /* n each */
     I *dirty;                    /* sections */
-    struct event *event;         /* max_events, as of the next */
-    struct reason *reason;
-    struct level *level;         /* max_levels, as of the two below */
-    struct filled *filled;
-    uint8_t *nogood;  /* levels that the current conflict depends on */
-    uint8_t *nogoods; /* for level k, from k * (k - 1) / 2 on: the k levels below, the same for its first branch */
-    volatile I *nodes;
+    struct event *event;         /* max_events */
+    struct reason *reason;       /* max_events */
+    struct level *level;         /* max_levels */
+    struct filled *filled;       /* max_levels */
+    uint8_t *nogood;             /* max_levels: 1 for each level that the current conflict depends on */
+    uint8_t *nogoods; /* k cells from k * (k - 1) / 2 on, for each level k: the nogood of its failed first branch */
+    volatile I *nodes;           /* visited so far */
     const volatile I *stop;
     I event_count, placed_count, changed_count, dirty_count, hole_count, filled_count, level_count; /* 0 before */
     I conflict, conflict_cause, conflict_detail;
 };
 
-/* LnsState (planners/exact/lns_moves.py) of n units in m sections; sizes and offsets are in steps of LnsRun, below 2^30
-   within the capacity. Other threads can read `progress` and set `stop`. */
+/* LnsState (planners/exact/lns_moves.py) of n units. Sizes and offsets are in units of LnsRun.step bytes; the capacity
+   is below 2^30. Other threads can read `progress` and set `stop`. */
 struct lns {
     I n, sections, noise_rows, capacity, iterations, mean_destroyed;
     const I *unit, *temperature, *log_table;
@@ -80,32 +80,34 @@ struct lns {
     const int32_t *noise; /* 2 rows of `noise_rows` */
     I *work;              /* (15, n + 1): OFFSET … KEY */
     int32_t *proximity;   /* (7, n): FIRST_TIME … DISTANCE */
-    int32_t *skyline;     /* m */
+    int32_t *skyline;     /* sections */
     I *target;            /* 6: CENTRE_TIME … KEPT_COUNT */
     volatile I *progress; /* 6: RANDOM_STATE … ITERATION */
     const volatile I *stop;
 };
 
-/* ReuseModel (planners/reuse/reuse_model.py) of n units, and a placement: `offset` (-1: not placed), of cost `cost`.
-   Results: `best`, its `cost`, and `missing`, the number of units that it does not place. Without `matrix`
-   (weight_matrix in local_search.py), `has_matrix` is 0 and the last two arrays are not used. */
+/* ReuseModel (planners/reuse/reuse_model.py) of n units, and their first placement `offset` (-1: not placed) with its
+   `cost`. Results: the offsets `best`, their `cost`, and `missing`, the number of units that have no offset in `best`.
+   `matrix` is weight_matrix() of local_search.py; if it is empty, `has_matrix` is 0, and by_start and by_end are not
+   used. */
 struct reuse {
     I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, has_matrix, cost, missing, placed;
     const I *size, *align, *pin, *first, *other, *own_size, *other_size, *weight, *reserved, *matrix;
     I *offset, *best;
-    I *removed, *old, *is_removed; /* n each: the units that a round removes, their offsets before, and flags */
-    I *by_start, *by_end; /* 4 n each: the placed units by offset and by end, the same before the round, scratch */
+    I *removed;           /* n: the units that a round removes */
+    I *old, *is_removed;  /* n each: offset of a removed unit before the round; whether a unit is removed */
+    I *by_start, *by_end; /* (4, n) each: the placed units by offset and by end; a copy of this row; two scratch rows */
 };
 
-/* Search (planners/reuse/cost_bound.py): `total` offsets of n units, those of each from `start`. */
+/* Search (planners/reuse/cost_bound.py) of n units with `total` offsets in all; those of unit k begin at start[k]. */
 struct least_cost {
     I n, total, first, limit, nodes, best;
     const I *start, *twin, *least, *table;
-    I *cost; /* (n + 1, total): the cost of each offset beside the units placed before unit k */
+    I *cost; /* (n + 1, total): row k has the cost of each offset with the placed units before unit k */
     I *order, *trail;
 };
 
-/* Pairs of n units that share a section. Rows up to `max_rows` are written, all are counted. */
+/* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted. */
 struct neighbour_query {
     I n, max_rows;
     const I *entry_of, *entry, *first, *by_section;
@@ -114,28 +116,29 @@ struct neighbour_query {
     I *table;
 };
 
-/* The tables of RecomputeModel and Choice (fitting/recompute), working memory, and the execution (Tables in
-   live_curve.py). */
+/* RecomputeModel and Choice (fitting/recompute), working memory, and the result (Tables in live_curve.py). A position
+   is the index of a node in the initial order. */
 struct recompute {
     I positions, storages, loading, most_steps, most_lives, most_reads;
     const I *in_ptr, *in_idx, *out_ptr, *out_idx, *producer, *node_flops, *size, *expires;
     const I *drop_ptr, *drop_idx; /* position -> storages that are dropped after it */
-    const uint8_t *starts_live, *away;
-    const uint8_t *again; /* operands: whether the storage is dropped again after its node was recomputed */
-    I *life, *stack;      /* storages; storages + 1 */
-    I *pending;           /* operands + storages: to drop after the current position */
-    uint8_t *dropped, *gone;
+    const uint8_t *starts_live;   /* storages: loaded in the first step */
+    const uint8_t *away;          /* storages: offloaded and copied back, not recomputed */
+    const uint8_t *again;         /* operands: dropped after each position for which the operand's node is recomputed */
+    I *life, *stack;              /* storages: number of the current life; storages + 1 */
+    I *pending;                   /* operands + storages: storages to drop after the current position */
+    uint8_t *dropped, *gone;      /* storages: not in memory now; already copied to the other memory */
     uint8_t *ever, *first_life, *further; /* out, as all that follow */
     I *of, *birth, *last, *node, *at, *read_ptr, *reads, *first;
-    struct totals *totals; /* steps, lives, reads, FLOPs, bytes moved */
+    struct totals *totals;
 };
 
-/* Flow network: residual edges grouped by tail; vertex 0 is the source, vertex 1 the sink. */
+/* Flow network. The residual edges of vertex v begin at start[v]; vertex 0 is the source, vertex 1 the sink. */
 struct cut {
     I vertices;
-    const I *start, *to, *twin;
-    I *room;
-    I *level; /* out */
+    const I *start, *to, *twin; /* twin: the reverse of each edge */
+    I *room;                    /* residual capacity of each edge */
+    I *level;                   /* out */
     I *queue, *at, *path;
 };
 

@@ -1,4 +1,4 @@
-/* Execution with recomputation and offloading, and the minimum cut, in C: live_curve.py and min_cut.py of
+/* Simulation of recomputation and offloading, and the minimum cut, in C: live_curve.py and min_cut.py of
    tmmu_core/fitting/recompute. */
 #include "native.h"
 
@@ -10,7 +10,7 @@ struct totals {
     I steps, lives, reads, flops, moved;
 };
 
-/* Begin a life of storage s at the current step. */
+/* Begin another life of storage s, a period in which it is in memory, at the current step. */
 static void begin_life(const struct recompute *p, I s)
 {
     struct totals *const t = p->totals;
@@ -24,7 +24,7 @@ static void end_step(const struct recompute *p)
     p->read_ptr[++p->totals->steps] = p->totals->reads;
 }
 
-/* Run node n at the current step for position k: read its inputs. Return whether the tables have room for the step. */
+/* Begin the step that runs node n at or before position k: read the inputs. Return whether the tables have room. */
 static int begin_step(const struct recompute *p, I n, I k)
 {
     struct totals *const t = p->totals;
@@ -56,8 +56,8 @@ static int copy_in(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run node n again before position k; append to `pending` the storages that are dropped after position k because of
-   this run. Return the new number of pending storages, -1: impossible. */
+/* Run node n again before position k, and append the storages that position k drops because of this run to `pending`.
+   Return the new number of pending storages, or -1 if the run is impossible. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -80,7 +80,8 @@ static I run_again(const struct recompute *p, I n, I k, I count)
     return count;
 }
 
-/* Compute or copy back storage `root` before position k. Return the new number of pending storages, -1: impossible. */
+/* Compute or copy back storage `root` before position k, after the storages that this needs. Return the new number of
+   pending storages, or -1 if this is impossible. */
 static I restore(const struct recompute *p, I root, I k, I count)
 {
     I depth = 1;
@@ -108,7 +109,7 @@ static I restore(const struct recompute *p, I root, I k, I count)
     return count;
 }
 
-/* Copy an offloaded storage to the other memory when it is dropped for the first time; return whether there is room. */
+/* Copy an offloaded storage to the other memory when it is first dropped; return whether the tables have room. */
 static int copy_out(const struct recompute *p, I s, I k)
 {
     struct totals *const t = p->totals;
@@ -124,7 +125,7 @@ static int copy_out(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run position k, then drop storages, the pending ones first; return whether the tables have room. */
+/* Run the node of position k, then drop the pending and the chosen storages; return whether the tables have room. */
 static int run_position(const struct recompute *p, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -171,8 +172,8 @@ SHARED I tmmu_recompute_run(const struct recompute *p)
     return VALID;
 }
 
-/* Set `level` to the number of edges with room from the source to each vertex, -1 if there is no path. Return whether
-   the sink is reached. */
+/* Set `level` of each vertex to the length of the shortest residual path from the source, -1 if there is none. Return
+   whether there is a path to the sink. */
 static int find_levels(const struct cut *p)
 {
     for (I v = 0; v < p->vertices; v++)
@@ -191,7 +192,7 @@ static int find_levels(const struct cut *p)
     return p->level[1] >= 0;
 }
 
-/* Push as much as fits along the path; return the number of its edges before the first one without room. */
+/* Push flow along the path until an edge has no room; return the number of edges before the first edge without room. */
 static I push(const struct cut *p, I depth)
 {
     I pushed = p->room[p->path[0]], kept = depth;
@@ -207,7 +208,7 @@ static I push(const struct cut *p, I depth)
     return kept;
 }
 
-/* Dinic's algorithm. After it, `level` is >= 0 on the side of the source. */
+/* Compute a minimum cut by Dinic's algorithm: the vertices with `level` >= 0 are on the side of the source. */
 SHARED I tmmu_minimum_cut(const struct cut *p)
 {
     while (find_levels(p)) {

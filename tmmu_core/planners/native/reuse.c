@@ -11,7 +11,7 @@ static I draw(struct reuse *r)
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. Stops once the cost reaches `limit`. */
+/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. A cost >= `limit` is incomplete. */
 static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;
@@ -31,7 +31,7 @@ static I price(const struct reuse *r, I u, I at, I limit)
     return cost;
 }
 
-/* Place unit u and insert it into the two orders of the placed units. */
+/* Place unit u and insert it into by_start and by_end. */
 static void place(struct reuse *r, I u, I at)
 {
     r->offset[u] = at;
@@ -45,7 +45,8 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* Save both orders to their second rows, and remove the units without an offset from the first ones. */
+/* Copy the first rows of by_start and by_end to their second rows, and remove the units without an offset from the
+   first rows. */
 static void drop_removed(struct reuse *r)
 {
     I i = 0, j = 0;
@@ -59,7 +60,7 @@ static void drop_removed(struct reuse *r)
     r->placed = i;
 }
 
-/* The lowest of the cheapest offsets of unit u, by one pass over its placed neighbours; -1 if none fits. */
+/* The lowest of the cheapest offsets of unit u, by one pass over the placed units; -1 if no offset fits. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
     const I *const row = r->matrix + u * r->n, size = r->size[u], last = r->capacity - size, n = r->n;
@@ -93,7 +94,7 @@ static I sweep(const struct reuse *r, I u, I *least)
     return best;
 }
 
-/* Try the first aligned offset of unit u from `at` on: it replaces `best` if it costs less, or as much and is lower. */
+/* Try the first aligned offset of unit u from `at` on. It replaces *best if it is cheaper, or as cheap and lower. */
 static void offer(const struct reuse *r, I u, I at, I *cost, I *best)
 {
     at = align_up(at, r->align[u]);
@@ -139,8 +140,8 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove `most` units, mostly connected, if possible around an active penalty, and list all units that are not placed.
-   Return the cost that this saves, and the number of listed units in `count`. */
+/* Remove `most` units, most of them neighbours of removed units. Begin at a unit with an active penalty if one is drawn.
+   Add the units that are not placed to `removed`. Return the saved cost, and in `count` the number of removed units. */
 static I ruin(struct reuse *r, I most, I *count)
 {
     I saved = 0, from = 0;
@@ -172,7 +173,7 @@ static void swap(I *units, I k, I j)
     units[j] = unit;
 }
 
-/* Shuffle the removed units; half of the time, sort them by size then, largest first. */
+/* Shuffle the removed units; with probability 1/2, sort them by size, largest first. */
 static void arrange(struct reuse *r, I count)
 {
     const I by_size = draw(r) % 2;
@@ -231,7 +232,8 @@ SHARED I tmmu_reuse(struct reuse *r)
     return DONE;
 }
 
-/* Place unit k and all after it at a cost below `best`; return 0 if the nodes do not suffice. */
+/* Try all offsets of unit k and of the units after it, and lower `best` to the least cost found. `paid` is the cost of
+   the units before k. Return 0 if the limit of nodes is reached. */
 static int descend(struct least_cost *s, I k, I paid)
 {
     if (k == s->n) {
