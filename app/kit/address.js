@@ -1,9 +1,9 @@
 // Browser history, navigation links that follow the selection, and files dropped on the page.
 //
 // Streamlit 1.67 always uses pushState to write st.query_params, and always replaceState for widgets bound to the query.
-// The explorer needs another rule: Back undoes a selection but not a zoom, and a page that is opened without its query
-// gets the query in the same history entry. Therefore this script makes pushState replace the entry in these two cases.
-// It also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
+// The explorer needs another rule: Back undoes a selection but not a zoom, and does not leave a page without its query.
+// Therefore pushState replaces the history entry if only the zoom changes, or if the old or new address has no query.
+// This script also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 
 const NAVIGATION = '[data-testid$="NavLink"], [data-testid="stTopNavDropdownLink"]';
 
@@ -29,26 +29,26 @@ function updateLinks() {
   }
 }
 
-/** Send an event to the server; `begin` sets it. */
-let report = () => {};
+/** Send an event to the server; set by the entry point. */
+let send = () => {};
 
-/** Select the tensor of a link in a card without leaving the page. */
+/** Select the tensor of a clicked link without leaving the page. */
 function onClick(event) {
   const link = event.target instanceof Element ? event.target.closest("a[data-go]") : null;
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  report("select", { value: link.dataset.go });
+  send("select", { value: link.dataset.go });
 }
 
-const listening = new WeakSet();
+const plotsWithListener = new WeakSet();
 
 /** Select the buffer whose box in a treemap is clicked. Streamlit does not forward clicks on treemaps. */
-function listen(plot) {
-  if (listening.has(plot) || !plot.on) return;
-  listening.add(plot);
+function listenToTreemap(plot) {
+  if (plotsWithListener.has(plot) || !plot.on) return;
+  plotsWithListener.add(plot);
   plot.on("plotly_treemapclick", ({ points: [box] }) => {
     const tensor = box?.customdata?.[0];
-    if (tensor) report("select", { value: decodeURIComponent(tensor) });
+    if (tensor) send("select", { value: decodeURIComponent(tensor) });
     return !tensor; // false: Plotly does not zoom into the box
   });
 }
@@ -65,7 +65,7 @@ function onDrop(event) {
   input.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-let usedInput = null;
+let usedInput = null; // the upload field whose files are being sent
 
 /** Show the names of the chosen files at once, because sending a large file takes seconds. */
 function onChange({ target }) {
@@ -74,7 +74,7 @@ function onChange({ target }) {
   document.body.dataset.opening = `Opening ${Array.from(target.files, (file) => file.name).join(", ")} …`;
 }
 
-/** Remove the names of the files after the server has received them and replaced the upload field. */
+/** Hide the names after the server has received the files and replaced the upload field. */
 function clearOpening() {
   if (!usedInput || usedInput.isConnected) return;
   usedInput = null;
@@ -87,8 +87,9 @@ function onDrag(event) {
   document.body.classList.toggle("tm-dropping", event.type === "dragover");
 }
 
+/** Entry point of the Streamlit component. The listeners are added once per page load. */
 export default function begin({ setTriggerValue }) {
-  report = setTriggerValue;
+  send = setTriggerValue;
   if (window.history.tmmuSteps) return;
   window.history.tmmuSteps = true;
   const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
@@ -98,7 +99,7 @@ export default function begin({ setTriggerValue }) {
       update = null;
       updateLinks();
       clearOpening();
-      document.querySelectorAll(".js-plotly-plot").forEach(listen);
+      document.querySelectorAll(".js-plotly-plot").forEach(listenToTreemap);
     });
   };
   window.history.pushState = (state, title, url) => {
