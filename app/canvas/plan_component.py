@@ -21,7 +21,7 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True)
 class PlanHandle:
-    """A plan, and a baseline if given, whose bytes are in the browser; ``plan_canvas`` draws them."""
+    """A plan, and a baseline if given, that was sent to the browser under ``token``."""
 
     token: str
     plan: Plan
@@ -34,7 +34,7 @@ Events = Mapping[str, Callable[[Any], None]]
 Values: ``select``: ``{id, row, how}`` of the tensor, ``id`` ``None`` and ``row`` -1 for a cleared selection;
 ``compare``: ``{id, row}``; ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the
 text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``;
-``ghost``: ``{id, offset, birth}`` of a box that was dragged: the tried place, or the selected box with Alt.
+``ghost``: ``{id, offset, birth}`` of the box that the user drags.
 """
 
 

@@ -18,12 +18,12 @@ MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
 PALETTE = "palette.js"  # name of a generated module with the colours of the module app.texts.palette
 WORKER = "worker.js"  # name of a generated module that contains the script of the layout worker as a string
-WORKER_MODULE = "layout.js"  # the module of the layout worker; the script of the worker begins with the layout library
+WORKER_MODULE = "layout.js"  # the module of the layout worker, which runs after the layout library
 LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
-_NAMED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
-_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
+_EXPORT_LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 
 @cache
@@ -43,19 +43,19 @@ def sources() -> dict[str, str]:
     """Return file name → text of each module, including the generated modules of the palette and of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
     found = {path.name: path.read_text(encoding="utf-8") for path in paths}
-    worker = f"{library()}\n{_NAMED.sub('', found[WORKER_MODULE])}"
+    worker = f"{library()}\n{_EXPORT.sub('', found[WORKER_MODULE])}"
     colours = {name: value for name, value in vars(palette).items() if name.isupper()}
     constants = [f"export const {name} = {json.dumps(value)};\n" for name, value in colours.items()]
     return {**found, PALETTE: "".join(constants), WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
 
 
 def library() -> str:
-    """Return the text of the layout library."""
+    """Return the script of the layout library."""
     return (files(__package__) / "vendor" / LIBRARY).read_text(encoding="utf-8")
 
 
 def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
-    """Return ``(name, text)`` of ``module`` and of all modules that it imports, each after its imports."""
+    """Return ``(name, text)`` of ``module`` and of its direct and indirect imports, each module after its imports."""
     found: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -69,12 +69,12 @@ def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
 
 
 def _scoped(name: str, text: str) -> str:
-    """Return a constant that holds the exports of a module; its imports become reads of other such constants."""
-    exported = [*_NAMED.findall(text)]
-    for names in _LIST.findall(text):
+    """Return a declaration of a constant with the exports of a module; imports read the constants of other modules."""
+    exported = [*_EXPORT.findall(text)]
+    for names in _EXPORT_LIST.findall(text):
         exported += [part.strip() for part in names.split(",") if part.strip()]
-    body = _IMPORT.sub(lambda found: f"const {{{found[1]}}} = {_variable(found[2])};\n", text)
-    body = _LIST.sub("", _NAMED.sub("", body))
+    body = _IMPORT.sub(lambda match: f"const {{{match[1]}}} = {_variable(match[2])};\n", text)
+    body = _EXPORT_LIST.sub("", _EXPORT.sub("", body))
     return f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();"
 
 

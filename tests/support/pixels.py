@@ -15,7 +15,7 @@ PIXEL = """(root, name) => {
   }
   const row = win ? plan.rowOf(name) : -1;
   if (row >= 0 && d.shown[plan.arena[row]])
-    box = d.plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
+    box = d.plane.visibleBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
   if (!box || box[2] < box[0] || box[3] < box[1]) return null;
   return { x: stage.left + (box[0] + box[2]) / 2, y: stage.top + (box[1] + box[3]) / 2 };
 }"""

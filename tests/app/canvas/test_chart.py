@@ -59,7 +59,7 @@ def settle(page: Page) -> None:
 )
 def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
     shown_text = sheet.evaluate(
-        "(n) => ['shortBytes', 'fullBytes', 'offsetWords'].map((how) => tmmuCanvas.textFunctions[how](BigInt(n)))",
+        "(n) => ['shortBytes', 'fullBytes', 'offsetText'].map((how) => tmmuCanvas.textFunctions[how](BigInt(n)))",
         str(n),
     )
     assert shown_text == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
@@ -178,7 +178,7 @@ def test_operators_are_ranked_by_bytes(draw: Draw) -> None:
     legend = page.locator(".legend span").all_inner_texts()
     assert legend[1:4] == ["load", "conv", "relu"]
     assert "view" not in legend
-    codes = page.evaluate("() => [...charts[0].paints.codes]")
+    codes = page.evaluate("() => [...charts[0].colouring.codes]")
     assert codes[plan.row_of["v"]] == codes[plan.row_of["b"]]
 
 
@@ -206,14 +206,14 @@ def test_ramp_of_sizes_covers_the_shown_arenas(draw: Draw) -> None:
 def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:
     plan, layers = plan_of(FOUR), ["late", "early", "", "late"]
     page = draw(plan, layers=layers, view="map", colour="module")
-    shown = dict(page.evaluate("() => charts[0].paints.legend"))
+    shown = dict(page.evaluate("() => charts[0].colouring.legend"))
     wanted = layer_colours(plan, layers)
     assert shown == {name: f"rgb({','.join(map(str, bytes.fromhex(wanted[name][1:])))})" for name in ("late", "early")}
 
 
 def test_slots_and_layers_beside_each_other_differ_in_colour(draw: Draw) -> None:
     page = draw(plan_of(FOUR), view="map", colour="slot")
-    table = page.evaluate("() => charts[0].paints.table")
+    table = page.evaluate("() => charts[0].colouring.table")
     seen = [oklab(linear("#" + bytes(colour).hex())) for colour in table]
     pairs = itertools.combinations(range(len(seen)), 2)
     near = [(a, b) for a, b in pairs if np.linalg.norm(seen[a] - seen[b]) < CLEARLY]
@@ -253,7 +253,7 @@ def test_click_selects_and_escape_clears(draw: Draw) -> None:
 
 
 def test_no_hue_is_close_to_the_colour_over_a_limit(draw: Draw) -> None:
-    hues = draw(plan_of(), view="slots").evaluate("() => charts[0].paints.table")
+    hues = draw(plan_of(), view="slots").evaluate("() => charts[0].colouring.table")
     assert min(np.linalg.norm(np.subtract(hue, (0xD5, 0x5E, 0x00))) for hue in hues) > 70
 
 
@@ -426,7 +426,7 @@ def test_chosen_view_stays_until_the_page_changes_it(draw: Draw) -> None:
 
 def test_selection_from_outside_scrolls_into_view(draw: Draw) -> None:
     page = draw(plan_of(nodes=tuple("bcdefghi")), view="map")
-    page.evaluate("() => { Object.assign(charts[0].win, { t0: 5, t1: 8 }); charts[0].moved(); }")
+    page.evaluate("() => { Object.assign(charts[0].win, { t0: 5, t1: 8 }); charts[0].windowChanged(); }")
     settle(page)
     assert pixel_in(page.locator(".tmmu-canvas"), "a") is None
     page.evaluate("() => charts[0].update({ selected: 'a' })")
@@ -504,7 +504,7 @@ def test_comparison_outlines_differences(draw: Draw) -> None:
     moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
     page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change")
     assert "1 of 1 changed tensors outlined" in page.locator(".status").inner_text()
-    assert page.evaluate("() => [...charts[0].scene.before.live]") == [1024, 3072, 2560, 2048]
+    assert page.evaluate("() => [...charts[0].scene.otherSum.live]") == [1024, 3072, 2560, 2048]
     assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)
     assert colour_at(page, *pixel(page, "b"))[:3] == (0x00, 0x72, 0xB2)
     page.mouse.move(*pixel(page, "b"))

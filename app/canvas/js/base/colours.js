@@ -1,10 +1,10 @@
-// Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
+// Colour schemes. A scheme assigns a code to each row, and a colour to each code.
 
 import { counted } from "./formats.js";
 import { CATEGORIES, CATEGORY_COLOURS, HUES, OTHER, PHASE_COLOURS, ROLE_COLOURS } from "./palette.js";
 
-// "unchanged" and the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several kinds has the
-// colour of the first one in this list.
+// Colours of "unchanged" and of the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several
+// kinds has the colour of the first of them in this list.
 const CHANGES = Object.entries({
   unchanged: "#A8ADB5", added: "#009E73", removed: "#A6611A", other_arena: "#CC79A7", resized: "#E69F00",
   retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
@@ -13,15 +13,15 @@ export const CONFLICT = "#D55E00";
 const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 
-/** Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], note}. The
- * scheme "size" also returns `ramp`: [smallest, largest] size in the arenas `shown`. If the plan lacks the data of a
- * scheme, return the colours of the roles. */
+/** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
+ * note}. The scheme "size" also returns `ramp`: [smallest, largest] size. `shown` has a flag per arena. The scheme
+ * "role" replaces a scheme whose data the plan lacks. */
 export function paint(plan, scheme, shown) {
-  const isKnown = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
-  const paints = (isKnown ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = paints;
-  if (!plan.conflict) return paints;
+  const hasData = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
+  const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = colouring;
+  if (!plan.conflict) return colouring;
   return {
-    ...paints,
+    ...colouring,
     codes: Uint16Array.from(codes, (code, i) => (plan.conflict[i] ? table.length : code)),
     table: [...table, rgbOf(CONFLICT)],
     legend: [["conflict", CONFLICT], ...legend],
@@ -33,10 +33,10 @@ const SCHEMES = {
   category: (plan) => byName(plan.category, CATEGORY_COLOURS, "colour = category"), change: byChange,
 };
 
-/** Return a fixed colour per name of a column; `labels`: name → the name in the legend. */
-function byName({ names, codes }, colours, note, labels = (name) => name) {
-  const named = names.map((name) => [labels(name), colours[labels(name)] ?? OTHER]);
-  return { codes, table: named.map(([, colour]) => rgbOf(colour)), legend: [...new Map(named)], note };
+/** Colour the rows by the name in a column. `labelOf(name)` is the label in the legend; `colours`: label → colour. */
+function byName({ names, codes }, colours, note, labelOf = (name) => name) {
+  const entries = names.map((name) => [labelOf(name), colours[labelOf(name)] ?? OTHER]);
+  return { codes, table: entries.map(([, colour]) => rgbOf(colour)), legend: [...new Map(entries)], note };
 }
 
 function byRole(plan) {
@@ -49,7 +49,7 @@ function byRole(plan) {
 function bySlot(plan) {
   const slots = Math.max(0, ...plan.arenas.map((arena) => arena.slots));
   return {
-    codes: coded(plan.n, (i) => plan.slot[i] % HUES.length),
+    codes: codesOf(plan.n, (i) => plan.slot[i] % HUES.length),
     table: HUES.map(rgbOf),
     legend: HUES.slice(0, Math.min(6, slots)).map((colour, k) => [String(k), colour]),
     note: `colour = slot; ${HUES.length} colours, repeated`,
@@ -64,41 +64,42 @@ function byArena(plan) {
 
 /** Colour the operators that write the most bytes. A view writes no bytes and has the colour of its base. */
 function byOperator(plan) {
-  const { names, codes } = plan.operator, writes = new Set();
-  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes.add(codes[i]);
-  const ranks = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
+  const { names, codes } = plan.operator, writingCodes = new Set();
+  for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writingCodes.add(codes[i]);
+  const colourOf = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
   const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
-  const rest = names.filter((name, code) => writes.has(code) && !plan.ranked.includes(name));
-  if (rest.length) legend.push([rest.join() ? "other operators" : "no operator", OTHER]);
+  const others = names.filter((name, code) => writingCodes.has(code) && !plan.ranked.includes(name));
+  if (others.length) legend.push([others.some(Boolean) ? "other operators" : "no operator", OTHER]);
   return {
-    codes: coded(plan.n, (i) => ranks[codes[plan.rootOf(i)]]),
+    codes: codesOf(plan.n, (i) => colourOf[codes[plan.rootOf(i)]]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
     note: "colour = operator, for the operators that write the most bytes",
   };
 }
 
-/** Give the colours to the layers in the order of their codes. The legend lists the largest layer of each colour. */
+/** Give the hues in turn to the layers in the order of their codes. The legend lists the largest layer of each hue. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0);
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];
   const hue = (code) => (names[code] ? code % HUES.length : HUES.length);
-  const named = [...names.keys()].filter((code) => names[code] && bytes[code]);
-  named.sort((a, b) => bytes[b] - bytes[a] || a - b);
-  const largest = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
-  largest.sort((a, b) => a - b);
-  const legend = largest.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]), rest = named.length - largest.length;
-  if (rest) legend.push([counted(rest, "more layer"), "transparent"]);
+  const layers = [...names.keys()].filter((code) => names[code] && bytes[code]);
+  layers.sort((a, b) => bytes[b] - bytes[a] || a - b);
+  const listed = layers.filter((code, k) => layers.findIndex((other) => hue(other) === hue(code)) === k);
+  listed.sort((a, b) => a - b);
+  const legend = listed.map((code) => [names[code], css(rgbOf(HUES[hue(code)]))]);
+  const unlisted = layers.length - listed.length;
+  if (unlisted) legend.push([counted(unlisted, "more layer"), "transparent"]);
   return {
-    codes: coded(plan.n, (i) => hue(codes[plan.rootOf(i)])),
+    codes: codesOf(plan.n, (i) => hue(codes[plan.rootOf(i)])),
     table: [...HUES, OTHER].map(rgbOf),
     legend,
-    note: rest ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
+    note: unlisted ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
   };
 }
 
 function byPhase(plan) {
-  const column = { ...plan.phase, codes: coded(plan.n, (i) => plan.phase.codes[plan.rootOf(i)]) };
+  const column = { ...plan.phase, codes: codesOf(plan.n, (i) => plan.phase.codes[plan.rootOf(i)]) };
   return byName(column, PHASE_COLOURS, "colour = phase of the producer", (name) => name || "not written");
 }
 
@@ -113,7 +114,7 @@ function bySize(plan, shown) {
   const last = SIZE_SHADES - 1, span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
   const shade = (i) => Math.round((last * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span);
   return {
-    codes: coded(plan.n, (i) => (shown[plan.arena[i]] ? shade(i) : 0)),
+    codes: codesOf(plan.n, (i) => (shown[plan.arena[i]] ? shade(i) : 0)),
     table: Array.from({ length: SIZE_SHADES }, (_, k) => {
       return SIZE_RAMP[0].map((from, c) => Math.round(from + ((SIZE_RAMP[1][c] - from) * k) / last));
     }),
@@ -126,7 +127,7 @@ function bySize(plan, shown) {
 function byChange(plan) {
   const bits = CHANGES.map(([name]) => (name === "unchanged" ? 0 : 1 << plan.kinds.indexOf(name)));
   return {
-    codes: coded(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit) => plan.changes[i] & bit) : 0)),
+    codes: codesOf(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit) => plan.changes[i] & bit) : 0)),
     table: CHANGES.map(([, hex]) => rgbOf(hex)),
     legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
     note: "colour = change, baseline → candidate",
@@ -134,8 +135,8 @@ function byChange(plan) {
   };
 }
 
-/** Return an array with code(row) for each of n rows. */
-const coded = (n, code) => Uint8Array.from({ length: n }, (_, i) => code(i));
+/** Return the codes codeOf(0), …, codeOf(n − 1). */
+const codesOf = (n, codeOf) => Uint8Array.from({ length: n }, (_, row) => codeOf(row));
 
 /** Parse "#0072B2" or "rgb(0,114,178)" to [r, g, b]. */
 export function rgbOf(colour) {

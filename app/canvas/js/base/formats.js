@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a number of bytes in the largest unit with three or four digits, rounded half up: "1.50 MiB"; "12 B". */
+/** Format a number of bytes in its largest unit, with three or four digits, rounded half up: "1.50 MiB", "12 B". */
 export function shortBytes(count) {
   const n = BigInt(count);
   if (n < 1024n) return `${n} B`;
@@ -15,7 +15,7 @@ export function shortBytes(count) {
   return `${threeDigits(hundredths)} ${UNITS[unit]}`;
 }
 
-/** Format hundredths with three or, from 1000 on, four digits, rounded half up: 1234n → "12.3". */
+/** Format a number given in hundredths; three digits, four from 1000 on, rounded half up: 1234n → "12.3". */
 function threeDigits(hundredths) {
   if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
   if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
@@ -24,16 +24,16 @@ function threeDigits(hundredths) {
 
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");
 export const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
-export const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
+export const offsetText = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
 /** Format a step and its node: "#1,104 conv_12". */
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
-export const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
+export const rangeText = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** Shorten a name to at most `width` letters, with "…" in its middle because names differ least there. */
-export function shortened(text, width) {
-  if (text.length <= width) return text;
-  if (width < 3) return text.slice(0, Math.max(0, width));
-  const head = (width - 1) >> 1;
-  return `${text.slice(0, head)}…${text.slice(text.length - (width - 1 - head))}`;
+/** Shorten a name to at most `letters` letters. "…" replaces its middle, in which names differ least. */
+export function shortened(text, letters) {
+  if (text.length <= letters) return text;
+  if (letters < 3) return text.slice(0, Math.max(0, letters));
+  const kept = letters - 1, before = kept >> 1;
+  return `${text.slice(0, before)}…${text.slice(text.length - (kept - before))}`;
 }
 export const counted = (n, noun) => `${grouped(n)} ${noun}${BigInt(n) === 1n ? "" : "s"}`;

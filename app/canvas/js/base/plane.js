@@ -1,9 +1,9 @@
 // Conversion between data and pixels, so that most of the drawing is independent of the direction of the axes.
 //
-// `t` is a step; `v` is the other coordinate: a byte, a slot or a row. A drawing has one of three orientations:
+// `t` is a step; `v`, or level, is the other coordinate: a byte, a slot or a line. There are three orientations:
 //
 //   upright   steps run right, v runs up      (the arena map, the slots, the curve of live bytes)
-//   falling   steps run right, v runs down    (lifetimes: a row per tensor, from top to bottom)
+//   falling   steps run right, v runs down    (lifetimes: a line per tensor, from top to bottom)
 //   sideways  steps run down,  v runs right   (any drawing with swapped axes)
 //
 // A rectangle of pixels is {x, y, w, h}; a window of data is {t0, t1, v0, v1}; a box in pixels is [x0, y0, x1, y1].
@@ -11,31 +11,31 @@
 export class Plane {
   constructor(rect, win, { sideways = false, falling = false } = {}) {
     Object.assign(this, { rect, win, sideways, falling });
-    this.vSign = sideways || falling ? 1 : -1; // 1: a greater v has a greater pixel
-    [this.alongSteps, this.alongLevels] = this.turned(rect.w, rect.h); // pixels
-    this.perStep = this.alongSteps / (win.t1 - win.t0);
-    this.perLevel = this.alongLevels / (win.v1 - win.v0);
+    this.vSign = sideways || falling ? 1 : -1; // 1: a greater v has a greater pixel coordinate
+    [this.stepAxisPixels, this.levelAxisPixels] = this.swappedIfSideways(rect.w, rect.h);
+    this.pixelsPerStep = this.stepAxisPixels / (win.t1 - win.t0);
+    this.pixelsPerLevel = this.levelAxisPixels / (win.v1 - win.v0);
   }
 
-  /** Convert a pair from (step, v) order to (x, y) order, or back: swap the pair if sideways. */
-  turned(ofSteps, ofLevels) {
-    return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
+  /** Return a pair in the order (step, v) as a pair in the order (x, y), or the reverse. */
+  swappedIfSideways(first, second) {
+    return this.sideways ? [second, first] : [first, second];
   }
 
-  /** Return the pixel of a step on the step axis. */
+  /** Return the pixel coordinate of a step on the step axis. */
   step(t) {
-    return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.perStep;
+    return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.pixelsPerStep;
   }
 
-  /** Return the pixel of a coordinate v on the v axis. */
+  /** Return the pixel coordinate of v on the v axis. */
   level(v) {
-    const far = (v - this.win.v0) * this.perLevel;
-    if (this.sideways) return this.rect.x + far;
-    return this.vSign > 0 ? this.rect.y + far : this.rect.y + this.rect.h - far;
+    const distance = (v - this.win.v0) * this.pixelsPerLevel;
+    if (this.sideways) return this.rect.x + distance;
+    return this.vSign > 0 ? this.rect.y + distance : this.rect.y + this.rect.h - distance;
   }
 
   point(t, v) {
-    return this.turned(this.step(t), this.level(v));
+    return this.swappedIfSideways(this.step(t), this.level(v));
   }
 
   box(t0, t1, v0, v1) {
@@ -43,19 +43,19 @@ export class Plane {
     return [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
   }
 
-  /** Return the visible part of a box; its width or height is 0 or negative if no part is visible. */
-  seenBox(t0, t1, v0, v1) {
+  /** Return the visible part of a box. The part has a width or height of 0 or less if the box is not visible. */
+  visibleBox(t0, t1, v0, v1) {
     const [x0, y0, x1, y1] = this.box(t0, t1, v0, v1), { x, y, w, h } = this.rect;
     return [Math.max(x0, x), Math.max(y0, y), Math.min(x1, x + w), Math.min(y1, y + h)];
   }
 
-  /** Return the ends [x0, y0, x1, y1] of a sharp line at coordinate v from step t0 to t1. */
+  /** Return the ends [x0, y0, x1, y1] of a sharp line at the level v from step t0 to t1. */
   levelLine(v, t0, t1) {
-    const at = sharp(this.level(v));
-    return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
+    const px = sharp(this.level(v));
+    return [...this.swappedIfSideways(this.step(t0), px), ...this.swappedIfSideways(this.step(t1), px)];
   }
 
-  /** Return the ends of a line across the rectangle, at a pixel of the step axis or, for `isLevel`, of the v axis. */
+  /** Return the ends of a line across the rectangle at a pixel coordinate of the step axis or, if `isLevel`, of v. */
   across(px, isLevel = false) {
     const { x, y, w, h } = this.rect;
     return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];
@@ -63,15 +63,15 @@ export class Plane {
 
   /** Return the {t, v} of a pixel. */
   at(x, y) {
-    const { rect, win } = this, [on, across] = this.turned(x - rect.x, y - rect.y);
-    const far = this.vSign > 0 ? across : this.alongLevels - across;
-    return { t: win.t0 + on / this.perStep, v: win.v0 + far / this.perLevel };
+    const { rect, win } = this, [dSteps, dLevels] = this.swappedIfSideways(x - rect.x, y - rect.y);
+    const distance = this.vSign > 0 ? dLevels : this.levelAxisPixels - dLevels;
+    return { t: win.t0 + dSteps / this.pixelsPerStep, v: win.v0 + distance / this.pixelsPerLevel };
   }
 
   /** Convert a movement in pixels to steps and v. */
   delta(dx, dy) {
-    const [on, across] = this.turned(dx, dy);
-    return { t: on / this.perStep, v: (this.vSign * across) / this.perLevel };
+    const [dSteps, dLevels] = this.swappedIfSideways(dx, dy);
+    return { t: dSteps / this.pixelsPerStep, v: (this.vSign * dLevels) / this.pixelsPerLevel };
   }
 }
 

@@ -1,4 +1,4 @@
-// Draw boxes into a pixel buffer in O(boxes + pixels), by the exact area that they cover of each pixel.
+// Draw boxes into a pixel buffer in O(boxes + pixels). The opacity of a pixel is the covered share of its area.
 //
 // Each box adds its colour with weight ±1 at its four corners; a corner inside a pixel is split over two columns and
 // two rows. A running sum over rows and columns then gives the covered share and the mean colour of every pixel.
@@ -9,7 +9,7 @@ export class Raster {
     if (this.width === width && this.height === height) return;
     Object.assign(this, { width, height, stride: 4 * (width + 2) });
     this.sums = new Float64Array(this.stride * (height + 2));
-    this.above = new Float64Array(this.stride);
+    this.columnSums = new Float64Array(this.stride);
     this.image = new ImageData(width, height);
     this.pixels = new Uint32Array(this.image.data.buffer);
   }
@@ -19,53 +19,53 @@ export class Raster {
 
   /** Add a box in pixels. The box must be inside [0, width] × [0, height]. */
   add(x0, y0, x1, y1, r, g, b) {
-    this.edge(x0, x1, y0, r, g, b, 1);
-    this.edge(x0, x1, y1, r, g, b, -1);
+    this.addEdge(x0, x1, y0, r, g, b, 1);
+    this.addEdge(x0, x1, y1, r, g, b, -1);
   }
-  edge(x0, x1, y, r, g, b, sign) {
+  addEdge(x0, x1, y, r, g, b, sign) {
     const row = Math.floor(y), part = y - row;
-    this.ends(x0, x1, row, r, g, b, sign * (1 - part));
-    if (part) this.ends(x0, x1, row + 1, r, g, b, sign * part);
+    this.addCorners(x0, x1, row, r, g, b, sign * (1 - part));
+    if (part) this.addCorners(x0, x1, row + 1, r, g, b, sign * part);
   }
-  ends(x0, x1, row, r, g, b, weight) {
-    const at = row * this.stride, left = Math.floor(x0), right = Math.floor(x1);
-    this.put(at + 4 * left, weight * (1 - x0 + left), r, g, b);
-    if (x0 !== left) this.put(at + 4 * left + 4, weight * (x0 - left), r, g, b);
-    this.put(at + 4 * right, -weight * (1 - x1 + right), r, g, b);
-    if (x1 !== right) this.put(at + 4 * right + 4, -weight * (x1 - right), r, g, b);
+  addCorners(x0, x1, row, r, g, b, weight) {
+    const begin = row * this.stride, left = Math.floor(x0), right = Math.floor(x1);
+    this.addColour(begin + 4 * left, weight * (1 - x0 + left), r, g, b);
+    if (x0 !== left) this.addColour(begin + 4 * left + 4, weight * (x0 - left), r, g, b);
+    this.addColour(begin + 4 * right, -weight * (1 - x1 + right), r, g, b);
+    if (x1 !== right) this.addColour(begin + 4 * right + 4, -weight * (x1 - right), r, g, b);
   }
-  put(at, weight, r, g, b) {
+  addColour(index, weight, r, g, b) {
     const sums = this.sums;
-    sums[at] += weight * r;
-    sums[at + 1] += weight * g;
-    sums[at + 2] += weight * b;
-    sums[at + 3] += weight;
+    sums[index] += weight * r;
+    sums[index + 1] += weight * g;
+    sums[index + 2] += weight * b;
+    sums[index + 3] += weight;
   }
 
   /** Return the picture as ImageData. A covered pixel has an opacity of at least 1/8, so that thin boxes are visible. */
   finish() {
-    const { sums, above, width, height, stride, pixels } = this;
-    above.fill(0);
-    let out = 0;
+    const { sums, columnSums, width, height, stride, pixels } = this;
+    columnSums.fill(0);
+    let pixel = 0;
     for (let y = 0; y < height; y++) {
-      let r = 0, g = 0, b = 0, c = 0, at = y * stride;
+      let r = 0, g = 0, b = 0, weight = 0, at = y * stride; // the sums of the row up to x
       for (let x = 0, k = 0; x < width; x++, k += 4, at += 4) {
         r += sums[at];
         g += sums[at + 1];
         b += sums[at + 2];
-        c += sums[at + 3];
-        above[k] += r;
-        above[k + 1] += g;
-        above[k + 2] += b;
-        const cover = (above[k + 3] += c);
+        weight += sums[at + 3];
+        columnSums[k] += r;
+        columnSums[k + 1] += g;
+        columnSums[k + 2] += b;
+        const cover = (columnSums[k + 3] += weight);
         if (cover < 1e-5) {
-          pixels[out++] = 0;
+          pixels[pixel++] = 0;
           continue;
         }
         const alpha = cover >= 1 ? 255 : (32 + 223 * cover) | 0;
-        const red = (above[k] / cover) & 255, green = (above[k + 1] / cover) & 255;
-        const blue = (above[k + 2] / cover) & 255;
-        pixels[out++] = (alpha << 24) | (blue << 16) | (green << 8) | red;
+        const red = (columnSums[k] / cover) & 255, green = (columnSums[k + 1] / cover) & 255;
+        const blue = (columnSums[k + 2] / cover) & 255;
+        pixels[pixel++] = (alpha << 24) | (blue << 16) | (green << 8) | red;
       }
     }
     return this.image;

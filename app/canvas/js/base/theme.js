@@ -2,19 +2,18 @@
 
 import { luminance } from "./colours.js";
 
-/** Approximate width of a letter of the drawing's font in pixels. */
+/** Approximate width of a letter of `font` in pixels. */
 export const LETTER = 6.1;
 
-/** Return the look of an element: the CSS colour `ink` of its text, its opaque background `solid` as [r, g, b],
- * whether that is `dark`, the `font`, and colours for the drawing. `ratio`: device pixels per CSS pixel, for the
- * pattern `hatch`. */
+/** Return the look of an element: `ink`, the CSS colour of its text; `solid`, its background as [r, g, b], white if it
+ * is transparent; `dark`, whether this background is dark; `font`; the CSS colours of lines and areas; and `hatch`, a
+ * canvas with a pattern of diagonal lines. `ratio`: device pixels per CSS pixel. */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element);
   const channels = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
   const solid = channels.length < 4 || channels[3] > 0.5 ? channels.slice(0, 3) : [255, 255, 255];
   const dark = luminance(solid) < 0.3;
   const tone = (alphaDark, alphaLight) => (dark ? `rgba(255,255,255,${alphaDark})` : `rgba(0,0,0,${alphaLight})`);
-  // A small canvas with diagonal lines, to repeat as a pattern.
   const hatch = document.createElement("canvas"), pen = hatch.getContext("2d");
   hatch.width = hatch.height = 8 * ratio;
   pen.scale(ratio, ratio);
@@ -25,7 +24,7 @@ export function lookOf(element, ratio) {
     solid,
     dark,
     font: `11px ${style.fontFamily}`,
-    soft: tone(0.62, 0.6),
+    soft: tone(0.62, 0.6), // less contrast than `ink`
     grid: tone(0.1, 0.08),
     line: tone(0.85, 0.85),
     panel: tone(0.035, 0.018), // background of arenas and of the strip

@@ -26,11 +26,11 @@ export class ChartInput extends Input {
     if (point) chart.placeTip(point);
   }
 
-  /** Begin to drag the ghost, a range of steps in the strip, or the picture. */
+  /** Store what a drag from this point moves: a box, one end of a range of steps or, if both are null, the picture. */
   press([x, y], { altKey }) {
     const { chart } = this;
-    this.ghost = chart.draggedBox(x, y, altKey);
-    this.span = this.isInStrip(x, y) ? [chart.plane.at(x, y).t] : null;
+    this.box = chart.draggedBox(x, y, altKey);
+    this.spanStart = this.isInStrip(x, y) ? chart.plane.at(x, y).t : null;
   }
 
   isInStrip(x, y) {
@@ -38,29 +38,29 @@ export class ChartInput extends Input {
   }
 
   drag([x, y], last, began) {
-    const { chart, span, ghost } = this, { plane } = chart;
-    if (span) {
-      const ends = [span[0], plane.at(x, y).t], end = Math.min(chart.plan.steps, Math.ceil(Math.max(...ends)));
+    const { chart, spanStart, box } = this, { plane } = chart;
+    if (spanStart !== null) {
+      const ends = [spanStart, plane.at(x, y).t], end = Math.min(chart.plan.steps, Math.ceil(Math.max(...ends)));
       chart.state.span = [Math.max(0, Math.floor(Math.min(...ends))), end];
       chart.soon("over");
-    } else if (ghost) chart.moveGhost(ghost, plane.delta(x - began[0], y - began[1]));
+    } else if (box) chart.moveGhost(box, plane.delta(x - began[0], y - began[1]));
     else chart.pan(plane.delta(x - last[0], y - last[1]));
   }
 
   drop() {
-    if (this.span) this.chart.goSpan(this.chart.state.span);
-    this.span = null;
+    if (this.spanStart !== null) this.chart.goSpan(this.chart.state.span);
+    this.spanStart = null;
   }
 
   click([x, y], event) {
     const { chart } = this;
-    if (this.span) {
+    if (this.spanStart !== null) {
       if (chart.state.span) chart.goSpan(null);
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
-    const target = chart.overview.at(x, y), row = chart.pick(x, y), { t0, t1, v0, v1 } = chart.win;
-    if (target) chart.pan({ t: (t0 + t1) / 2 - target.t, v: (v0 + v1) / 2 - target.v });
+    const centre = chart.overview.at(x, y), row = chart.pick(x, y), { t0, t1, v0, v1 } = chart.win;
+    if (centre) chart.pan({ t: (t0 + t1) / 2 - centre.t, v: (v0 + v1) / 2 - centre.v });
     if (row < 0) return;
     if (!event.shiftKey) chart.select(row, "click");
     else if (row !== chart.selected) {
@@ -70,26 +70,28 @@ export class ChartInput extends Input {
     }
   }
 
-  /** Zoom at the midpoint of two fingers; along one axis only if they are along about that axis. */
-  pinch(factor, from, to, across) {
-    const { chart } = this, under = chart.plane.at(...from), [onSteps, onLevels] = chart.plane.turned(...across);
-    this.ghost = this.span = null; // a finger that remains moves the picture
-    chart.zoom(1 / factor, under, { steps: onLevels <= 2 * onSteps, levels: onSteps <= 2 * onLevels });
+  /** Zoom at the midpoint of two fingers. Two fingers that are nearly parallel to an axis zoom along this axis only. */
+  pinch(factor, from, to, distances) {
+    const { chart } = this, under = chart.plane.at(...from);
+    const [alongSteps, alongLevels] = chart.plane.swappedIfSideways(...distances);
+    this.box = this.spanStart = null; // the last finger moves the picture after the other finger is lifted
+    chart.zoom(1 / factor, under, { steps: alongLevels <= 2 * alongSteps, levels: alongSteps <= 2 * alongLevels });
     const now = chart.plane.at(...to);
     chart.pan({ t: now.t - under.t, v: now.v - under.v });
   }
 
-  /** Zoom at the pointer. Only steps: with shift, over their axis or the strip. Only v: with alt or over its axis. */
+  /** Zoom at the pointer: only along the steps with shift, on the step axis and on the strip; only along v with alt and
+   * on the v axis. */
   wheel(factor, [x, y], event) {
     const { chart } = this, { plot, plane } = chart;
     const cx = Math.max(plot.x, Math.min(plot.x + plot.w, x)), cy = Math.max(plot.y, Math.min(plot.y + plot.h, y));
-    const [onSteps, onLevels] = plane.turned(y > plot.y + plot.h, x < plot.x);
-    const levels = !onSteps && !event.shiftKey && !this.isInStrip(x, y);
-    chart.zoom(1 / factor, plane.at(cx, cy), { steps: !onLevels && !event.altKey, levels });
+    const [isOnStepAxis, isOnLevelAxis] = plane.swappedIfSideways(y > plot.y + plot.h, x < plot.x);
+    const levels = !isOnStepAxis && !event.shiftKey && !this.isInStrip(x, y);
+    chart.zoom(1 / factor, plane.at(cx, cy), { steps: !isOnLevelAxis && !event.altKey, levels });
   }
 
   keys({ shiftKey }) {
-    const { chart } = this, { win, state } = chart, far = shiftKey ? 10 : 1;
+    const { chart } = this, { win, state } = chart, stepsPerKey = shiftKey ? 10 : 1;
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const zoom = (factor) => chart.zoom(factor, middle, { steps: true, levels: true });
     return {
@@ -105,19 +107,19 @@ export class ChartInput extends Input {
       "+": () => zoom(1 / 1.4),
       "=": () => zoom(1 / 1.4),
       "-": () => zoom(1.4),
-      ArrowLeft: () => this.walk(-1, 0, far),
-      ArrowRight: () => this.walk(1, 0, far),
-      ArrowUp: () => this.walk(0, -1, far),
-      ArrowDown: () => this.walk(0, 1, far),
+      ArrowLeft: () => this.walk(-1, 0, stepsPerKey),
+      ArrowRight: () => this.walk(1, 0, stepsPerKey),
+      ArrowUp: () => this.walk(0, -1, stepsPerKey),
+      ArrowDown: () => this.walk(0, 1, stepsPerKey),
     };
   }
 
-  /** Handle an arrow key: along the axis of steps select a step, else select the neighbouring tensor. */
-  walk(dx, dy, far) {
+  /** Handle an arrow key: move the selected step along the step axis, or select the next tensor along v. */
+  walk(dx, dy, steps) {
     const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan, state } = chart;
-    const here = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
-    if (v) chart.neighbour(Math.sign(v));
-    else chart.goStep((state.step ?? here) + Math.sign(t) * far);
+    const defaultStep = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
+    if (v) chart.selectNeighbour(Math.sign(v));
+    else chart.goStep((state.step ?? defaultStep) + Math.sign(t) * steps);
   }
 
   /** Apply the text of the search field; send it to the page after `wait` milliseconds. */

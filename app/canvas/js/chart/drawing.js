@@ -7,9 +7,9 @@ import { el } from "./element.js";
 /** Every drawing of the page. */
 export const charts = new Set();
 const mounted = new WeakMap(); // parent element → its drawing
-const DUE = { over: 1, base: 2, layout: 3 };
+const PRIORITY = { over: 1, base: 2, layout: 3 }; // kinds of redrawing; a later kind includes the earlier kinds
 
-/** Return the drawing in an element after setting its `emit`; create a drawing with the style if there is none. */
+/** Set `emit` of the drawing in an element and return the drawing; create it and its style sheet if there is none. */
 export function mount(parent, Kind, emit) {
   if (!mounted.get(parent)?.root.isConnected) {
     unmount(parent);
@@ -35,7 +35,7 @@ export class Drawing {
     root.drawing = this; // for tests and benchmarks
     this.resizes = new ResizeObserver(() => this.soon("layout"));
     this.resizes.observe(stage);
-    // No event reports a change of the theme, but the root's colour has a transition.
+    // A change of the theme has no event of its own, but it starts the colour transition of the root element.
     root.addEventListener("transitionend", (event) => {
       if (event.target !== root) return;
       this.look = null;
@@ -51,9 +51,9 @@ export class Drawing {
     this.root.remove();
   }
 
-  /** Draw in the next frame. "over": only the overlay; "base": picture and overlay; "layout": after a new layout. */
-  soon(what) {
-    if (DUE[what] > (DUE[this.due] ?? 0)) this.due = what;
+  /** Draw in the next frame: "over": only the overlay; "base": picture and overlay; "layout": both in a new layout. */
+  soon(kind) {
+    if (PRIORITY[kind] > (PRIORITY[this.due] ?? 0)) this.due = kind;
     this.frame ??= requestAnimationFrame(() => {
       const { due } = this;
       this.frame = this.due = null;

@@ -52,6 +52,6 @@ export function build(chart) {
 }
 
 /** Fill a menu with [value, name] pairs. */
-export function fill(menu, pairs) {
+export function fillMenu(menu, pairs) {
   menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
 }

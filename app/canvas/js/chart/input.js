@@ -2,17 +2,18 @@
 
 const CLICK = 4; // pixels that a pointer may move during a click
 const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
-const FINGERS = 20; // pixels: a smaller distance of two fingers counts as this
+const LEAST_DISTANCE = 20; // pixels between two fingers, so that the zoom factor stays small
 
-const apart = ([x0, y0], [x1, y1]) => Math.max(FINGERS, Math.hypot(x1 - x0, y1 - y0));
+const distance = ([x0, y0], [x1, y1]) => Math.max(LEAST_DISTANCE, Math.hypot(x1 - x0, y1 - y0));
 const middle = ([x0, y0], [x1, y1]) => [(x0 + x1) / 2, (y0 + y1) / 2];
 
-/** A subclass has the methods hover(point or null), drag(now, last, began), click(point, event),
- * wheel(factor, point, event), keys(event): key → action, and pinch(factor, from, to, across): movement of the midpoint of
- * two fingers, and their first distance along x and y. A point is [x, y] on the stage; a factor above 1 zooms in. */
+/** A subclass has the methods hover(point or null), press(point, event) before and drop() after a drag,
+ * drag(now, last, began), click(point, event), wheel(factor, point, event), keys(event): key → action, and
+ * pinch(factor, from, to, distances): `from` and `to` are the last and the new midpoint of two fingers, `distances`
+ * their first distance along x and y. A point is [x, y] on the stage; a factor above 1 zooms in. */
 export class Input {
   constructor(chart) {
-    Object.assign(this, { chart, down: new Map() }); // down: id of a pressed pointer → point
+    Object.assign(this, { chart, pointers: new Map() }); // pointers: id of a pressed pointer → its point
     const on = (type, action) => chart.stage.addEventListener(type, action.bind(this), { passive: false });
     on("pointerdown", this.onDown);
     on("pointermove", this.onMove);
@@ -27,33 +28,37 @@ export class Input {
   drop() {}
 
   onDown(event) {
-    const { chart, down } = this, point = chart.at(event);
+    const { chart, pointers } = this, point = chart.at(event);
     if (event.button || !chart.width) return; // without a width, nothing is drawn yet
     chart.stage.focus({ preventScroll: true });
     chart.stage.setPointerCapture(event.pointerId);
-    down.set(event.pointerId, point);
-    this.hasMoved = down.size > 1; // a tap with two fingers is no click
-    if (!this.hasMoved) this.press((this.began = point), event);
-    else this.across = [0, 1].map((k) => [...down.values()].slice(0, 2).reduce((a, b) => Math.abs(a[k] - b[k])));
+    pointers.set(event.pointerId, point);
+    const [first, second] = pointers.values();
+    this.isDrag = pointers.size > 1; // a tap with two fingers is no click
+    if (!this.isDrag) this.press((this.began = point), event);
+    else this.distances = [Math.abs(second[0] - first[0]), Math.abs(second[1] - first[1])];
   }
 
   onMove(event) {
-    const { down, began } = this, now = this.chart.at(event), last = down.get(event.pointerId);
+    const { pointers, began } = this, now = this.chart.at(event), last = pointers.get(event.pointerId);
     if (!last) {
       this.hover(now);
       return;
     }
-    this.hasMoved ||= Math.hypot(now[0] - began[0], now[1] - began[1]) > CLICK;
-    if (!this.hasMoved) return;
-    down.set(event.pointerId, now);
-    const other = [...down].find(([id]) => id !== event.pointerId)?.[1];
+    this.isDrag ||= Math.hypot(now[0] - began[0], now[1] - began[1]) > CLICK;
+    if (!this.isDrag) return;
+    pointers.set(event.pointerId, now);
+    const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (!other) this.drag(now, last, began);
-    else this.pinch(apart(now, other) / apart(last, other), middle(last, other), middle(now, other), this.across);
+    else {
+      const factor = distance(now, other) / distance(last, other);
+      this.pinch(factor, middle(last, other), middle(now, other), this.distances);
+    }
   }
 
   onUp(event) {
-    if (!this.down.delete(event.pointerId)) return;
-    if (this.hasMoved) this.drop();
+    if (!this.pointers.delete(event.pointerId)) return;
+    if (this.isDrag) this.drop();
     else if (event.type === "pointerup") this.click(this.chart.at(event), event);
   }
 

@@ -1,24 +1,24 @@
-// The line below the picture: legend and number of drawn tensors.
+// The line below the picture: the legend, and a status text with the number of drawn tensors.
 
 import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "../base/formats.js";
 
 /** Return the entries of the legend for the arenas shown, as elements. */
-export function legendOf({ plan, shown, paints, scene }) {
-  const items = [el("span", { class: "note" }, paints.note)];
+export function legendOf({ plan, shown, colouring, scene }) {
+  const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
-  for (const [name, colour] of inUse(paints, plan, shown)) {
+  for (const [name, colour] of usedEntries(colouring, plan, shown)) {
     entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
   }
-  if (paints.ramp) {
-    const [low, high] = paints.ramp, shades = paints.table.map(css).join();
+  if (colouring.ramp) {
+    const [low, high] = colouring.ramp, shades = colouring.table.map(css).join();
     const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });
     entry(shortBytes(low), ramp, shortBytes(high));
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
-  if (scene.over.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
-  if (scene.before) entry(el("i", { class: "rule", style: "border-top-style:dashed" }), "live bytes of the baseline");
+  if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
+  if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top-style:dashed" }), "live bytes of the baseline");
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const bands = scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands;
@@ -31,7 +31,7 @@ export function legendOf({ plan, shown, paints, scene }) {
 }
 
 /** Return the entries of the legend whose colour occurs in the arenas shown. */
-function inUse({ legend, table, codes, listsUnusedColours }, plan, shown) {
+function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();
   for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
@@ -39,7 +39,7 @@ function inUse({ legend, table, codes, listsUnusedColours }, plan, shown) {
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/** Return the text about the drawn tensors, from the results of drawBoxes and, in a comparison, drawBaseline. */
+/** Return the status text. `total`: number of rows of the plan; the other arguments: the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);

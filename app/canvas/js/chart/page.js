@@ -7,7 +7,7 @@ import { charts, mount, unmount } from "./drawing.js";
 import { decode, headerOf, inflated } from "../plan/columns.js";
 import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
-import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
+import { fullBytes, offsetText, shortBytes } from "../base/formats.js";
 
 // While there are more than KEPT_PACKS packs and they exceed KEPT_BYTES together, the oldest is dropped. Small packs are
 // all kept, because a page may send many before it shows their charts.
@@ -96,6 +96,6 @@ document.addEventListener("keydown", (event) => {
   chart.find.focus();
 });
 
-const textFunctions = { byteLabels, namerOf, shortBytes, fullBytes, offsetWords }; // for tests
+const textFunctions = { byteLabels, namerOf, shortBytes, fullBytes, offsetText }; // for tests
 
 export { charts, decode, keep, keepBase64, streamlit, textFunctions };

@@ -1,46 +1,46 @@
-// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, a tried place, flags, and
-// the selected step and range. It has a separate canvas, so that a change of the selection does not redraw the picture.
+// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, the ghost, flags, and the
+// selected step and range. It has a separate canvas, so that a change of the selection does not redraw the picture.
 
 import { CONFLICT } from "../base/colours.js";
-import { arrowHead, bordered, fillBox, stroke, strokeBox, within } from "./pen.js";
+import { arrowHead, bordered, fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
 import { Plane } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
-import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
+import { rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
-const SMALLEST = 5; // pixels: the least size of a frame
+const LEAST_FRAME = 5; // minimum width and height of a frame in pixels
 const FLAG_ROWS = 4;
 const MOST_MOVES = 12;
 const LEGAL = "#009E73", FLAG = "#7A3E9D";
 
-/** Draw the overlay of a chart. Its rows `selected`, `compared` and `hovered` are −1 for none. */
-export function drawOverlay(pen, sight, chart) {
-  const { selected, compared, hovered, ghost, state } = chart, { x, y, w, h } = sight.plot;
-  within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
-    if (chart.other && state.show_baseline && sight.scene.view === "map") {
-      const rows = movedRows(sight.plan, chart);
+/** Draw the overlay of a chart. The row numbers `selected`, `compared` and `hovered` of the chart are −1 for none. */
+export function drawOverlay(pen, frameState, chart) {
+  const { selected, compared, hovered, ghost, state } = chart, { x, y, w, h } = frameState.plot;
+  drawClipped(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
+    if (chart.other && state.show_baseline && frameState.scene.view === "map") {
+      const rows = movedRows(frameState.plan, chart);
       chart.root.dataset.moves = rows.size;
-      for (const row of rows) drawMove(pen, sight, row, chart.candidate);
+      for (const row of rows) drawMove(pen, frameState, row, chart.isCandidate);
     }
-    if (hovered >= 0) drawFrame(pen, sight, hovered, [], 1);
-    if (compared >= 0) drawFrame(pen, sight, compared, [5, 3], 2);
-    if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
-    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
+    if (hovered >= 0) drawFrame(pen, frameState, hovered, [], 1);
+    if (compared >= 0) drawFrame(pen, frameState, compared, [5, 3], 2);
+    if (selected >= 0) drawFrame(pen, frameState, selected, [], 2);
+    if (ghost && frameState.scene.view === "map") drawGhost(pen, frameState, ghost, chart.ghostBox(ghost));
   });
-  if (state.span) drawSpan(pen, sight, state.span);
-  drawFlags(pen, sight, state.flags);
-  if (state.step !== null) drawStep(pen, sight, state.step);
+  if (state.span) drawSpan(pen, frameState, state.span);
+  drawFlags(pen, frameState, state.flags);
+  if (state.step !== null) drawStep(pen, frameState, state.step);
 }
 
 /** Shade the selected range of steps in strip and picture, and label its ends. */
 function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
-  const whole = strip ? around(plot, strip) : plot, { win } = plane;
-  const box = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
+  const area = strip ? boundingBox(plot, strip) : plot, { win } = plane;
+  const box = new Plane(area, win, plane).visibleBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
   if (right <= x || bottom <= y) return;
   fillBox(pen, box, look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)");
-  label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x + 3, y + 2);
+  label(pen, look, rangeText(plan.stepAt(first), plan.stepAt(end)), x + 3, y + 2);
 }
 
-/** Draw flags, given as [step, text]: a line at the step, and the text in the first free row of at most FLAG_ROWS. */
+/** Draw each flag [step, text]: a line at the step, and the text in the first of FLAG_ROWS rows that is free there. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
   const drawn = [];
@@ -48,14 +48,14 @@ function drawFlags(pen, { plane, plot, strip, look }, flags) {
     const x = plane.step(step + 0.5), top = (strip ?? plot).y;
     if (x < plot.x || x > plot.x + plot.w) continue;
     fillBox(pen, [x - 0.75, top, x + 0.75, plot.y + plot.h], FLAG);
-    const words = shortened(text, 28), width = textWidth(pen, look, words);
+    const shownText = shortened(text, 28), width = textWidth(pen, look, shownText);
     const left = Math.min(x, plot.x + plot.w - width), right = left + width;
     const rows = new Set(drawn.filter((other) => other.left < right && left < other.right).map(({ row }) => row));
     let row = 0;
     while (rows.has(row)) row++;
     if (row >= FLAG_ROWS) continue;
     drawn.push({ left, right, row });
-    label(pen, look, words, left, top + 2 + 18 * row, FLAG);
+    label(pen, look, shownText, left, top + 2 + 18 * row, FLAG);
   }
 }
 
@@ -64,12 +64,11 @@ function textWidth(pen, look, text) {
   return pen.measureText(text).width + 10;
 }
 
-/** Draw a text with the upper left corner of its background at a pixel. */
-function label(pen, look, text, x, y, ground = "#111") {
+/** Draw a text on a background whose upper left corner is at a pixel. */
+function label(pen, look, text, x, y, background = "#111") {
   const width = textWidth(pen, look, text);
-  pen.textAlign = "left";
-  pen.textBaseline = "middle";
-  fillBox(pen, [x, y, x + width, y + 17], ground);
+  Object.assign(pen, { textAlign: "left", textBaseline: "middle" });
+  fillBox(pen, [x, y, x + width, y + 17], background);
   pen.fillStyle = "#fff";
   pen.fillText(text, x + 5, y + 9);
 }
@@ -77,38 +76,37 @@ function label(pen, look, text, x, y, ground = "#111") {
 /** Draw a black frame with a white border around a row's box. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
-  const [x0, y0, x1, y1] = plane.seenBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
+  const [x0, y0, x1, y1] = plane.visibleBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const frame = [left, top, right, bottom].map(Math.round);
   bordered(pen, "#000", width, (isInner) => strokeBox(pen, frame, isInner ? dash : []));
 }
 
-/** Draw a storage at a tried place, its conflicts in red, and the arena size that the place needs. */
+/** Draw the box of the ghost, the storages that it conflicts with, and the arena size that it needs. */
 function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
-  const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
+  const colour = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
   for (const row of ghost.conflicts ?? []) {
     const { birth, death } = plan.held(row);
-    mark(plane.seenBox(birth, death, scene.v0[row], scene.v1[row]), CONFLICT, 0.35);
+    mark(plane.visibleBox(birth, death, scene.v0[row], scene.v1[row]), CONFLICT, 0.35);
   }
-  mark(plane.box(...box).map(Math.round), ink, 0.25, [6, 4]);
+  mark(plane.box(...box).map(Math.round), colour, 0.25, [6, 4]);
   if (ghost.extent !== undefined) {
     const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
     stroke(pen, plane.levelLine(top, ...box.slice(0, 2)), [6, 4]);
   }
 
-  function mark(place, colour, alpha, dash) {
-    if (place[2] < place[0] || place[3] < place[1]) return;
+  function mark(area, ink, alpha, dash) {
+    if (area[2] < area[0] || area[3] < area[1]) return;
     pen.globalAlpha = alpha;
-    fillBox(pen, place, colour);
+    fillBox(pen, area, ink);
     pen.globalAlpha = 1;
-    pen.strokeStyle = colour;
-    pen.lineWidth = 2;
-    strokeBox(pen, place, dash);
+    Object.assign(pen, { strokeStyle: ink, lineWidth: 2 });
+    strokeBox(pen, area, dash);
   }
 }
 
-/** Return the rows whose move is drawn: the selected and the hovered row, and all rows if at most MOST_MOVES moved. */
+/** Return the moved rows to draw: all if there are at most MOST_MOVES, else only the selected and the hovered row. */
 function movedRows(plan, chart) {
   if (chart.moves?.plan !== plan) {
     const rows = [];
@@ -140,28 +138,30 @@ function drawMove(pen, { plan, other, scene, plane, shown }, row, isCandidate) {
   });
 }
 
-/** Widen an interval to at least SMALLEST. */
+/** Widen an interval of pixels to at least LEAST_FRAME. */
 function widened(a, b) {
-  const more = Math.max(0, SMALLEST - (b - a)) / 2;
-  return [a - more, b + more];
+  const margin = Math.max(0, LEAST_FRAME - (b - a)) / 2;
+  return [a - margin, b + margin];
 }
 
-/** Draw the selected step: a line through picture and strip, its node and its live bytes. */
-function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
+/** Draw the selected step: a line through picture and strip, and a label with its node and its live bytes. */
+function drawStep(pen, { plan, plane, plot, strip, look, stripArena }, step) {
   const { t0, t1 } = plane.win;
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
-  const whole = strip ? around(plot, strip) : plot;
-  const line = new Plane(whole, plane.win, plane).across(plane.step(step + 0.5));
+  const area = strip ? boundingBox(plot, strip) : plot;
+  const line = new Plane(area, plane.win, plane).across(plane.step(step + 0.5));
   bordered(pen, "#000", 1.5, () => stroke(pen, line));
-  const room = Math.floor(plot.w / LETTER) - 9, arena = shortened(curve?.name ?? "", Math.max(8, room - 24)); // step: 9 letters
-  const live = curve ? ` · ${shortBytes(curve.live[step] ?? 0)} live in ${arena}` : "", letters = room - live.length;
-  const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
+  const letters = Math.floor(plot.w / LETTER) - 9; // without the number of the step
+  const arena = shortened(stripArena?.name ?? "", Math.max(8, letters - 24));
+  const live = stripArena ? ` · ${shortBytes(stripArena.live[step] ?? 0)} live in ${arena}` : "";
+  const node = shortened(plan.nodes.at(step), Math.min(30, letters - live.length));
+  const text = stepName(plan.stepAt(step), node) + live;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), line[0] + 4));
-  label(pen, look, text, x, Math.max(whole.y + 1, line[1] - 20));
+  label(pen, look, text, x, Math.max(area.y + 1, line[1] - 20));
 }
 
-/** Return the bounding box of two rectangles. */
-function around(a, b) {
+/** Return the smallest rectangle that contains two rectangles. */
+function boundingBox(a, b) {
   const x = Math.min(a.x, b.x), y = Math.min(a.y, b.y);
   return { x, y, w: Math.max(a.x + a.w, b.x + b.w) - x, h: Math.max(a.y + a.h, b.y + b.h) - y };
 }

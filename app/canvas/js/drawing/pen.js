@@ -1,7 +1,7 @@
 // Drawing with a `pen`, which is a 2-D context. A box is [x0, y0, x1, y1] in pixels.
 
 /** Call `draw`, clipped to a rectangle. */
-export function within(pen, { x, y, w, h }, draw) {
+export function drawClipped(pen, { x, y, w, h }, draw) {
   pen.save();
   try {
     pen.beginPath();
@@ -34,7 +34,8 @@ export function strokeBox(pen, [x0, y0, x1, y1], dash = []) {
   pen.setLineDash([]);
 }
 
-/** Draw twice, first wider in white: a line with a white border is visible on every colour. */
+/** Call `draw` twice, first with wider white lines: a line with a white border is visible on every colour. The argument
+ * of `draw` is true for the inner line. */
 export function bordered(pen, colour, width, draw) {
   for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], [colour, width]]) {
     pen.strokeStyle = pen.fillStyle = ink;

@@ -2,7 +2,7 @@
 
 import { Drawing, mount, saveCanvas, unmount } from "../chart/drawing.js";
 import { button, el } from "../chart/element.js";
-import { paintGraph, SHADES } from "./graph_picture.js";
+import { paintGraph, MARK_COLOURS } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
@@ -10,12 +10,12 @@ const READABLE = 1; // smallest zoom of the first view and of a jump to a box: l
 const MOST_LAYOUTS = 24; // maximum number of cached layouts
 const TOP_MARGIN = 12; // pixels above the drawing
 const LETTER = 6.3; // width of a letter in pixels
-const layouts = new Map(); // shape → layout
+const layouts = new Map(); // shape, a digest of boxes and edges → layout
 const SCRIPT = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
 
 /** Return a promise of the layout of boxes and edges, computed in a worker. */
 function layoutOf({ vertices, edges, levels }) {
-  const drawing = {
+  const argument = {
     sizes: vertices.map(({ name, under }) => {
       const width = 26 + LETTER * Math.max(name.length, under.length); // `under` is a second line, or empty
       return [Math.min(240, Math.max(64, width)), under ? 38 : 24];
@@ -31,7 +31,7 @@ function layoutOf({ vertices, edges, levels }) {
     worker.addEventListener("message", ({ data }) => resolve(data));
     worker.addEventListener("error", reject); // the event has a `message`, as an error has
   });
-  worker.postMessage(drawing);
+  worker.postMessage(argument);
   return layout.finally(() => worker.terminate());
 }
 
@@ -42,7 +42,7 @@ class GraphChart extends Drawing {
     this.data = null;
     this.layout = null;
     this.shape = "";
-    this.view = { x: 0, y: 0, scale: 1 }; // position of the drawing on the stage
+    this.view = { x: 0, y: 0, scale: 1 }; // position of the layout on the stage, and pixels per unit of the layout
     this.anchor = null; // key of the box or open module clicked last
     this.cursor = -1; // vertex of the keyboard cursor
     this.hovered = null; // item under the pointer, as itemAt() returns it
@@ -69,8 +69,8 @@ class GraphChart extends Drawing {
     const legend = el(
       "span",
       { class: "legend" },
-      el("span", {}, el("i", { style: `background:${SHADES.held}` }), "share of the bytes live at the peak"),
-      el("span", {}, el("i", { style: `background:${SHADES.peak}` }), "▲ runs at the peak"),
+      el("span", {}, el("i", { style: `background:${MARK_COLOURS.held}` }), "share of the bytes live at the peak"),
+      el("span", {}, el("i", { style: `background:${MARK_COLOURS.peak}` }), "▲ runs at the peak"),
       el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
     );
     const foot = el("div", { class: "foot" }, legend, this.status);
@@ -78,7 +78,7 @@ class GraphChart extends Drawing {
     return { root, stage, tip, canvases: [canvas] };
   }
 
-  /** Show new data from the server. The previous drawing stays until the layout of new boxes and edges is computed. */
+  /** Show new data from the server. The previous drawing is shown until the layout of new boxes is computed. */
   async update(data) {
     this.latest = data;
     this.stage.style.height = `${data.height}px`;
@@ -103,7 +103,7 @@ class GraphChart extends Drawing {
     }
   }
 
-  /** Apply a new layout and keep the clicked box at its place on the screen. */
+  /** Apply a new layout. The box or module clicked last keeps its place on the screen. */
   applyLayout(layout, shape) {
     const before = this.boxOf?.get(this.anchor), { scale } = this.view;
     Object.assign(this, { layout, shape, hovered: null });
@@ -116,19 +116,19 @@ class GraphChart extends Drawing {
     if (before && after) {
       this.view.x += (before[0] + before[2] / 2 - after[0] - after[2] / 2) * scale;
       this.view.y += (before[1] - after[1]) * scale;
-    } else this.begin();
+    } else this.showStart();
     this.soon("layout");
   }
 
   /** Show the whole graph if its labels are readable; else show the selection, the peak or the first box. */
-  begin() {
+  showStart() {
     this.fit();
     if (this.view.scale >= READABLE) return;
     this.view.scale = READABLE;
-    const { selected, peak } = this.data.marks, first = [selected, peak, 0].find((vertex) => vertex >= 0);
-    const box = this.layout.boxes[first] ?? [0, 0, 0, 0], bottom = TOP_MARGIN + (box[1] + box[3]) * READABLE;
+    const { selected, peak } = this.data.marks, vertex = [selected, peak, 0].find((number) => number >= 0);
+    const box = this.layout.boxes[vertex] ?? [0, 0, 0, 0], bottom = TOP_MARGIN + (box[1] + box[3]) * READABLE;
     this.centre(box);
-    // Begin at the top if the box is visible there too; in any case without empty space above or below the drawing.
+    // Show the top of the graph if the box is visible then, else the box, but no space above or below the graph.
     const lowest = this.stage.clientHeight - TOP_MARGIN - this.layout.height * READABLE;
     this.view.y = bottom < this.stage.clientHeight ? TOP_MARGIN : Math.min(Math.max(this.view.y, lowest), TOP_MARGIN);
   }
@@ -178,7 +178,7 @@ class GraphChart extends Drawing {
     return edge >= 0 ? { edge } : null;
   }
 
-  /** Return the points of an edge: from the layout or, for an edge that crosses a frame, of a curve. */
+  /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a curve. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
     routes[k] ??= curve(boxes[source], boxes[target]);

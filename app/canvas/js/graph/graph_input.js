@@ -66,16 +66,16 @@ export class GraphInput extends Input {
     };
   }
 
-  /** Move the cursor along an edge from its end `from` (0: source, 1: target) to its end `to`, to the nearest box. */
+  /** Move the cursor along the edge to the nearest box. `from` and `to`: ends of the edge (0: source, 1: target). */
   along(from, to) {
-    const { chart } = this, here = this.here();
+    const { chart } = this, here = this.cursorOrStart();
     const ends = chart.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
     this.moveCursor(nearest(chart.layout.boxes, here, ends), "no box in this direction");
   }
 
-  /** Move the cursor to the nearest box on the left (direction −1) or right (1) whose range of y overlaps. */
+  /** Move the cursor to the nearest box on the left (direction −1) or right (1) that has a height in common with it. */
   beside(direction) {
-    const { boxes } = this.chart.layout, here = this.here(), [x, y, w, h] = boxes[here];
+    const { boxes } = this.chart.layout, here = this.cursorOrStart(), [x, y, w, h] = boxes[here];
     const candidates = [...boxes.keys()].filter((k) => {
       const [bx, by, bw, bh] = boxes[k];
       return by < y + h && by + bh > y && direction * (bx + bw / 2 - x - w / 2) > 0;
@@ -83,19 +83,19 @@ export class GraphInput extends Input {
     this.moveCursor(nearest(boxes, here, candidates), "no box on this side");
   }
 
-  /** Return the box at the cursor; without a cursor, the selection, the peak or the first box. */
-  here() {
+  /** Return the vertex at the cursor or, without a cursor, the selection, the peak or the first vertex. */
+  cursorOrStart() {
     const { marks, vertices } = this.chart.data, { cursor } = this.chart;
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length);
   }
 
-  /** Move the cursor to a box and announce the box. For −1, announce the text `otherwise` and keep the cursor; without
-   * a cursor, begin at here(). */
-  moveCursor(vertex, otherwise) {
-    const { chart } = this, isAtEnd = vertex < 0 && chart.cursor >= 0;
-    chart.cursor = vertex >= 0 ? vertex : this.here();
+  /** Move the cursor to a vertex and announce the vertex. For −1, announce `notFound`; without a cursor, move it to
+   * cursorOrStart(). */
+  moveCursor(vertex, notFound) {
+    const { chart } = this, isUnchanged = vertex < 0 && chart.cursor >= 0;
+    chart.cursor = vertex >= 0 ? vertex : this.cursorOrStart();
     const lines = tipOf(chart.data, { vertex: chart.cursor }).map((pair) => pair.join(" ").trim());
-    chart.live.textContent = isAtEnd ? otherwise : lines.join(", ");
+    chart.live.textContent = isUnchanged ? notFound : lines.join(", ");
     const box = chart.layout.boxes[chart.cursor], { view, stage } = chart;
     const left = view.x + box[0] * view.scale, top = view.y + box[1] * view.scale;
     const right = left + box[2] * view.scale, bottom = top + box[3] * view.scale;
@@ -106,17 +106,17 @@ export class GraphInput extends Input {
   /** Close the module that contains the cursor. */
   closeAround() {
     const { chart } = this, { vertices, levels } = chart.data;
-    const frame = levels.findIndex(([number]) => number === vertices[this.here()].level);
+    const frame = levels.findIndex(([number]) => number === vertices[this.cursorOrStart()].level);
     if (frame >= 0) chart.act({ frame });
   }
 }
 
-const distance = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0);
 const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2];
 
 /** Return the box among `candidates` whose middle is nearest to the middle of the box `here`; −1 for no candidate. */
 function nearest(boxes, here, candidates) {
-  const distanceTo = (k) => distance(middle(boxes[k]), middle(boxes[here]));
+  const [x, y] = middle(boxes[here]);
+  const distanceTo = (k) => Math.hypot(middle(boxes[k])[0] - x, middle(boxes[k])[1] - y);
   return candidates.reduce((best, k) => (best < 0 || distanceTo(k) < distanceTo(best) ? k : best), -1);
 }
 

@@ -3,12 +3,12 @@
 import { arrowHead, fillBox } from "../drawing/pen.js";
 import { shortened } from "../base/formats.js";
 
-/** Colours of marks. Each mark also has a shape or a text. */
-export const SHADES = { held: "#0072B2", peak: "#D55E00" };
+/** Colours of the bar of live bytes in a box and of the flag at the peak. */
+export const MARK_COLOURS = { held: "#0072B2", peak: "#D55E00" };
 const FONT_SIZE = 11; // of a label, in units of the layout
-const LEGIBLE = 10; // smallest font size of a label in pixels of the screen
+const LEAST_FONT = 10; // smallest font size of a label in pixels of the screen
 
-/** Draw the visible part of a chart's graph. The pen draws in the coordinates of the layout. */
+/** Draw the visible part of the graph of a chart, in the coordinates of the layout. */
 export function paintGraph(chart) {
   const { data, layout, view, cursor, hovered, width, height, ratio } = chart, { scale } = view;
   const pen = chart.canvases[0].getContext("2d"), look = chart.currentLook();
@@ -21,7 +21,7 @@ export function paintGraph(chart) {
     x1: (width - view.x) / scale,
     y1: (height - view.y) / scale,
   };
-  const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEGIBLE;
+  const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEAST_FONT;
   const scene = { pen, data, layout, look, visible, scale, font, hasLabels, cursor, hovered };
   drawFrames(scene);
   drawEdges(scene, (k) => chart.route(k));
@@ -50,11 +50,11 @@ function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
   const carrying = new Set(data.marks.carrying), highlighted = [];
   data.edges.forEach((edge, k) => {
     if (carrying.has(k) || hovered?.edge === k) highlighted.push(k);
-    else line(k, look.soft, Math.min(2.6, edge[4]) * Math.max(0.7, Math.min(1, 0.6 / scale)));
+    else drawEdge(k, look.soft, Math.min(2.6, edge[4]) * Math.max(0.7, Math.min(1, 0.6 / scale)));
   });
-  for (const k of highlighted) line(k, look.ink, Math.max(2.4, 1.6 / scale));
+  for (const k of highlighted) drawEdge(k, look.ink, Math.max(2.4, 1.6 / scale));
 
-  function line(k, colour, width) {
+  function drawEdge(k, colour, width) {
     const points = route(k), [ax, ay] = points, [bx, by] = points.slice(-2);
     // A route may bend 400 units beyond its ends.
     if (Math.max(ax, bx) < visible.x0 - 400 || Math.min(ax, bx) > visible.x1 + 400) return;
@@ -84,14 +84,14 @@ function drawBox(scene, vertex, box, k) {
   const { pen, data, look, scale, hasLabels, cursor, hovered } = scene, [x, y, w, h] = box;
   const isSelected = data.marks.selected === k, isModule = vertex.kind === "level";
   if (isModule) {
-    // A second outline is a sign that the box can be opened.
+    // A second outline shows that the box is a closed module.
     outline(pen, [x + 3, y + 3, w, h], look.soft, Math.max(0.8, 0.6 / scale));
     fill(pen, [x + 3, y + 3, w, h], `rgb(${look.solid})`);
   }
   fill(pen, box, `rgb(${look.solid})`);
   if (vertex.kind !== "node") fill(pen, box, look.grid);
   if (vertex.held > 0) {
-    fillBox(pen, [x + 3, y + h - 5, x + 3 + Math.max(2, (w - 6) * vertex.held), y + h - 2], SHADES.held);
+    fillBox(pen, [x + 3, y + h - 5, x + 3 + Math.max(2, (w - 6) * vertex.held), y + h - 2], MARK_COLOURS.held);
   }
   pen.setLineDash(vertex.kind === "inputs" || vertex.kind === "tensor" ? [4, 3] : []);
   const width = Math.max(isSelected ? 3 : 1, (isSelected ? 2.4 : 0.8) / scale);
@@ -100,16 +100,16 @@ function drawBox(scene, vertex, box, k) {
   if (cursor === k) outline(pen, [x - 4, y - 4, w + 8, h + 8], look.ink, Math.max(1.2, 1.2 / scale));
   if (data.marks.peak === k) drawFlag(scene, x, y, w);
   if (!hasLabels) return;
-  const name = (isModule ? "⊞ " : "") + vertex.name, middle = x + w / 2, line = vertex.under ? 13 : h / 2;
-  label(scene, name, middle, y + line, { colour: look.ink, weight: isModule ? 600 : 400, width: w - 12 });
+  const name = (isModule ? "⊞ " : "") + vertex.name, middle = x + w / 2, nameY = y + (vertex.under ? 13 : h / 2);
+  label(scene, name, middle, nameY, { colour: look.ink, weight: isModule ? 600 : 400, width: w - 12 });
   if (vertex.under) label(scene, vertex.under, middle, y + 25, { colour: look.soft, width: w - 12 });
   if (vertex.hidden) label(scene, `+${vertex.hidden}`, x + w - 4, y + 8, { colour: look.soft, align: "right" });
 }
 
-/** Draw a flag with the text "peak", because a colour alone is not visible to everybody. */
+/** Mark a box as the peak by a colour and, for readers who cannot see the colour, by a flag with a text. */
 function drawFlag(scene, x, y, w) {
   const { pen, look, scale, hasLabels } = scene;
-  fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], SHADES.peak);
+  fillBox(pen, [x, y - 1, x + w, y - 1 + Math.max(3, 2 / scale)], MARK_COLOURS.peak);
   pen.beginPath();
   pen.moveTo(x + 6, y - 12);
   pen.lineTo(x + 12, y - 2);
@@ -128,8 +128,7 @@ function fill(pen, [x, y, w, h], colour, radius = 4) {
 
 /** Draw the outline of a box with rounded corners. */
 function outline(pen, box, colour, width, radius = 4) {
-  pen.strokeStyle = colour;
-  pen.lineWidth = width;
+  Object.assign(pen, { strokeStyle: colour, lineWidth: width });
   fill(pen, box, "transparent", radius);
   pen.stroke();
 }
@@ -137,8 +136,6 @@ function outline(pen, box, colour, width, radius = 4) {
 /** Draw a text with its middle at height y; shorten the text if it is wider than `width`. */
 function label({ pen, font }, text, x, y, { colour, weight = 400, align = "center", width = Infinity }) {
   pen.fillStyle = colour;
-  pen.font = `${weight} ${FONT_SIZE}px ${font}`;
-  pen.textAlign = align;
-  pen.textBaseline = "middle";
+  Object.assign(pen, { font: `${weight} ${FONT_SIZE}px ${font}`, textAlign: align, textBaseline: "middle" });
   pen.fillText(shortened(text, Math.floor((text.length * width) / pen.measureText(text).width)), x, y);
 }

@@ -1,22 +1,22 @@
-// Layout of a graph with open modules (levels). The library lays out each level separately, innermost level first; in
-// its parent, a level is one box. Equal levels are laid out once. This module runs in a worker, after the library.
+// Layout of a graph with open modules, called levels. The library lays out each level separately, innermost level
+// first; in its parent level, a level is one box. This module runs in a worker, after the library.
 
 globalThis.addEventListener("message", ({ data }) => globalThis.postMessage(arrange(globalThis.dagre, data)));
 
 // Distances in pixels
 const TITLE = 28; // height of the title of a module
 const PAD = 10; // between a frame and its boxes
-const BESIDE = 16; // between boxes side by side
-const BETWEEN = 34; // between ranks of boxes
+const BOX_GAP = 16; // between the boxes of a rank
+const RANK_GAP = 34; // between ranks
 
-/** Return the layout {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. The
- * route of an edge that crosses a frame is null. Arguments: `sizes`: [w, h] of each vertex; `within`: level of each
- * vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title] without the root 0, parents
- * first. */
+/** Return the layout {boxes: [x, y, w, h] of each vertex, frames: [x, y, w, h] of each level, routes: [x, y, …] of each
+ * edge, width, height}. The route of an edge that crosses a frame is null. Arguments: `sizes`: [w, h] of each vertex;
+ * `within`: the level of each vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title],
+ * without the root 0, parents first. */
 export function arrange(dagre, { sizes, within, edges, levels }) {
   const parent = new Map(levels), links = linksByLevel(edges, within, parent), layouts = new Map(), cache = new Map();
   // A vertex k has the name "vk", a level k the name "lk".
-  const contents = new Map([[0, []], ...levels.map(([level]) => [level, []])]); // level → names of its boxes
+  const contents = new Map([[0, []], ...levels.map(([level]) => [level, []])]); // level → the names of its boxes
   within.forEach((level, k) => contents.get(level).push(`v${k}`));
   for (const [level, outer] of levels) contents.get(outer).push(`l${level}`);
   const size = new Map(sizes.map((pair, k) => [`v${k}`, pair])); // name → [w, h]
@@ -24,38 +24,37 @@ export function arrange(dagre, { sizes, within, edges, levels }) {
     const names = contents.get(level), boxSizes = names.map((name) => size.get(name));
     const keys = [...(links.ofLevel.get(level)?.keys() ?? [])], number = new Map(names.map((name, k) => [name, k]));
     const pairs = keys.map((key) => key.split(" ").map((name) => number.get(name)));
-    const input = JSON.stringify([boxSizes, pairs]);
+    const input = JSON.stringify([boxSizes, pairs]); // equal levels are laid out once
     if (!cache.has(input)) cache.set(input, layoutOfLevel(dagre, boxSizes, pairs));
     const layout = cache.get(input);
     layouts.set(level, layout);
     size.set(`l${level}`, [Math.max(layout.width, titleWidth) + 2 * PAD, layout.height + TITLE + 2 * PAD]);
   }
-  return absolute({ edges, levels, contents, size, layouts, links });
+  return joined({ edges, levels, contents, size, layouts, links });
 }
 
-/** Return the edges between the boxes of each level: {ofLevel: level → Map(key → index), ofEdge: per edge [level, key,
- * crossesFrame]}. A key has the names of two boxes, "a b". An edge belongs to the innermost level around both its
- * ends. */
+/** Return the links, which are pairs of connected boxes of one level: {ofLevel: level → Map(key → index),
+ * ofEdge: [level, key, crossesFrame] of each edge}. The key "a b" has the names of both boxes. An edge belongs to the
+ * innermost level that contains both ends. */
 function linksByLevel(edges, within, parent) {
   const ofLevel = new Map(), ofEdge = [];
+  /** Return the levels that contain a vertex, outermost first. */
   const levelsAround = (vertex) => {
-    const innermostFirst = [];
-    for (let level = within[vertex]; level; level = parent.get(level)) innermostFirst.push(level);
-    return innermostFirst;
+    const levels = [];
+    for (let level = within[vertex]; level; level = parent.get(level)) levels.unshift(level);
+    return levels;
   };
   for (const [source, target] of edges) {
     const a = levelsAround(source), b = levelsAround(target);
-    let i = a.length, j = b.length; // number of levels around one end only
-    while (i && j && a[i - 1] === b[j - 1]) {
-      i--;
-      j--;
-    }
-    const level = a[i] ?? 0;
-    const key = `${i ? `l${a[i - 1]}` : `v${source}`} ${j ? `l${b[j - 1]}` : `v${target}`}`;
+    let common = 0; // number of levels that contain both ends
+    while (common < a.length && a[common] === b[common]) common++;
+    const level = common ? a[common - 1] : 0, crossesFrame = common < Math.max(a.length, b.length);
+    const from = common < a.length ? `l${a[common]}` : `v${source}`;
+    const key = `${from} ${common < b.length ? `l${b[common]}` : `v${target}`}`;
     if (!ofLevel.has(level)) ofLevel.set(level, new Map());
     const links = ofLevel.get(level);
     if (!links.has(key)) links.set(key, links.size);
-    ofEdge.push([level, key, i > 0 || j > 0]);
+    ofEdge.push([level, key, crossesFrame]);
   }
   return { ofLevel, ofEdge };
 }
@@ -63,7 +62,7 @@ function linksByLevel(edges, within, parent) {
 /** Return the layout of one level: {centres: [x, y] of each box, routes: [x, y, …] of each pair, width, height}. */
 function layoutOfLevel(dagre, sizes, pairs) {
   const connected = new Set(pairs.flat()), graph = new dagre.graphlib.Graph();
-  graph.setGraph({ ranksep: BETWEEN, nodesep: BESIDE, edgesep: 8 });
+  graph.setGraph({ ranksep: RANK_GAP, nodesep: BOX_GAP, edgesep: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
   sizes.forEach(([width, height], k) => connected.has(k) && graph.setNode(String(k), { width, height }));
   for (const [a, b] of pairs) graph.setEdge(String(a), String(b));
@@ -73,24 +72,24 @@ function layoutOfLevel(dagre, sizes, pairs) {
   for (const k of connected) centres[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
   // Boxes without edges are placed below all other boxes, in rows of about the same width.
   const unconnected = [...sizes.keys()].filter((k) => !connected.has(k));
-  const area = unconnected.reduce((sum, k) => sum + (sizes[k][0] + BESIDE) * (sizes[k][1] + BESIDE), 0);
+  const area = unconnected.reduce((sum, k) => sum + (sizes[k][0] + BOX_GAP) * (sizes[k][1] + BOX_GAP), 0);
   const mostWidth = Math.max(width, 1.3 * Math.sqrt(area), ...unconnected.map((k) => sizes[k][0]));
-  let x = 0, y = height ? height + BESIDE : 0, rowHeight = 0;
+  let x = 0, y = height ? height + BOX_GAP : 0, rowHeight = 0;
   for (const k of unconnected) {
     const [w, h] = sizes[k];
-    if (x && x + w > mostWidth) [x, y, rowHeight] = [0, y + rowHeight + BESIDE, 0];
+    if (x && x + w > mostWidth) [x, y, rowHeight] = [0, y + rowHeight + BOX_GAP, 0];
     centres[k] = [x + w / 2, y + h / 2];
     width = Math.max(width, x + w);
-    [x, rowHeight] = [x + w + BESIDE, Math.max(rowHeight, h)];
+    [x, rowHeight] = [x + w + BOX_GAP, Math.max(rowHeight, h)];
     height = y + rowHeight;
   }
   const routes = pairs.map(([a, b]) => graph.edge(String(a), String(b)).points.flatMap((p) => [p.x, p.y]));
   return { centres, routes, width, height };
 }
 
-/** Return the layout with positions in the drawing instead of positions within levels. */
-function absolute({ edges, levels, contents, size, layouts, links }) {
-  const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // level → its [left, top]
+/** Join the layouts of the levels to one layout with positions in the whole drawing. */
+function joined({ edges, levels, contents, size, layouts, links }) {
+  const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // corner: level → [left, top] of its content
   for (const level of [0, ...levels.map(([number]) => number)]) {
     const [left, top] = corner.get(level), { centres } = layouts.get(level);
     contents.get(level).forEach((name, k) => {

@@ -76,7 +76,7 @@ class Pool {
 /** Return the byte of a capital letter A to Z as that of the small letter; other bytes are not changed. */
 const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
 
-/** Return a column as an array of numbers; values above 2^53 are rounded. */
+/** Return an array as numbers: BigInts become the nearest numbers. */
 const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.from(values, Number) : values);
 
 /** A column of strings: a code per row, and the string of each code. */
@@ -92,9 +92,9 @@ class Table {
   }
 }
 
-/** One plan. Its columns are numbers for drawing; exact() returns a value as a BigInt for texts. */
+/** One plan. Its columns are numbers for drawing, rounded above 2^53; exact() returns a BigInt, for texts. */
 export class Columns {
-  /** `spec` has the position of each array; `read(position)` returns an array. */
+  /** `spec`: a plan of the header of packed bytes, in which `read(position)` returns an array for its position. */
   constructor(spec, kinds, read) {
     const triples = (position) => {
       const flat = position ? Array.from(read(position), Number) : [];
@@ -106,12 +106,12 @@ export class Columns {
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
     this.raw = {};
-    // `death` is the step after the last use of the bytes, because the drawing shows the use of bytes.
+    // `death` is the step after the last use of the bytes: for the rows stillRead, one step after the live range.
     for (const [column, position] of Object.entries(spec.columns)) {
       this.raw[column] = read(position);
       this[column] = rounded(this.raw[column]);
     }
-    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // rows whose live range ends one step earlier
+    this.stillRead = new Set(Array.from(read(spec.still_read), Number));
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
     // `module` is the layer of each row.
@@ -126,11 +126,14 @@ export class Columns {
     this.isView = new Uint8Array(this.n);
     for (const row of this.viewRows) this.isView[row] = 1;
     const shared = Array.from(read(spec.shared), Number), heads = Array.from(read(spec.heads), Number);
-    this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // row of a shared storage → its first tensor
+    // The head of a storage is the row of its first tensor. Only storages with several tensors are listed.
+    this.headOf = new Map(shared.map((row, k) => [row, heads[k]]));
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
-    shared.forEach((row, k) => this.members.get(heads[k]).push(row));
-    this.isPart = new Uint8Array(this.n); // of a storage that another tensor begins
-    shared.forEach((row, k) => (this.isPart[row] = Number(row !== heads[k])));
+    this.isNotHead = new Uint8Array(this.n);
+    shared.forEach((row, k) => {
+      this.members.get(heads[k]).push(row);
+      this.isNotHead[row] = Number(row !== heads[k]);
+    });
     this.handoffs = triples(spec.handoffs); // in-place reuse: [step, row of the input, row of the output]
     this.reuses = triples(spec.reuses); // [freed row, written row, cost]
     this.conflict = spec.conflict ? read(spec.conflict) : null; // flag per row that overlaps another in bytes and steps
@@ -160,7 +163,7 @@ export class Columns {
     return this.baseOf.has(row) ? this.rootOf(this.baseOf.get(row)) : row;
   }
 
-  /** Return the row of the first tensor of a row's storage. */
+  /** Return the head of a row's storage. */
   head(row) {
     return this.headOf.get(row) ?? row;
   }
@@ -176,25 +179,25 @@ export class Columns {
     return { birth, death };
   }
 
-  /** Return the rows sorted by first write, larger first, id (contract §4), with a counting sort. */
+  /** Return the rows sorted by first write, then by size (largest first), then by id (contract §4). */
   byBirth() {
     if (this.order) return this.order;
-    const heads = new Uint32Array(this.steps + 2);
-    for (let i = 0; i < this.n; i++) heads[this.birth[i] + 1]++;
-    for (let t = 0; t <= this.steps; t++) heads[t + 1] += heads[t];
-    const order = new Uint32Array(this.n), next = heads.slice();
+    const begin = new Uint32Array(this.steps + 2); // a counting sort: position of the first row that is written at t
+    for (let i = 0; i < this.n; i++) begin[this.birth[i] + 1]++;
+    for (let t = 0; t <= this.steps; t++) begin[t + 1] += begin[t];
+    const order = new Uint32Array(this.n), next = begin.slice();
     for (let i = 0; i < this.n; i++) order[next[this.birth[i]]++] = i;
     for (let t = 0; t <= this.steps; t++) {
-      if (heads[t + 1] - heads[t] < 2) continue;
-      order.subarray(heads[t], heads[t + 1]).sort((a, b) => this.size[b] - this.size[a] || a - b);
+      if (begin[t + 1] - begin[t] < 2) continue;
+      order.subarray(begin[t], begin[t + 1]).sort((a, b) => this.size[b] - this.size[a] || a - b);
     }
     return (this.order = order);
   }
 
-  /** Return the tensors that use a row's slot, first to last, without views. */
-  tenants(row) {
+  /** Return the rows that use the slot of a row, in order of their use, without views. */
+  rowsInSlot(row) {
     const { slot, arena, isView, generation, birth } = this;
-    const tenants = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
-    return tenants.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
+    const rows = [...slot.keys()].filter((i) => slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]);
+    return rows.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
   }
 }

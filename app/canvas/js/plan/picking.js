@@ -2,52 +2,52 @@
 
 const REACH = 3; // pixels
 
-/** Return the row of the smallest box that contains a pixel; without one, of the nearest box within REACH, or −1.
- * Boxes are not rounded to pixels, so that zooming in separates boxes. */
+/** Return the row of the smallest box that contains a pixel; without one, of the nearest box within REACH, or −1. The
+ * boxes are not rounded to pixels: boxes of the same pixel are separate after zooming in. */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
-  const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { arena } = plan, { v0, v1, birth, death } = scene;
-  const reachT = REACH / perStep, reachV = REACH / perLevel;
+  const { t, v } = plane.at(x, y), { pixelsPerStep, pixelsPerLevel } = plane, { v0, v1, birth, death } = scene;
+  const reachT = REACH / pixelsPerStep, reachV = REACH / pixelsPerLevel;
   let best = -1, nearest = Infinity, smallest = Infinity;
   for (let i = 0; i < plan.n; i++) {
     if (t < birth[i] - reachT || t > death[i] + reachT || v < v0[i] - reachV || v > v1[i] + reachV) continue;
-    if (!shown[arena[i]]) continue;
-    const dt = Math.max(birth[i] - t, 0, t - death[i]) * perStep, dv = Math.max(v0[i] - v, 0, v - v1[i]) * perLevel;
-    const far = dt * dt + dv * dv, area = (v1[i] - v0[i]) * (death[i] - birth[i]);
-    if (far < nearest || (far === nearest && area < smallest)) {
+    if (!shown[plan.arena[i]]) continue;
+    const dx = Math.max(birth[i] - t, 0, t - death[i]) * pixelsPerStep;
+    const dy = Math.max(v0[i] - v, 0, v - v1[i]) * pixelsPerLevel;
+    const distance = dx * dx + dy * dy, area = (v1[i] - v0[i]) * (death[i] - birth[i]);
+    if (distance < nearest || (distance === nearest && area < smallest)) {
       best = i;
-      nearest = far;
+      nearest = distance;
       smallest = area;
     }
   }
   return best;
 }
 
-/** Return the next row after the row `here` in the order of v, or −1. `direction`: 1 for a greater v, −1 for a smaller
- * v. If `here` is −1, return the first row in that direction. Only rows that are live at `step` count; if `step` is
- * null, only rows that overlap `here` in time. */
-export function nextInOrder({ plan, scene, shown }, here, direction, step) {
-  const { birth, death, arena } = plan, from = here >= 0 ? scene.v0[here] : -direction * Infinity;
-  const further = (v, i, thanV, than) => direction * (v - thanV) > 0 || (v === thanV && direction * (i - than) > 0);
-  const isCandidate = (i) => {
+/** Return the next row after `start` in the order of v, or −1; the first row if `start` is −1. `direction`: 1 for a
+ * greater v, −1 for a smaller v. Only rows that are live at `step` or, if it is null, at a step of `start` count. */
+export function nextInOrder({ plan, scene, shown }, start, direction, step) {
+  const { birth, death, arena } = plan, startV = start >= 0 ? scene.v0[start] : -direction * Infinity;
+  const isAfter = (v, row, otherV, otherRow) => direction * (v - otherV || row - otherRow) > 0;
+  const isLive = (i) => {
     if (step !== null) return birth[i] <= step && step < death[i];
-    return here < 0 || (birth[i] < death[here] && birth[here] < death[i]);
+    return start < 0 || (birth[i] < death[start] && birth[start] < death[i]);
   };
-  let best = -1;
+  let next = -1;
   for (let i = 0; i < plan.n; i++) {
-    if (i === here || !shown[arena[i]] || !isCandidate(i) || !further(scene.v0[i], i, from, here)) continue;
-    if (best < 0 || further(scene.v0[best], best, scene.v0[i], i)) best = i;
+    if (i === start || !shown[arena[i]] || !isLive(i) || !isAfter(scene.v0[i], i, startV, start)) continue;
+    if (next < 0 || isAfter(scene.v0[next], next, scene.v0[i], i)) next = i;
   }
-  return best;
+  return next;
 }
 
-/** Return a flag per row: whether its id or the id of its producer contains the text; 0 in the arenas not shown. */
-export function found(plan, text, shown) {
-  const hits = new Uint8Array(plan.n), nodes = new Uint8Array(plan.steps);
+/** Return a flag per row: whether its arena is shown and its id or the id of its producer contains the text. */
+export function searchHits(plan, text, shown) {
+  const hits = new Uint8Array(plan.n), isNodeHit = new Uint8Array(plan.steps);
   plan.ids.find(text, hits);
-  plan.nodes.find(text, nodes);
+  plan.nodes.find(text, isNodeHit);
   for (let i = 0; i < plan.n; i++) {
-    // A row that is live at every step is persistent: no node of the first step writes it.
-    if (nodes[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
+    // A row that is live at every step is persistent: no node writes it.
+    if (isNodeHit[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
     if (!shown[plan.arena[i]]) hits[i] = 0;
   }
   return hits;

@@ -4,7 +4,8 @@ import { cborValue } from "./cbor.js";
 import { Columns, DECODER, inflated } from "../plan/columns.js";
 import { grouped, shortBytes, stepName } from "../base/formats.js";
 
-const UNLIMITED = 2n ** 64n - 1n; // a browser without source texts of numbers reads it as 2^64
+// Capacity of an unlimited arena. A browser that does not pass source texts to exact() rounds it to 2^64.
+const UNLIMITED = 2n ** 64n - 1n;
 const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/script>/s;
 const ENCODER = new TextEncoder();
 
@@ -33,15 +34,15 @@ function parsed(data) {
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
-/** Return {columns, findings} of a plan: the columns of the canvas, and the errors found in the plan as texts. Throws
- * for an unknown arena and for steps that are not integers. */
+/** Return {columns, findings} of a plan: the Columns, and a text for each error in the plan. Throws for an unknown arena
+ * and for steps that are not integers. */
 export function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
   const damaged = rows.find((row) => !names.includes(row.arena) || ![row.birth, row.death].every(Number.isSafeInteger));
   if (damaged) throw new Error(`the tensor ${damaged.tensor_id} has an invalid arena or live range`);
   if (!Number.isSafeInteger(plan.steps)) throw new Error("the number of steps is invalid");
-  const handoffs = plan.handoffs.filter((each) => rowOf.has(each.from) && rowOf.has(each.to));
+  const handoffs = plan.handoffs.filter((reuse) => rowOf.has(reuse.from) && rowOf.has(reuse.to));
   const ends = lastUses(plan, handoffs, rowOf);
   const storages = storagesOf(rows, ends);
   const conflicts = overlaps(storages, plan.places === "sparse");
@@ -86,8 +87,8 @@ export function columnsOf(plan) {
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
 
-/** Return per row the step after the last use of its bytes. The input of a possible in-place reuse that the plan does
- * not use is still read in the step of its reuse (contract §11). Set `taken` of the reuses of a plan without it. */
+/** Return per row the step after the last use of its bytes. An in-place reuse that is possible but not taken reads its
+ * input in the step of the reuse (contract §11). Compute `taken` of each reuse if the plan lacks it. */
 function lastUses(plan, handoffs, rowOf) {
   const ends = plan.tensors.map((row) => row.death);
   for (const reuse of handoffs) {
@@ -102,12 +103,12 @@ function lastUses(plan, handoffs, rowOf) {
 function storagesOf(rows, ends) {
   const groups = Map.groupBy(rows.keys(), (k) => `${rows[k].logical_slot}/${rows[k].generation}/${rows[k].arena}`);
   return Array.from(groups.values(), (members) => {
-    const first = (k) => rows[k].birth * 2 + (rows[k].base_tensor_uid === null ? 0 : 1); // a base before its views
+    const sortKey = (k) => rows[k].birth * 2 + (rows[k].base_tensor_uid === null ? 0 : 1); // a base before its views
     const starts = members.map((k) => BigInt(rows[k].offset_bytes));
     const stops = members.map((k, i) => starts[i] + BigInt(rows[k].size_bytes));
     return {
       arena: rows[members[0]].arena,
-      rows: members.sort((a, b) => first(a) - first(b) || a - b),
+      rows: members.sort((a, b) => sortKey(a) - sortKey(b) || a - b),
       birth: Math.min(...members.map((k) => rows[k].birth)),
       death: Math.max(...members.map((k) => ends[k])),
       start: starts.reduce((a, b) => (a < b ? a : b)),
@@ -116,24 +117,25 @@ function storagesOf(rows, ends) {
   });
 }
 
-/** Return the rows of storages that overlap in bytes and steps. `shared`: whether all arenas share an address space. */
-function overlaps(storages, shared) {
-  const conflicts = new Set(), spaces = Map.groupBy(storages, (storage) => (shared ? "" : storage.arena));
-  for (const space of spaces.values()) {
+/** Return the rows of storages that overlap in bytes and steps. `isShared`: the arenas share an address space. */
+function overlaps(storages, isShared) {
+  const conflicts = new Set(), groups = Map.groupBy(storages, (storage) => (isShared ? "" : storage.arena));
+  for (const group of groups.values()) {
     let live = [];
-    for (const one of space.sort((a, b) => a.birth - b.birth)) {
-      live = live.filter((other) => other.death > one.birth);
+    for (const storage of group.sort((a, b) => a.birth - b.birth)) {
+      live = live.filter((other) => other.death > storage.birth);
       for (const other of live) {
-        if (other.start >= one.stop || one.start >= other.stop || one.death <= one.birth) continue;
-        for (const row of [...one.rows, ...other.rows]) conflicts.add(row);
+        if (other.start >= storage.stop || storage.start >= other.stop || storage.death <= storage.birth) continue;
+        for (const row of [...storage.rows, ...other.rows]) conflicts.add(row);
       }
-      live.push(one);
+      live.push(storage);
     }
   }
   return conflicts;
 }
 
-/** Return the steps to draw, and the end, if there are many more steps than rows; null to draw all steps. */
+/** Return the steps at which something changes, and the end of the plan; null if the plan has few enough steps to draw
+ * them all. */
 function drawnSteps(plan, rows, ends) {
   if (plan.steps <= 8 * rows.length + 1024) return null;
   const births = rows.map((row) => row.birth), deaths = rows.map((row) => row.death);
@@ -147,18 +149,20 @@ function nodeAt(plan, step) {
   return step === 0 ? "@inputs" : (order[step - 1] ?? "");
 }
 
-/** Return the index of the arena shown first, as `main_arena` in app/texts/totals_text.py does. */
+/** Return the index of the arena shown first, like `main_arena` in app/texts/totals_text.py. */
 function mainArena(plan, arenas) {
   const ranks = arenas.map(({ name, extent, bound, capacity, storages }) => {
-    const over = capacity === null ? 0 : Math.max(0, extent - capacity), reuses = plan.arenas[name].max_live < storages;
-    return [over, extent - bound, Number(reuses), Number(extent)];
+    const excess = capacity === null ? 0 : Math.max(0, extent - capacity);
+    const hasReuse = plan.arenas[name].max_live < storages;
+    return [excess, extent - bound, Number(hasReuse), Number(extent)];
   });
-  return ranks.reduce((best, rank, k) => (isGreater(rank, ranks[best]) ? k : best), 0);
+  return ranks.reduce((best, rank, k) => {
+    const i = rank.findIndex((value, j) => value !== ranks[best][j]); // −1 for equal ranks, which keeps `best`
+    return rank[i] > ranks[best][i] ? k : best;
+  }, 0);
 }
 
-const isGreater = (a, b) => a.find((value, i) => value !== b[i]) > b.find((value, i) => value !== a[i]);
-
-/** Return the figures of an arena and its live bytes at each drawn step. Peak and size come from the storages. */
+/** Return an arena of Columns. Its extent, peak and live bytes at each drawn step are computed from the storages. */
 function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
   const arena = plan.arenas[name], inArena = storages.filter((storage) => storage.arena === name);
   const live = new Float64Array(Math.max(1, steps));
@@ -196,12 +200,12 @@ function percent(part, whole) {
 
 function relations(rows, rowOf, storages) {
   const views = rows.flatMap((row, k) => (rowOf.has(row.base_tensor_uid) ? [k] : []));
-  const shared = storages.filter((each) => each.rows.length > 1);
+  const shared = storages.map((storage) => storage.rows).filter((members) => members.length > 1);
   return {
     views,
     bases: views.map((k) => rowOf.get(rows[k].base_tensor_uid)),
-    shared: shared.flatMap((each) => each.rows),
-    heads: shared.flatMap((each) => each.rows.map(() => each.rows[0])),
+    shared: shared.flat(),
+    heads: shared.flatMap((members) => members.map(() => members[0])),
   };
 }
 
@@ -214,14 +218,13 @@ function pool(strings) {
   return { blob, ends };
 }
 
-/** Return a code per string, and each distinct string once. */
+/** Return a code per string, and the pool of the distinct strings. */
 function table(strings) {
-  const codes = new Map();
-  const column = Uint32Array.from(strings, (text) => codes.get(text) ?? codes.set(text, codes.size).size - 1);
-  return { codes: column, pool: pool([...codes.keys()]) };
+  const distinct = [...new Set(strings)], codeOf = new Map(distinct.map((text, code) => [text, code]));
+  return { codes: Uint32Array.from(strings, (text) => codeOf.get(text)), pool: pool(distinct) };
 }
 
-/** Return a text per wrong figure of an arena, per exceeded capacity, and for the overlapping tensors. */
+/** Return a text for each arena size, peak and capacity that is wrong or exceeded, and for the overlapping tensors. */
 function findings(plan, arenas, rows, conflicts) {
   const errors = [];
   for (const { name, extent, peak, capacity } of arenas) {
