@@ -24,8 +24,8 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 struct event {
     I unit, old_low;
 };
-/* The reason of an event. `cause` and `detail`: BY_UNIT, the placed unit and its row of `neighbour` with the raised unit;
-   BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
+/* The reason of an event. `cause` and `detail`: BY_UNIT, the placed unit and its row of `neighbour`; BY_HOLE, the
+   offset of the hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };

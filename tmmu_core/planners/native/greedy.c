@@ -69,8 +69,8 @@ SHARED I tmmu_place_near(const struct near *p)
     return DONE;
 }
 
-/* Compute the offsets of one run. `spans` has four columns of the placed storages, sorted by offset: start and end of the
-   bytes, first and last step. All are scanned for each storage. */
+/* Compute the offsets of one run by a scan of all placed storages. The columns of `spans` have their start, end and
+   live range, sorted by offset. */
 SHARED I tmmu_place_all(const struct near *p)
 {
     const I n = p->n;
@@ -329,13 +329,13 @@ SHARED I tmmu_place(const struct tree *p)
 /* Compute the offsets of one skyline run. */
 SHARED I tmmu_skyline(const struct skyline *p)
 {
-    const I steps = p->steps, infinite = (I)1 << 62;
+    const I steps = p->steps;
     I *const height = p->height, *const end = p->end;
     height[0] = 0;
     end[0] = steps;
     for (I unplaced = p->first[steps]; unplaced;) {
-        I begin = 0, left_height = infinite; /* of the lowest stretch: its first step, and the height on its left */
-        for (I at = 0, last = infinite; at < steps; last = height[at], at = end[at]) {
+        I begin = 0, left_height = INFINITE; /* of the lowest stretch: its first step, and the height on its left */
+        for (I at = 0, last = INFINITE; at < steps; last = height[at], at = end[at]) {
             while (end[at] < steps && height[end[at]] == height[at])
                 end[at] = end[end[at]];
             if (height[at] < height[begin] || at == 0) {
@@ -349,7 +349,7 @@ SHARED I tmmu_skyline(const struct skyline *p)
             if (p->hi[i] <= stop && p->offset[i] < 0 && (best < 0 || p->rank[i] < p->rank[best]))
                 best = i;
         if (best < 0) {
-            height[begin] = smaller(left_height, stop < steps ? height[stop] : infinite);
+            height[begin] = smaller(left_height, stop < steps ? height[stop] : INFINITE);
             continue;
         }
         p->offset[best] = low;

@@ -22,7 +22,6 @@ enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
 enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
 enum { SCALE = 1024, STAGES = 1024, NOISE_PERIOD = 4096, SKIP_ONE_IN = 128, REWEIGHTINGS = 1000, REWEIGHT_DIVISOR = 64,
        SHORTFALL_SHARE = 384, UNREACHABLE = 0x7FFFFFFF };
-#define INFINITE ((I)1 << 62)
 static const N TIME_FACTORS[3] = {48, 10, 144}, BYTE_FACTORS[3] = {60, 300, 20};
 
 typedef const struct lns *P;
@@ -97,8 +96,8 @@ static void offset_ranges(P p, I order_row, I rows)
     }
 }
 
-/* List the gaps for i: one below each unit that conflicts with i, and one at the top. RANK: position of that unit in the
-   packing; FLOOR: highest end below the gap; CEILING: lowest offset above it. Return the number of conflicting units. */
+/* List the gaps for i: one below each unit that conflicts with i, and one at the top. RANK: position of that unit in
+   the packing; FLOOR: highest end below the gap; CEILING: lowest offset above it. Return the number of these units. */
 static I list_gaps(P p, I i, I order_row, I rows)
 {
     const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);

@@ -9,6 +9,7 @@ typedef int64_t I;
 
 #define SHARED __attribute__((visibility("default")))
 
+#define INFINITE ((I)1 << 62)
 enum { DONE = 0 };
 
 static inline I larger(I one, I two) { return one > two ? one : two; }

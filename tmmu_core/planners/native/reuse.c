@@ -2,8 +2,6 @@
    exhaustive search (cost_bound.py). */
 #include "native.h"
 
-#define INFINITE ((I)1 << 62)
-
 /* Return 31 random bits: the upper half of Knuth's linear congruential generator. */
 static I draw(struct reuse *r)
 {
@@ -11,7 +9,7 @@ static I draw(struct reuse *r)
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. A cost >= `limit` is incomplete. */
+/* The cost of unit u at an offset; -1 if a hard edge or a reserved range forbids it. A cost >= `limit` is partial. */
 static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;
@@ -140,7 +138,7 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove `most` units, most of them neighbours of removed units. Begin at a unit with an active penalty if one is drawn.
+/* Remove `most` units, mostly neighbours of removed units, beginning at a unit with an active penalty if one is drawn.
    Add the units that are not placed to `removed`. Return the saved cost, and in `count` the number of removed units. */
 static I ruin(struct reuse *r, I most, I *count)
 {

@@ -5,16 +5,16 @@
 // Therefore a box thinner than a pixel is a faint shade, and no box hides another box.
 
 export class Raster {
-  resize(width, height) {
-    if (this.width === width && this.height === height) return;
-    Object.assign(this, { width, height, stride: 4 * (width + 2) });
-    this.sums = new Float64Array(this.stride * (height + 2));
-    this.columnSums = new Float64Array(this.stride);
-    this.image = new ImageData(width, height);
-    this.pixels = new Uint32Array(this.image.data.buffer);
-  }
-  clear() {
-    this.sums.fill(0);
+  /** Begin an empty picture. */
+  reset(width, height) {
+    if (this.width === width && this.height === height) this.sums.fill(0);
+    else {
+      Object.assign(this, { width, height, stride: 4 * (width + 2) });
+      this.sums = new Float64Array(this.stride * (height + 2));
+      this.columnSums = new Float64Array(this.stride);
+      this.image = new ImageData(width, height);
+      this.pixels = new Uint32Array(this.image.data.buffer);
+    }
   }
 
   /** Add a box in pixels. The box must be inside [0, width] × [0, height]. */

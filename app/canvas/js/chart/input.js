@@ -40,7 +40,7 @@ export class Input {
   }
 
   onMove(event) {
-    const { pointers, began } = this, now = this.chart.at(event), last = pointers.get(event.pointerId);
+    const { pointers, began, distances } = this, now = this.chart.at(event), last = pointers.get(event.pointerId);
     if (!last) {
       this.hover(now);
       return;
@@ -50,10 +50,7 @@ export class Input {
     pointers.set(event.pointerId, now);
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (!other) this.drag(now, last, began);
-    else {
-      const factor = distance(now, other) / distance(last, other);
-      this.pinch(factor, middle(last, other), middle(now, other), this.distances);
-    }
+    else this.pinch(distance(now, other) / distance(last, other), middle(last, other), middle(now, other), distances);
   }
 
   onUp(event) {

@@ -34,8 +34,7 @@ export function strokeBox(pen, [x0, y0, x1, y1], dash = []) {
   pen.setLineDash([]);
 }
 
-/** Call `draw` twice, first with wider white lines: a line with a white border is visible on every colour. The argument
- * of `draw` is true for the inner line. */
+/** Call draw(isInner) twice, first with wider white lines: a line with a white border is visible on every colour. */
 export function bordered(pen, colour, width, draw) {
   for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], [colour, width]]) {
     pen.strokeStyle = pen.fillStyle = ink;

@@ -31,8 +31,7 @@ export function drawBoxes(pen, frameState, tools) {
   const scale = plot.w * plot.h * ratio * ratio > 3e6 ? 1 : ratio;
   const W = Math.max(1, Math.round(plot.w * scale)), H = Math.max(1, Math.round(plot.h * scale));
   const { raster, sheet } = tools, { win, sideways } = plane, isFlipped = plane.vSign < 0;
-  raster.resize(W, H);
-  raster.clear();
+  raster.reset(W, H);
   const [mostT, mostV] = plane.swappedIfSideways(W, H); // lengths of the axes in pixels of the raster
   const perStep = mostT / (win.t1 - win.t0), perLevel = mostV / (win.v1 - win.v0);
   const { arena, isNotHead } = plan, { v0, v1, birth, death } = scene, isPerTensor = scene.view === "lifetimes";

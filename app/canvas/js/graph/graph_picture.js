@@ -15,12 +15,8 @@ export function paintGraph(chart) {
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   fillBox(pen, [0, 0, width, height], `rgb(${look.solid})`); // a saved picture needs a background
   pen.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * view.x, ratio * view.y);
-  const visible = {
-    x0: -view.x / scale,
-    y0: -view.y / scale,
-    x1: (width - view.x) / scale,
-    y1: (height - view.y) / scale,
-  };
+  const toLayout = (x, y) => [(x - view.x) / scale, (y - view.y) / scale];
+  const visible = [...toLayout(0, 0), ...toLayout(width, height)]; // [x0, y0, x1, y1]
   const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEAST_FONT;
   const scene = { pen, data, layout, look, visible, scale, font, hasLabels, cursor, hovered };
   drawFrames(scene);
@@ -31,7 +27,7 @@ export function paintGraph(chart) {
 }
 
 /** Return whether a box is outside of the visible part. */
-const isOutside = ([x, y, w, h], { x0, y0, x1, y1 }) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
+const isOutside = ([x, y, w, h], [x0, y0, x1, y1]) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
 
 function drawFrames(scene) {
   const { pen, data, layout, look, visible, hasLabels, scale, hovered } = scene;
@@ -47,7 +43,7 @@ function drawFrames(scene) {
 }
 
 function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
-  const carrying = new Set(data.marks.carrying), highlighted = [];
+  const carrying = new Set(data.marks.carrying), highlighted = [], [x0, y0, x1, y1] = visible;
   data.edges.forEach((edge, k) => {
     if (carrying.has(k) || hovered?.edge === k) highlighted.push(k);
     else drawEdge(k, look.soft, Math.min(2.6, edge[4]) * Math.max(0.7, Math.min(1, 0.6 / scale)));
@@ -57,8 +53,8 @@ function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
   function drawEdge(k, colour, width) {
     const points = route(k), [ax, ay] = points, [bx, by] = points.slice(-2);
     // A route may bend 400 units beyond its ends.
-    if (Math.max(ax, bx) < visible.x0 - 400 || Math.min(ax, bx) > visible.x1 + 400) return;
-    if (Math.max(ay, by) < visible.y0 || Math.min(ay, by) > visible.y1) return;
+    if (Math.max(ax, bx) < x0 - 400 || Math.min(ax, bx) > x1 + 400) return;
+    if (Math.max(ay, by) < y0 || Math.min(ay, by) > y1) return;
     pen.beginPath();
     pen.moveTo(ax, ay);
     if (points.length <= 6) for (let i = 2; i < points.length; i += 2) pen.lineTo(points[i], points[i + 1]);

@@ -130,10 +130,8 @@ export class Columns {
     this.headOf = new Map(shared.map((row, k) => [row, heads[k]]));
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
     this.isNotHead = new Uint8Array(this.n);
-    shared.forEach((row, k) => {
-      this.members.get(heads[k]).push(row);
-      this.isNotHead[row] = Number(row !== heads[k]);
-    });
+    shared.forEach((row, k) => this.members.get(heads[k]).push(row));
+    for (const [row, head] of this.headOf) if (row !== head) this.isNotHead[row] = 1;
     this.handoffs = triples(spec.handoffs); // in-place reuse: [step, row of the input, row of the output]
     this.reuses = triples(spec.reuses); // [freed row, written row, cost]
     this.conflict = spec.conflict ? read(spec.conflict) : null; // flag per row that overlaps another in bytes and steps

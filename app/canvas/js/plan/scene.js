@@ -11,7 +11,7 @@ const NAME_HEIGHT = 20;
  * base, height, extent, otherBase}; `otherBase`: base of the arena in the other plan. Arenas have the same scale and
  * are stacked, the first at the top (sideways: at the left). For one memory, the scene also has `memory`, the sum of
  * its arenas. Arguments: `reach`: minimum height of a band in bytes, so that several charts have the same scale.
- * `pixels`: height of the drawing. `memory`: {capacity, arenas} of one memory with these arenas end to end, the first at
+ * `pixels`: height of the drawing. `memory`: {capacity, arenas} of a memory with these arenas end to end, the first at
  * the bottom; a null capacity is unlimited. */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);

@@ -6,8 +6,7 @@ import { DECODER } from "../plan/columns.js";
 export function cborValue(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let end = 0; // of the bytes that have been read
-  /** Move the end forward; return the start of the next `count` bytes. */
-  const advance = (count) => {
+  const startOfNext = (count) => {
     end += count;
     if (end > bytes.length) throw new Error("the CBOR ends too early");
     return end - count;
@@ -15,26 +14,26 @@ export function cborValue(bytes) {
   // The low five bits of an item's first byte are its argument, or the length of the argument.
   const argument = (low) => {
     if (low < 24) return low;
-    if (low === 24) return view.getUint8(advance(1));
-    if (low === 25) return view.getUint16(advance(2));
-    if (low === 26) return view.getUint32(advance(4));
+    if (low === 24) return view.getUint8(startOfNext(1));
+    if (low === 25) return view.getUint16(startOfNext(2));
+    if (low === 26) return view.getUint32(startOfNext(4));
     if (low !== 27) throw new Error("CBOR with an indefinite or invalid length");
-    const long = view.getBigUint64(advance(8));
+    const long = view.getBigUint64(startOfNext(8));
     return long <= Number.MAX_SAFE_INTEGER ? Number(long) : long;
   };
   const simpleOrFloat = (low) => {
-    if (low === 27) return view.getFloat64(advance(8));
+    if (low === 27) return view.getFloat64(startOfNext(8));
     if (low < 20 || low > 23) throw new Error("CBOR of an unknown type");
     return [false, true, null, undefined][low - 20];
   };
   const value = (depth) => {
-    const first = view.getUint8(advance(1)), major = first >> 5, low = first & 31;
+    const first = view.getUint8(startOfNext(1)), major = first >> 5, low = first & 31;
     if (major === 7) return simpleOrFloat(low);
     const count = argument(low);
     if (major === 0) return count;
     if (major === 1) return typeof count === "bigint" ? -1n - count : -1 - count;
     if (major === 2 || major === 3) {
-      const start = advance(Number(count)), content = bytes.subarray(start, end);
+      const start = startOfNext(Number(count)), content = bytes.subarray(start, end);
       return major === 3 ? DECODER.decode(content) : content;
     }
     const isReadable = major !== 6 && depth <= 64 && count <= bytes.length;

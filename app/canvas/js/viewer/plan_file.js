@@ -34,8 +34,8 @@ function parsed(data) {
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
-/** Return {columns, findings} of a plan: the Columns, and a text for each error in the plan. Throws for an unknown arena
- * and for steps that are not integers. */
+/** Return {columns, findings} of a plan: the Columns, and a text for each error in it. Throws for an unknown arena and
+ * for steps that are not integers. */
 export function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
