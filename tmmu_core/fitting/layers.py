@@ -18,8 +18,7 @@ COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", 
 """Figures of a module in bytes.
 
 ``activations`` are the results of the forward pass that the backward pass reads, in the initial or the fitted graph.
-They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak`` are the results of the module's operators,
-also of the backward pass, that are live at the peak.
+They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live results at the peak, also gradients.
 """
 
 

@@ -24,10 +24,10 @@ from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
 from tmmu_core.planners.search import search
 
-EXACT_UP_TO = 3_000
-EXACT_ALONE_UP_TO = 400
-SEARCH_UP_TO = 20_000
-ALL_RUNS_UP_TO = 200_000
+EXACT_UP_TO = 3_000  # maximum number of storages for which ``exact`` runs
+EXACT_ALONE_UP_TO = 400  # the same for ``exact`` without the skyline runs and ``search``
+SEARCH_UP_TO = 20_000  # the same for the skyline runs and ``search``
+ALL_RUNS_UP_TO = 200_000  # the same for all greedy runs
 QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
 
 

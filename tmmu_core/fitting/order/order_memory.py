@@ -155,8 +155,8 @@ def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
     for unit in order.tolist():
         while not done[unit]:
             room = walk.peak - walk.live if limited else 2**62
-            frees = (each for each, (most, change) in walk.adds.items() if change < 0 and most <= room)
-            chosen = next(frees, unit)
+            moved_early = (each for each, (most, change) in walk.adds.items() if change < 0 and most <= room)
+            chosen = next(moved_early, unit)
             walk.run(chosen)
             done[chosen] = True
     return np.array(walk.order, np.int64)

@@ -189,7 +189,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
     """Return the units, sorted by their first node in the initial order, and the unit of each node (−1: not run).
 
-    All nodes between the first and the last node of a scope are in one unit, so that no two units depend on each other.
+    All nodes between the first and the last node of a scope are in one unit, so that dependencies have no cycle.
     """
     scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
     ends = {scope: at for at, scope in enumerate(scopes) if scope}
