@@ -31,7 +31,7 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 INTERRUPTED = 130  # 128 + SIGINT
 VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # not bugs, such as a full disk
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # not bugs: a full disk, …
 
 
 class TolerantFile(io.FileIO):
@@ -50,7 +50,7 @@ class TolerantFile(io.FileIO):
 def prepare_streams() -> None:
     """Open missing standard streams. Make standard output ignore a closed pipe, and standard error all write errors."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # keep missing descriptors 0 to 2 open, so that no other file gets one of them
+        pass  # open the missing descriptors 0 to 2, so that no other file gets one of them
     os.close(descriptor)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
