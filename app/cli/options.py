@@ -6,7 +6,7 @@ replaced by the fields of the dataclass, and the parameter ``request`` by all pl
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -53,45 +53,17 @@ STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [
 def with_options(command: Callable[..., int]) -> Callable[..., int]:
     """Return the command with a keyword parameter per option instead of its dataclasses and its request."""
     declared = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {
-        name: p.annotation for name, p in declared.items() if is_dataclass(p.annotation) and name != REQUEST
-    }
+    groups: dict[str, Any] = {name: p.annotation for name, p in declared.items() if is_dataclass(p.annotation)}
+    has_request = groups.pop(REQUEST, None) is not None
     options_of = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> int:
+        request = _read_request(values) if has_request else None
         for name, options in options_of.items():
             values[name] = groups[name](**{key: values.pop(key) for key in options})
-        return command(**values)
-
-    parameters = [q for name, p in declared.items() for q in options_of.get(name, {name: p}).values()]
-    return _with_planning_options(_with_parameters(wrapper, parameters))
-
-
-def _with_parameters(function: Callable[..., int], parameters: Iterable[inspect.Parameter]) -> Callable[..., int]:
-    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    vars(function)["__signature__"] = inspect.Signature(keywords)
-    function.__annotations__ = {p.name: p.annotation for p in keywords}
-    return function
-
-
-def _with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with all planning options instead of the request; unchanged without a request."""
-    others = dict(inspect.signature(command).parameters)
-    if others.pop(REQUEST, None) is None:
-        return command
-
-    @functools.wraps(command)
-    def wrapper(**values: Any) -> int:
-        texts = {name: values.pop(name) for name in OPTION_SPECS}
-        texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-        named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
-        inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name not in OUTPUTS]
-        if sum(files.count(STREAM) for files in inputs) > 1:
-            raise UsageError("standard input can be read only once.", "Use - for one file.")
-        request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
-        if (conflict := contradiction(request)) is not None:
-            raise UsageError(conflict.message, conflict.hint)
+        if request is None:
+            return command(**values)
         changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
         try:
             with limits.raised(changed_limits):
@@ -101,8 +73,25 @@ def _with_planning_options(command: Callable[..., int]) -> Callable[..., int]:
                 error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
             raise
 
-    planning = (_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items())
-    return _with_parameters(wrapper, [*others.values(), *planning, NO_RUN])
+    others = [q for name, p in declared.items() if name != REQUEST for q in options_of.get(name, {name: p}).values()]
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in others] + PLANNING * has_request
+    vars(wrapper)["__signature__"] = inspect.Signature(parameters)
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+def _read_request(values: dict[str, Any]) -> PlanRequest:
+    """Remove the planning options from ``values`` and return their request. Raises :class:`UsageError`."""
+    texts = {name: values.pop(name) for name in OPTION_SPECS}
+    texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
+    named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]
+    inputs = [value if isinstance(value, list) else [value] for name, value in named_values if name not in OUTPUTS]
+    if sum(files.count(STREAM) for files in inputs) > 1:
+        raise UsageError("standard input can be read only once.", "Use - for one file.")
+    request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
+    if (conflict := contradiction(request)) is not None:
+        raise UsageError(conflict.message, conflict.hint)
+    return request
 
 
 def _parameter(name: str, kind: Any, declared: Any) -> inspect.Parameter:
@@ -116,7 +105,8 @@ def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     return _parameter(name, kind, option(spec.about, spec.metavar, spec.option))
 
 
-NO_RUN = _parameter("no_run", bool, flag("--no-run", "Never run an ONNX model to find its shapes."))
+PLANNING = [_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
+PLANNING += [_parameter("no_run", bool, flag("--no-run", "Never run an ONNX model to find its shapes."))]
 
 
 def read_option(name: str, text: str | list[str]) -> Any:

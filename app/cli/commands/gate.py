@@ -1,7 +1,7 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -233,9 +233,8 @@ def _link(explorer: str | None, store_url: str | None, after: Plan, before: Reso
         scheme = urlsplit(explorer).scheme
     if scheme not in ("http", "https"):
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
-    store = open_store(store_url)
-    contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]
-    store.close()
+    with closing(open_store(store_url)) as store:
+        contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]
     if not all(contents):
         return ""
     query = {name: f"{PREFIX}{content.hex()}" for name, content in zip(("graph", "baseline"), contents, strict=False)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import cpu_count
@@ -129,27 +130,24 @@ def _run_points(
 ) -> tuple[list[dict[str, Any]], str]:
     """Plan the points. Return the rows in the order of the points, and the stored sweep's name ("" without store)."""
     rows: dict[int, tuple[dict[str, Any], ...]] = {}
-    name, opened_store = "", None
-    if url:
-        opened_store = open_store(url, create=True)
-        from tmmu_core.store import stored_sweeps
+    name = ""
+    with closing(open_store(url, create=True)) if url else nullcontext() as store, progress_on_terminal() as progress:
+        if store is not None:
+            from tmmu_core.store import stored_sweeps
 
-        name = name_of_sweep(sources, points)
-        description = {"sources": [source.name for source in sources]}
-        stored_sweeps.begin(opened_store, name, datetime.now(UTC), description, len(points))
-        # A failed point runs again, because its cause, such as a limit or a missing package, may be removed.
-        rows = {r.number: r.rows for r in stored_sweeps.results_of(opened_store, name) if not r.failed}
-        stored = f", {len(rows):,} already stored" if rows else ""
-        print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
-    remaining = [point for point in points if point.number not in rows]
-    with progress_on_terminal() as progress:
+            name = name_of_sweep(sources, points)
+            description = {"sources": [source.name for source in sources]}
+            stored_sweeps.begin(store, name, datetime.now(UTC), description, len(points))
+            # A failed point runs again, because its cause, such as a limit or a missing package, may be removed.
+            rows = {r.number: r.rows for r in stored_sweeps.results_of(store, name) if not r.failed}
+            stored = f", {len(rows):,} already stored" if rows else ""
+            print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
+        remaining = [point for point in points if point.number not in rows]
         for results in _results(scheduler, workers, sources, remaining):
-            if opened_store is not None:
-                stored_sweeps.add(opened_store, name, results)
+            if store is not None:
+                stored_sweeps.add(store, name, results)
             rows |= {result.number: result.rows for result in results}
             progress("planning", len(rows), len(points))
-    if opened_store is not None:
-        opened_store.close()
     return [row for number in sorted(rows) for row in rows[number]], name
 
 
