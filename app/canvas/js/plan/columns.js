@@ -94,7 +94,7 @@ class Table {
 
 /** One plan. Its columns are numbers for drawing, rounded above 2^53; exact() returns a BigInt, for texts. */
 export class Columns {
-  /** `spec`: a plan of the header of packed bytes, in which `read(position)` returns an array for its position. */
+  /** `spec`: the header of one plan. It has a position for each array; read(position) returns the array. */
   constructor(spec, kinds, read) {
     const triples = (position) => {
       const flat = position ? Array.from(read(position), Number) : [];
@@ -106,7 +106,7 @@ export class Columns {
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
     this.raw = {};
-    // `death` is the step after the last use of the bytes: for the rows stillRead, one step after the live range.
+    // `death` is the step after the last use of the bytes. For the rows in stillRead, the live range ends one step before.
     for (const [column, position] of Object.entries(spec.columns)) {
       this.raw[column] = read(position);
       this[column] = rounded(this.raw[column]);
