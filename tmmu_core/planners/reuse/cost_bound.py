@@ -46,18 +46,17 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 
     O(p n³ log n) for n units and p pairs with penalties.
     """
-    size = model.size.tolist()
-    soft: dict[Pair, int] = {}
-    near: list[set[int]] = [set() for _ in size]
-    for a, b, own_size, other_size, weight in model.edges():
-        if (own_size, other_size) == (size[a], size[b]):
-            near[a].add(b)
-            near[b].add(a)
-            if weight != HARD:
-                soft[a, b] = soft.get((a, b), 0) + weight
-    units = sorted({unit for pair in soft for unit in pair})
+    rows = model.rows
+    rows = rows[(rows[:, 2] == model.size[rows[:, 0]]) & (rows[:, 3] == model.size[rows[:, 1]])]
+    units = np.unique(rows[rows[:, 4] != HARD, 0]).tolist()
     if model.capacity >= LARGEST or len(units) > MOST_UNITS:
         return ()
+    soft: dict[Pair, int] = {}
+    near: list[set[int]] = [set() for _ in range(len(model))]
+    for a, b, _, _, weight in rows.tolist():
+        near[a].add(b)
+        if weight != HARD and a < b:
+            soft[a, b] = soft.get((a, b), 0) + weight
     parts: Parts = ()
     found: dict[int, tuple[int, list[int]]] = {}
     count = max(FEWEST_SEEDS, SEED_PAIRS // max(sum(map(len, near)) // 2, 1))
@@ -82,7 +81,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     :func:`least_cost`.
     """
     place = Placement(model, offset)
-    paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
+    paying = np.unique(model.rows[model.weight != HARD, 0]).tolist()
     for component in _components(place, paying):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
         replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
@@ -112,7 +111,7 @@ def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
     for first in units:
         component, pending = {first}, [] if first in seen else [first]
         while pending:
-            new = {edge[0] for edge in place.edges[pending.pop()]} - component
+            new = {edge[0] for edge in place.edges(pending.pop())} - component
             component |= new
             pending += sorted(new)
         if first not in seen:
@@ -200,18 +199,15 @@ def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
             continue
         found[k].add(at)
         total += 1
-        pending += [(position[v], at + own_size) for v, own_size, _, _ in place.edges[u] if v in position]
+        pending += [(position[v], at + own_size) for v, own_size, _, _ in place.edges(u) if v in position]
     return [sorted(candidates) for candidates in found] if total <= MAX_CANDIDATES else []
 
 
 def edges_between(model: ReuseModel, units: list[int]) -> Edges:
     """Return the edges between the units, in both directions."""
-    chosen, found = set(units), Edges()
-    for a, b, own_size, other_size, weight in model.edges():
-        if a in chosen and b in chosen:
-            cost = FORBIDDEN if weight == HARD else weight
-            found.setdefault((a, b), []).append((own_size, other_size, cost))
-            found.setdefault((b, a), []).append((other_size, own_size, cost))
+    found, rows = Edges(), model.rows
+    for a, b, own_size, other_size, weight in rows[np.isin(rows[:, :2], units).all(axis=1)].tolist():
+        found.setdefault((a, b), []).append((own_size, other_size, FORBIDDEN if weight == HARD else weight))
     return found
 
 

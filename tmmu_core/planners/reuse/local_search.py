@@ -6,7 +6,6 @@ both forms draw the same random numbers and return the same result.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,19 @@ class Placement:
         self.model = model
         self.offset = [-1] * len(model) if offset is None else list(offset)
         self.size, self.align, self.pin = model.size.tolist(), model.align.tolist(), model.pin.tolist()
-        columns = zip(*(c.tolist() for c in (model.other, model.own_size, model.other_size, model.weight)), strict=True)
-        rows, first = list(columns), model.first.tolist()
-        self.edges = [rows[a:b] for a, b in pairwise(first)]
-        self.reserved = model.reserved.tolist()
+        self.reserved, self.first, self.rows = model.reserved.tolist(), model.first.tolist(), model.rows[:, 1:]
+
+    def edges(self, u: int) -> list[list[int]]:
+        """Return ``[other, own_size, other_size, weight]`` of each edge of a unit."""
+        rows: list[list[int]] = self.rows[self.first[u] : self.first[u + 1]].tolist()
+        return rows
 
     def price(self, u: int, at: int) -> int:
         """Return the cost of unit ``u`` at offset ``at``, or −1 if a hard edge or a reserved range forbids it."""
         if any(at < end and begin < at + self.size[u] for begin, end in self.reserved):
             return -1
         cost, offset = 0, self.offset
-        for v, own_size, other_size, weight in self.edges[u]:
+        for v, own_size, other_size, weight in self.edges(u):
             other_at = offset[v]
             if other_at >= 0 and at < other_at + other_size and other_at < at + own_size:
                 if weight == HARD:
@@ -52,7 +53,7 @@ class Placement:
         """
         size, offset, grid = self.size[u], self.offset, self.align[u]
         spans = [(begin - size, end, HARD) for begin, end in self.reserved]
-        spans += [(offset[v] - own, offset[v] + other, w) for v, own, other, w in self.edges[u] if offset[v] >= 0]
+        spans += [(offset[v] - own, offset[v] + other, w) for v, own, other, w in self.edges(u) if offset[v] >= 0]
         begins, ends = sorted((begin, w) for begin, _, w in spans), sorted((end, w) for _, end, w in spans)
         entered = left = hard = cost = 0
         for at in [self.pin[u]] if self.pin[u] >= 0 else sorted({-(-end // grid) * grid for end, _ in [(0, 0), *ends]}):
@@ -167,7 +168,7 @@ def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
             break
         u = begin
         if units:
-            edges = place.edges[units[draw() % len(units)]]
+            edges = place.edges(units[draw() % len(units)])
             u = edges[draw() % len(edges)][0] if edges and draw() % 8 else draw() % n
         if u not in out:
             out[u] = offset[u]

@@ -7,6 +7,7 @@ All members of a unit begin at its offset, so one hard edge with the largest siz
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,51 +42,65 @@ class ReuseModel:
     def __len__(self) -> int:
         return len(self.size)
 
-    def edges(self) -> list[tuple[int, int, int, int, int]]:
-        """Return every edge once: ``(unit, other, own_size, other_size, weight)`` with ``unit < other``."""
+    @cached_property
+    def rows(self) -> I64:
+        """The edges as an array of shape (m, 5): unit, ``other``, ``own_size``, ``other_size``, ``weight``."""
         unit = np.repeat(np.arange(len(self)), np.diff(self.first))
-        rows = np.stack([unit, self.other, self.own_size, self.other_size, self.weight], axis=1)
-        return [(a, b, s, t, w) for a, b, s, t, w in rows.tolist() if a < b]
+        return np.stack([unit, self.other, self.own_size, self.other_size, self.weight], axis=1)
 
 
-def live_together(problem: Problem) -> list[tuple[int, int]]:
-    """Return the pairs of storages that are live at the same step (not in a gap), by index, sorted."""
+def _live_together(problem: Problem) -> I64:
+    """Return the pairs of storages that are live at the same step (not in a gap), shape (m, 2), sorted."""
     first, begins, ends = live_parts(problem)
-    storage = np.repeat(np.arange(len(problem)), np.diff(first)).tolist()
-    # This planner does not reuse in place: a storage that an output could reuse stays live at its last read.
-    reusable = set() if problem.handoff_from is None else set(problem.handoff_from.tolist())
-    death, rows = problem.death.tolist(), zip(begins.tolist(), ends.tolist(), storage, strict=True)
-    parts = sorted([(lo, hi + (i in reusable and hi == death[i]), i) for lo, hi, i in rows])
-    pairs: set[tuple[int, int]] = set()
-    alive: list[tuple[int, int]] = []
-    for lo, hi, i in parts:
-        alive = [(end, j) for end, j in alive if end > lo]
-        pairs.update((min(i, j), max(i, j)) for _, j in alive if i != j)
-        alive.append((hi, i))
-    return sorted(pairs)
+    storage = np.repeat(np.arange(len(problem)), np.diff(first))
+    if problem.handoff_from is not None:
+        # This planner does not reuse in place: a storage that an output could reuse stays live at its last read.
+        is_reusable = np.isin(storage, problem.handoff_from) & (ends == problem.death[storage])
+        ends = ends + is_reusable
+    order = np.lexsort((storage, ends, begins))
+    begins, ends, storage = begins[order], ends[order], storage[order]
+    count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
+    one = np.repeat(np.arange(len(order)), count)
+    two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
+    pairs = np.sort(np.stack([storage[one], storage[two]], axis=1), axis=1)
+    keys = np.unique(pairs[pairs[:, 0] != pairs[:, 1]] @ [len(problem), 1])
+    return np.stack(np.divmod(keys, max(len(problem), 1)), axis=1)
 
 
-def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[int]) -> tuple[dict[Pair, Pair], str]:
-    """Return the edge sizes of each pair of units that must not share a byte, and a contradiction (empty: none)."""
-    sizes = problem.size.tolist()
-    excluded = {(min(pair), max(pair)) for pair in terms.exclusions}
-    separated = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
-    hard, contradiction = dict[Pair, Pair](), ""
-    for a, b in [*(pair for pair in live_together(problem) if pair not in excluded), *map(sorted, separated)]:
-        if not (sizes[a] and sizes[b]):
-            continue
-        if unit[a] == unit[b]:
-            contradiction = (
-                f'"{problem.ids[a]}" and "{problem.ids[b]}" are at the same offset and must not share a byte'
-            )
-            continue
-        (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
-        if min(pin[i], pin[j]) >= 0 and pin[i] < pin[j] + t and pin[j] < pin[i] + s:
-            fixed_a, fixed_b = pin[unit[a]], pin[unit[b]]
-            contradiction = f'"{problem.ids[a]}" at {fixed_a} and "{problem.ids[b]}" at {fixed_b} must not share a byte'
-        first, second = hard.get((i, j), (0, 0))
-        hard[i, j] = max(s, first), max(t, second)
-    return hard, contradiction
+def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tuple[I64, str]:
+    """Return an edge per pair of units that must not share a byte, and a contradiction (empty: none).
+
+    The edges have the columns of :attr:`ReuseModel.rows`, ``unit`` below ``other``, sorted.
+    """
+    n, size = len(problem), problem.size.astype(np.int64)
+    excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
+    pairs = _live_together(problem)
+    pairs = pairs[~np.isin(pairs @ [n, 1], excluded)]
+    if problem.must_not_alias is not None:
+        pairs = np.concatenate([pairs, np.sort(problem.must_not_alias.reshape(-1, 2), axis=1)])
+    pairs = pairs[(size[pairs] > 0).all(axis=1)]
+    one, two = unit[pairs].T
+    is_one, fixed = one == two, pin[unit[pairs]]
+    distance = (fixed[:, 1] - fixed[:, 0])[:, None] * [1, -1]
+    collides = ~is_one & (fixed >= 0).all(axis=1) & (distance < size[pairs]).all(axis=1)
+    contradiction = ""
+    for k in np.flatnonzero(is_one | collides)[-1:].tolist():
+        a, b = (f'"{problem.ids[i]}"' for i in pairs[k].tolist())
+        contradiction = f"{a} and {b} are at the same offset and must not share a byte"
+        if collides[k]:
+            contradiction = f"{a} at {fixed[k, 0]} and {b} at {fixed[k, 1]} must not share a byte"
+    rows = _edge_rows(unit, size, pairs[~is_one], HARD)
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    starts = np.flatnonzero(np.diff(rows[:, :2], axis=0, prepend=-1).any(axis=1))
+    for column in (2, 3) if len(rows) else ():
+        rows[starts, column] = np.maximum.reduceat(rows[:, column], starts)
+    return rows[starts], contradiction
+
+
+def _edge_rows(unit: I64, size: I64, pairs: I64, weight: I64 | int) -> I64:
+    """Return the edges of pairs of storages in different units, with ``unit`` below ``other``."""
+    ordered = np.where((unit[pairs[:, 0]] > unit[pairs[:, 1]])[:, None], pairs[:, ::-1], pairs)
+    return np.column_stack([unit[ordered], size[ordered], np.broadcast_to(weight, len(pairs))])
 
 
 def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
@@ -136,22 +151,23 @@ def reuse_model(problem: Problem) -> ReuseModel:
         for begin, end in terms.reserved:
             if at >= 0 and max(at, begin) < min(at + sizes[i], end):
                 pin_error = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
-    hard, edge_error = _hard_edges(problem, terms, unit, pin)
-    rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
-    unavoidable = 0
-    for a, b, weight in terms.penalties:
-        if not (sizes[a] and sizes[b]):
-            continue
-        (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
-        first, second = hard.get((i, j), (0, 0))
-        if i == j:
-            unavoidable += weight
-        elif weight and not (first >= s and second >= t):
-            rows.append((i, j, s, t, weight))
-    table = np.array(sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)]), np.int64).reshape(-1, 5)
+    unit_of, nbytes = np.array(unit, np.int64), problem.size.astype(np.int64)
+    hard, edge_error = _hard_edges(problem, terms, unit_of, np.array(pin, np.int64))
+    penalties = np.array(terms.penalties, np.int64).reshape(-1, 3)
+    penalties = penalties[(nbytes[penalties[:, :2]] > 0).all(axis=1)]
+    is_one = unit_of[penalties[:, 0]] == unit_of[penalties[:, 1]]
+    apart = penalties[~is_one & (penalties[:, 2] > 0)]
+    soft = _edge_rows(unit_of, nbytes, apart[:, :2], apart[:, 2])
+    hard_keys, keys = (rows[:, :2] @ [units, 1] for rows in (hard, soft))
+    if len(hard):  # no hard edge of the same units that is at least as large
+        same = np.minimum(np.searchsorted(hard_keys, keys), len(hard) - 1)
+        soft = soft[(hard_keys[same] != keys) | (hard[same, 2:4] < soft[:, 2:4]).any(axis=1)]
+    rows = np.concatenate([hard, soft])
+    table = np.concatenate([rows, rows[:, [1, 0, 3, 2, 4]]])
+    table = table[np.lexsort(table.T[::-1])]
     other, own_size, other_size, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
-        unit_of=np.array(unit, np.int64),
+        unit_of=unit_of,
         capacity=min(problem.capacity, LARGEST),
         size=np.array(size, np.int64),
         align=np.array(align, np.int64),
@@ -163,6 +179,6 @@ def reuse_model(problem: Problem) -> ReuseModel:
         other_size=other_size,
         weight=weight_of,
         reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
-        unavoidable=unavoidable,
+        unavoidable=int(penalties[is_one, 2].sum()),
         contradiction=edge_error or pin_error,
     )
