@@ -43,6 +43,11 @@ PROBLEM: dict[str, Any] = {
 }
 
 
+LIFE = [{"lower": 0, "upper": 1}]
+MANY = [{"id": k, "name": str(k), "size": 1, "live_intervals": LIFE, "allowed_pools": [2]} for k in range(1_101)]
+PINS = [{"buffer": k, "pool": 2, "offset": k, "exclusive_for_all_time": True} for k in range(1_101)]
+
+
 def read(document: Any) -> PlainInstance:
     found = read_any(json.dumps(document).encode(), "kernel.json")
     assert isinstance(found, PlainInstance)
@@ -112,6 +117,11 @@ def fault(change: Callable[[dict[str, Any]], None]) -> UnreadableInput:
             lambda p: p["cost_model"]["reuse_penalties"][0].update(cost=-1),
             "$.problem.cost_model.reuse_penalties[0].cost",
             ">= 0",
+        ),
+        (
+            lambda p: p.update(buffers=MANY, constraints={"pinned_allocations": PINS}),
+            "$.problem.constraints.pinned_allocations[953]",
+            "more than 1,048,576 pairs",
         ),
         (lambda p: p["pools"][1].update(name="Vec"), "$.problem.pools", "two pools"),
         (lambda p: p["pools"][1].update(capasity=64), "$.problem.pools[1]", 'unknown field "capasity"'),

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.allocator_plan import file_name
@@ -219,6 +220,9 @@ class _Reading:
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
                 separations += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]
+            if len(separations) > limits.ceiling(limits.PAIRS):
+                error = limits.limit_error(limits.PAIRS, "the problem")
+                raise _fault(error.message, place, error.hint)
         terms = ReuseTerms(tuple(colocations), tuple(exclusions), tuple(penalties))
         pools = sorted(set(self.home), key=lambda k: self.problem.pools[k].name.encode())
         if not pools:

@@ -145,13 +145,13 @@ class CostBounds:
 
     def bound_of(self, number: int) -> int:
         """Return the bound of arena ``number``, from its witness and from colocated pairs with a penalty."""
-        arena, bound = self.plan.arenas[number], 0
+        arena, bound, penalties = self.plan.arenas[number], 0, dict(self.penalties)
         reserved = self.terms.reserved.get(arena.name, ())
         for names in arena.reuse_cost_witness or ():
             units = list({unit.names: unit for name in names if (unit := self._unit(name, number))}.values())
             edges: Edges = {}
             for i, j in combinations(range(len(units)), 2):
-                if costs := self._pair_costs(units[i], units[j]):
+                if costs := self._pair_costs(units[i], units[j], penalties):
                     edges[i, j], edges[j, i] = costs, [(size_b, size_a, cost) for size_a, size_b, cost in costs]
             limits = arena.capacity_bytes, reserved
             bound += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
@@ -159,7 +159,7 @@ class CostBounds:
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
             is_in_arena = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
             if is_in_arena and self.colocated.leader(first) == self.colocated.leader(second):
-                bound += self.penalties[frozenset((first, second))]
+                bound += penalties[frozenset((first, second))]
         return bound
 
     def _unit(self, name: str, number: int) -> Unit | None:
@@ -175,8 +175,8 @@ class CostBounds:
         align = lcm(*self.plan.alignment[rows].tolist())
         return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
 
-    def _pair_costs(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
-        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; each penalty counts once."""
+    def _pair_costs(self, a: Unit, b: Unit, penalties: dict[frozenset[str], int]) -> list[tuple[int, int, float]]:
+        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; set the penalties to 0."""
         found: list[tuple[int, int, float]] = []
         birth, death = self.plan.birth, self.plan.death
         for (x, size_a), (y, size_b) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
@@ -187,9 +187,9 @@ class CostBounds:
             together = any(birth[i] < death[j] and birth[j] < death[i] for i, j in rows)
             if pair in self.separated or (together and pair not in self.excluded):
                 found.append((size_a, size_b, HARD))
-            elif pair in self.penalties:
-                found.append((size_a, size_b, self.penalties[pair]))
-                self.penalties[pair] = 0
+            elif pair in penalties:
+                found.append((size_a, size_b, penalties[pair]))
+                penalties[pair] = 0
         return found
 
 
