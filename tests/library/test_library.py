@@ -204,6 +204,7 @@ def test_pack_returns_offsets_in_the_order_of_the_arrays() -> None:
         np.array(packed, dtype=np.int64, copy=False)
     assert list(packed) == packed.offset.tolist()
     assert len(tmmu.pack([], [], [])) == 0
+    assert tmmu.pack([2, 3], [5, 6], [2, 1], alignment=[2, 4]).extent_bytes == 4  # a greedy run needs 5
 
 
 @pytest.mark.parametrize(
@@ -214,6 +215,7 @@ def test_pack_returns_offsets_in_the_order_of_the_arrays() -> None:
         (([-1], [1], [1]), "before step 0"),
         (([0, 1], [1], [1]), "shape"),
         (([0.5], [1], [1]), "integer type"),
+        (([0, 0], [1, 1], [2**63, 1]), "row 0 of size is 9,223,372,036,854,775,808, beyond"),
         (([[0, 1]], [[2, 3]], [[4, 4]]), r"lower has the shape \(1, 2\), not \(n,\)"),
     ],
 )

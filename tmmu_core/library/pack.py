@@ -175,10 +175,13 @@ def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
         raise _fault(f"the rows of {name} have different lengths.", "Give rows of one length.") from None
     if np.ma.is_masked(value):
         raise _fault(f"{name} has masked values.", "Give a value for every buffer.")
-    if array.size and array.dtype.kind not in "iu":
+    exact = np.asarray(value, object) if array.dtype.kind in "fO" else array
+    if exact is not array and all(isinstance(x, int) for x in exact.flat):
+        array = exact  # integers beyond 64 bits
+    elif array.size and array.dtype.kind not in "iu":
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
-    if array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise _fault(f"{name} has a value over 2^63 − 1.", "Give smaller values.")
+    for k in np.flatnonzero(abs(array) > np.iinfo(np.int64).max)[:1]:
+        raise _fault(f"row {k} of {name} is {array.flat[k]:,}, beyond 2^63 − 1.", "Give smaller values.")
     return array.astype(np.int64)
 
 

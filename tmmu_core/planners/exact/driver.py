@@ -195,7 +195,8 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
     allowed = min(request.budget, max(request.budget * FULL_BUDGET_ENTRIES**2 // entries**2, 1))
     before = int(notes["nodes"])
     log.floor = component.floor
-    spent = attempts = patient_until = 0
+    spent = attempts = 0
+    patience = patient_until = PATIENCE // (len(component.variants[0].searcher.tables.neighbour) + 1)
     lns: _LnsRuns | None = None
     while not notes.get("interrupted"):
         component.update_bound()
@@ -231,7 +232,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         attempts += 1
         component.apply_result(variant, target, outcome, offset)
         if outcome == FOUND:
-            patient_until = spent + PATIENCE // (len(variant.searcher.tables.neighbour) + 1)
+            patient_until = spent + patience
     component.update_bound()
     log.record(before + spent, component.extent, component.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)
