@@ -106,7 +106,7 @@ export class Columns {
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
     this.raw = {};
-    // `death` is the step after the last use of the bytes. For the rows in stillRead, the live range ends one step before.
+    // `death` is the step after the last use of the bytes. The live range of a row in stillRead ends one step earlier.
     for (const [column, position] of Object.entries(spec.columns)) {
       this.raw[column] = read(position);
       this[column] = rounded(this.raw[column]);
