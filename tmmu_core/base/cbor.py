@@ -27,10 +27,7 @@ _BYTE = [bytes([value]) for value in range(256)]
 
 
 class NotCanonical(ValueError):
-    """A value has no canonical form.
-
-    Its type is not supported, a key is not text, a text contains a lone surrogate, or an integer needs over 64 bits.
-    """
+    """A value has no canonical form: another type, a map key that is not text, a lone surrogate, over 64 bits."""
 
 
 Column = Sequence[str] | NDArray[np.integer[Any]]

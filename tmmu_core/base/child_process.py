@@ -17,10 +17,7 @@ START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main;
 
 @contextmanager
 def limited_growth(growth: int) -> Iterator[None]:
-    """Return a context manager that limits the growth of the address space to ``growth`` bytes (Linux).
-
-    An allocation above the limit raises ``MemoryError``.
-    """
+    """Context manager: more than ``growth`` further bytes of address space raise ``MemoryError`` (Linux)."""
     try:
         import resource
 
@@ -41,10 +38,7 @@ def limited_growth(growth: int) -> Iterator[None]:
 def run_module(
     module: str, arguments: Sequence[str], data: bytes, timeout: float, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``main(arguments)`` of ``module`` in a child process with ``data`` on standard input.
-
-    Raises ``TimeoutExpired`` after ``timeout`` seconds, and ``OSError``.
-    """
+    """Run ``main(arguments)`` of ``module`` in a child process; ``data`` is its input. Raises as ``subprocess.run``."""
     command = [sys.executable, "-P", "-c", START.format(module=module), str(ROOT), *arguments]
     return subprocess.run(command, input=data, capture_output=True, timeout=timeout, env=environment, check=False)
 

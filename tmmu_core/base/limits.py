@@ -69,11 +69,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``.
-
-    The first of these that is set: the value of :func:`raised`, the environment variable, ``default``, the default of
-    the limit.
-    """
+    """Return the value of ``limit``: of :func:`raised`, else of its variable, else ``default`` or its own default."""
     refuse_unknown_settings()
     if limit.name in raised_now():
         return min(raised_now()[limit.name], limit.highest)
@@ -124,18 +120,12 @@ def raised(values: Mapping[str, int]) -> Iterator[None]:
 
 
 def values_limit(file_bytes: int, is_compressed: bool) -> int:
-    """Return the limit :data:`VALUES` for a file of this size.
-
-    Unless the user sets it, the limit grows with the file: a value per two bytes, or two per compressed byte.
-    """
+    """Return the limit :data:`VALUES` for a file; unless set, a value per two bytes, or two per compressed byte."""
     return ceiling(VALUES, max(VALUES.default, 2 * file_bytes if is_compressed else file_bytes // 2))
 
 
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
-    """Return the error for input above ``limit``; ``subject`` names the input.
-
-    ``allowed``: the value of the limit, if it depends on the input.
-    """
+    """Return the error for ``subject`` above ``limit``; ``allowed``: the value of a limit that depends on the input."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"
     message = f"{subject} has more than {number} {limit.unit}."
     hint = f"If the input is correct, set a limit above {number}: --max-{limit.name} N, or {limit.variable}=N."

@@ -15,16 +15,11 @@ LISTED = 24  # maximum number of known names that an error message lists
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
-def _similar(name: str, known: Collection[str], cutoff: float) -> str | None:
+def similar(name: str, known: Collection[str], cutoff: float) -> str | None:
     """Return the name in ``known`` most similar to ``name``, ignoring case; ``None`` if no similarity is ``cutoff``."""
     folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
     found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, cutoff)
     return folded[found[0]] if found else None
-
-
-def resembles(name: str, known: Collection[str]) -> bool:
-    """Return whether ``name`` is probably a misspelling of a name in ``known``."""
-    return _similar(name, known, 0.6) is not None
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
@@ -33,8 +28,8 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     if not names:
         return "No name is defined here."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
-    similar = _similar(name, names, 0.5)
-    question = f"Did you mean {similar!r}? " if similar else ""
+    closest = similar(name, names, 0.5)
+    question = f"Did you mean {closest!r}? " if closest else ""
     return f"{question}Known: {', '.join(names[:LISTED])}{more}."
 
 

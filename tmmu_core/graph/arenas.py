@@ -36,7 +36,7 @@ def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
     """Raise ``InvalidIrShapes`` (reason ``unknown_arena``) for an unused arena whose name resembles a known one."""
     known, unused = unused_arenas(config, graph)
     for name in unused:
-        if strict.resembles(name, known):
+        if strict.similar(name, known, 0.6) is not None:  # probably a misspelling
             hint = strict.closest_hint(name, known)
             raise _invalid(f"there is no arena {name!r} in this graph.", name, "unknown_arena", hint)
 
@@ -57,10 +57,7 @@ def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arenas as mappings with only the fields that the caller gave, for the hash.
-
-    Raises the errors of :func:`read_arenas`.
-    """
+    """Return the arenas as mappings of the fields that the caller gave, for the hash. Raises as :func:`read_arenas`."""
     read_arenas(config)
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)

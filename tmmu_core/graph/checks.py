@@ -135,10 +135,7 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Check the i-th tensor, a view, and return the number of its base.
-
-    Raises ``InvalidIrShapes``, ``AlignmentViolation``.
-    """
+    """Check the i-th tensor, a view; return its base. Raises ``InvalidIrShapes``, ``AlignmentViolation``."""
     tensor, path = graph.tensors[i], f"$.tensors[{i}].view"
     view, name, dtype = tensor.view, tensor.id, tensor.dtype
     assert view is not None

@@ -75,10 +75,7 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of ``location`` in the model's ``folder``. Raises ``UnreadableInput`` for a path outside.
-
-    ``what`` is the subject of the error message.
-    """
+    """Return a path in the model's ``folder``. Raises ``UnreadableInput`` about ``what`` for a path outside."""
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")

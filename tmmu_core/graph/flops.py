@@ -76,12 +76,9 @@ def _fold(call: Call) -> int:
 
 
 def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
-    """[…, M, K] · […, K, N]: 2·K + ``added`` for every element of the output. An operand with one axis is a vector.
-
-    ``left``: position of the left operand in the inputs.
-    """
+    """[…, M, K] · […, K, N]: 2·K + ``added`` per element of the output. ``left``: position of the first operand."""
     a, b = call.inputs[left], call.inputs[left + 1]
-    depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
+    depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0  # an operand with one axis is a vector
     if len(a) == len(b) == 2 and call.output_elements:
         # An operand may be transposed, with its stored shape in the file: M·K · K·N / (M·N) is K² in all cases.
         depth = isqrt(prod(a) * prod(b) // call.output_elements)

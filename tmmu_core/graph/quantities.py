@@ -11,9 +11,7 @@ from tmmu_core.base.errors import U64_MAX
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
 """Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
 
-_SIZE = re.compile(
-    r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<fraction>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII
-)
+_SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<frac>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
 _grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
 """Match a size in which commas separate groups of three digits, so that a decimal comma is rejected."""
 
@@ -27,13 +25,13 @@ def parse_bytes(text: str) -> int | None:
     if not word:
         return None
     found = _SIZE.fullmatch(word)
-    has_digits = found is not None and (found["hex"] or found["whole"] or found["fraction"])
+    has_digits = found is not None and (found["hex"] or found["whole"] or found["frac"])
     if found is None or not has_digits or ("," in text and not _grouped(text)):
         decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
         raise ValueError(f"“{text[:80]}” is not a size. Write bytes, or a number with KiB, MiB or GiB.{decimal}")
     if found["hex"]:
         return strict.whole_number(found["hex"], base=16)
-    unit, fraction = 1024 ** _POWERS[found["unit"] or ""], found["fraction"] or "0"
+    unit, fraction = 1024 ** _POWERS[found["unit"] or ""], found["frac"] or "0"
     size = strict.whole_number(found["whole"] or "0") * unit + int(fraction) * unit // 10 ** len(fraction)
     if size > U64_MAX:
         raise ValueError(f"{strict.shown(text)} is over 2^64 − 1 bytes.")

@@ -74,10 +74,7 @@ def _count(n: int, noun: str) -> str:
 
 
 def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return at most :data:`MOST_PER_RULE` findings per rule and severity.
-
-    Findings that count the omitted ones follow, one per rule and severity.
-    """
+    """Return at most :data:`MOST_PER_RULE` findings per rule and severity, and findings that count the omitted ones."""
     total = Counter[tuple[str, Severity]]()
     listed: list[Finding] = []
     for finding in findings:

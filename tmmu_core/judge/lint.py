@@ -57,8 +57,7 @@ def lint_verdict(
     Other arguments are those of :func:`verify_plan`; ``verified`` is its verdict on them, if it is known.
     """
     verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
-    rules = [_LINT_RULE.get(finding.rule, "aligned_and_slotted") for finding in verified.findings]
-    found = [replace(finding, rule=rule) for finding, rule in zip(verified.findings, rules, strict=True)]
+    found = [replace(each, rule=_LINT_RULE.get(each.rule, "aligned_and_slotted")) for each in verified.findings]
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_unused(graph)]

@@ -80,10 +80,7 @@ def writer_of(index: GraphIndex, tensor: int) -> int:
 
 
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
-    """Return the graph with each level that is not in ``opened`` as one vertex.
-
-    ``around``: the middle and the radius of a neighbourhood; without a radius, the whole graph.
-    """
+    """Return the graph with each level outside of ``opened`` as one vertex; with a radius, the neighbourhood."""
     # Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     around = around or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
@@ -135,10 +132,7 @@ def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
-    """Return the distinct reads as columns (code of the writing vertex, code of the reading vertex, tensor).
-
-    Reads of tensors without a producer are omitted, except graph inputs and the tensor ``requested``.
-    """
+    """Return columns, the distinct (writing code, reading code, tensor): written tensors, inputs and ``requested``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
@@ -189,10 +183,7 @@ class GraphView:
 
 
 def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """Return the requested part of the graph.
-
-    If it has over ``MOST_DRAWN`` vertices, return the whole graph with its initial levels, or a smaller radius.
-    """
+    """Return the requested part; above ``MOST_DRAWN`` vertices, with only the initial levels or a smaller radius."""
     if view.radius is None:
         initial = tree.opened(MOST_AT_FIRST)
         opened = (initial | frozenset(view.opened)) - frozenset(view.closed)

@@ -96,10 +96,7 @@ def starred(part: str) -> str:
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
-    """Return the modules of a graph. O(operands).
-
-    ``order``: the node number of each step, −1 for a step without a node.
-    """
+    """Return the modules of a graph; ``order``: the node number of each step, or −1. O(operands)."""
     sequence = [node for node in order if node >= 0]
     known_by: KnownBy
     scopes = [_scope(index, node) for node in range(len(index.node_ids))]

@@ -81,10 +81,7 @@ class Tree:
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
-    """Return the tree of a graph by modules and phases.
-
-    ``order``: the node number of each step, −1 for a step without a node.
-    """
+    """Return the tree of a graph by modules and phases; ``order``: the node number of each step, or −1."""
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
     several_phases = len(set(phases)) > 1
@@ -147,10 +144,7 @@ def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Pat
 
 
 def _with_family_level(path: Path, families: Families, family_parents: set[Path]) -> Path:
-    """Return a module's path with a level for the family of its outermost block.
-
-    A parent that contains only this family (``family_parents``) needs no such level.
-    """
+    """Insert a level for the family of the outermost block, unless its parent is one of ``family_parents``."""
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path

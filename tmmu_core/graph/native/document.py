@@ -133,10 +133,7 @@ _SAVE_AS_UTF8 = "Save the file as UTF-8."
 
 
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
-    """Decode a document to ``document_type``; ``noun`` names the kind of document in the record of an error.
-
-    Raises ``UnreadableInput``, ``InvalidIrShapes``.
-    """
+    """Decode a document; ``noun`` is its kind in an error record. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     try:
         with paused_gc():
             if kind(data) == "cbor":

@@ -25,10 +25,9 @@ from tmmu_core.graph.native import document, native_file
 Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
 """Fields of a node that describe its outputs."""
+# Fields of a node and of the graph that are the same in the native format:
 NODE_FIELDS = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
-"""Fields of a node that are the same in the native format."""
 GRAPH_FIELDS = ("name", "dims", "replan_policy", "safepoints", "execution_order")
-"""Fields of the graph that are the same in the native format."""
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,10 +160,7 @@ def _wrong_field(node: PortNode, path: str, what: str, hint: str, reason: str) -
 
 
 def _port(port: Port, output_counts: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor id of a port. Raises ``InvalidIrShapes`` (``unknown_tensor``) if its node lacks this output.
-
-    ``reader``: the node that reads the port; empty for a graph output. ``output_counts``: node → number of outputs.
-    """
+    """Return the tensor id of a port that the node ``reader`` reads; an empty ``reader``: it is a graph output."""
     count, tensor = output_counts.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if count is not None and 0 <= port.output_idx < count:
         return tensor

@@ -71,10 +71,7 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the bytes of a sidecar: the header, then the ``values``.
-
-    Raises ``UnreadableInput`` if the bytes of a constant do not have the size of its tensor.
-    """
+    """Yield the bytes of a sidecar: header, ``values``. Raises ``UnreadableInput`` for a constant of a wrong size."""
     header: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     begin = 0

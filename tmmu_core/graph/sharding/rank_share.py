@@ -23,10 +23,7 @@ class Sharding:
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → the nonzero remainders of rows ÷ parts of the tensors split over it, ascending.
-
-        The parts from such a remainder on have one row less. Coordinates between two remainders have equal shares.
-        """
+        """Mesh axis → nonzero remainders of rows ÷ parts, ascending: from this coordinate on, a share lacks a row."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if split is None:
@@ -74,10 +71,7 @@ class Sharding:
         return self.number_of[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return the class of a rank: ranks of one class run equal graphs.
-
-        A class has, for each mesh axis, the number of ``remainders`` that are not above the rank's coordinate.
-        """
+        """Return, by mesh axis, how many remainders are at most the rank's coordinate; equal results: equal graphs."""
         coordinates = self.spec.coordinates(rank)
         return tuple(sum(coordinates[name] >= each for each in self.remainders[name]) for name, _ in self.spec.mesh)
 

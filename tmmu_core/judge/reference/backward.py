@@ -97,10 +97,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands of a forward node that its backward node reads.
-
-    ``marked``: all tensors with ``saved_for_backward``. If there are none, the operator's ``gradient_needs`` decide.
-    """
+    """Return the forward operands that the backward node reads: ``marked`` ones; if none exist, those it needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs

@@ -122,11 +122,7 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
 
 
 def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
-    """Raise for a tensor at an invalid ``offset`` in its storage.
-
-    ``AlignmentViolation``: not a multiple of the tensor's alignment and element size. ``AllocationOverflow``: the
-    tensor ends past 2^64 − 1.
-    """
+    """Raise ``AlignmentViolation`` for a misaligned offset in a storage, ``AllocationOverflow`` past 2^64 − 1."""
     for name in sorted(offset):
         tensor, start = run.tensors[name], offset[name]
         if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view

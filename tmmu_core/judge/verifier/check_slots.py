@@ -12,16 +12,13 @@ from tmmu_core.plans.model import PART
 
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``slot``.
-
-    Storages begin at the start of their slot, one after another, with ascending generations. The slots of an arena are
-    numbered from 0, and do not overlap if the plan has slots.
-    """
+    """Check rule ``slot``: storages in their slot (start, order, generation), slots in an arena (number, overlap)."""
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
-        name, slot_start = facts.name(s), slots.start[facts.slot_of[s]]
-        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slot_start}.'
-        yield error("slot", message, tensor=name, arena=facts.arena_name(s))
+        message = (
+            f'"{facts.name(s)}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slots.start[facts.slot_of[s]]}.'
+        )
+        yield error("slot", message, tensor=facts.name(s), arena=facts.arena_name(s))
     for k in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
         first, second = order[k], order[k + 1]
         name, next_name, step = facts.name(first), facts.name(second), int(facts.birth[second])
@@ -61,10 +58,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the possible alignments of the slots, each as a column.
-
-    With ``lives``, one column; else two columns: from the rows without views, and from all rows.
-    """
+    """Return the possible alignments of the slots as columns; without ``lives`` two, without and with views."""
     plan, slots = facts.plan, facts.slots
     if lives is None:
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]

@@ -98,10 +98,7 @@ class PlanFacts:
 
     @cached_property
     def held_until(self) -> I64:
-        """Per storage, the step from which other storages may use its bytes.
-
-        This is ``read_until``; for a source at the arena and offset of its target, it is the step of the reuse.
-        """
+        """Per storage, the step from which others may use its bytes: ``read_until``, or the step of its reuse."""
         until = self.read_until.copy()
         for source, (step, target) in self.reused_by.items():
             if self.has_same_start(source, target):
