@@ -259,6 +259,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         totals += [(kind.replace("_", " "), f"{count:,}", text)] if count else []
     return {
         "of": comparison,
+        "sides": change_text.sides,
         "heads": (("arena", *change_text.ARENA_FIGURES), ("tensor", "change", *change_text.TENSOR_FIGURES)),
         "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
         "totals": totals,
@@ -268,6 +269,6 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a value of a comparison or of a planner's note as text, cut to 160 characters."""
+    """Return a value of a planner's note as text, cut to 160 characters."""
     text = value.hex() if isinstance(value, bytes) else numbers.UNKNOWN if value is None else str(value)
     return text if len(text) <= 160 else f"{text[:157]}…"

@@ -1,10 +1,11 @@
 """The differences between two plans as rows of text ``baseline → candidate``, for page, report and command line."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from app.texts import numbers
 from app.texts.markup import optimality
-from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, TensorChange
+from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Difference, TensorChange
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
@@ -55,6 +56,15 @@ def line_tables(
     changes = ("category at the peak", by_category(lines)), ("line at the peak", changed[:most])
     tables = [(title, [_line_row(change, size) for change in listed]) for title, listed in changes]
     return tables, numbers.of(min(most, len(changed)), len(changed), "changed line")
+
+
+def sides(difference: Difference) -> str:
+    """Return both values of a difference as text, long values shortened: ``64 → 128``."""
+    values = (difference.left, difference.right)
+    texts = ("none" if value is None else f"{value:,}" if type(value) is int else str(value) for value in values)
+    return " → ".join(
+        text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60) for text in texts
+    )
 
 
 def _line_row(change: LineChange, size: Callable[[int], str]) -> list[str]:

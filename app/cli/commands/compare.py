@@ -3,14 +3,12 @@
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
 from app.cli.options import AS_JSON, STORE, argument, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
-from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, tensor_row
+from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, sides, tensor_row
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
@@ -59,17 +57,17 @@ def print_comparison(verdict: Comparison, limit: int) -> None:
     print_lines(f"{verdict.summary}: {reasons}" if reasons else f"{verdict.summary}{more}")
     # Rows of two allocator snapshots do not correspond, so their changes are listed by line of code.
     if verdict.first is not None and not verdict.lines:
-        print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")
+        print_lines(f"first divergence at {verdict.first.path}: {sides(verdict.first)}")
     for difference in verdict.certificates:
         name, _, figure = difference.path.removeprefix("$.arenas.").rpartition(".")
         if figure == "reuse_cost_lower_bound":
-            print_lines(f"lower bound of the reuse cost of {name}: {_sides_of(difference)}")
+            print_lines(f"lower bound of the reuse cost of {name}: {sides(difference)}")
             continue
         one, two = (plan.arena_of[name] for plan in (baseline, candidate))
         texts = (f"{a.status}, at least {numbers.full_bytes(a.stated_bound_bytes)}" for a in (one, two))
         print_lines(f"optimality of {name}: {' → '.join(texts)}")
     for difference in verdict.context:
-        print_lines(f"context {difference.path[2:]}: {_sides_of(difference)}")
+        print_lines(f"context {difference.path[2:]}: {sides(difference)}")
     if not verdict.complete:
         print_lines("at least one side is a digest: live ranges, slots and offsets are compared by their hashes")
     if verdict.identical:
@@ -103,15 +101,7 @@ def _reason(difference: Difference) -> str:
         "$.tensors_hash": "a digest of an older version without a hash of its tensors",
         "$.arena_config_hash": "different arena configurations",
     }
-    return reasons.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
-
-
-def _sides_of(difference: Difference) -> str:
-    texts = [
-        "none" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for value in (difference.left, difference.right)
-    ]
-    return " → ".join(texts)
+    return reasons.get(difference.path, f"{difference.path[2:]} {sides(difference)}")
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:

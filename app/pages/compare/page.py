@@ -178,10 +178,7 @@ def difference_table(comparison: Comparison) -> None:
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
-    cells = [
-        [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]
-        for kind, field in rows
-    ]
+    cells = [[kind, *map(markup.esc, (_field_text(field.path), change_text.sides(field)))] for kind, field in rows]
     if cells:
         st.html(markup.table(["", "where", "baseline → candidate"], cells))
 
@@ -193,11 +190,6 @@ def _field_text(path: str) -> str:
         return f"tensor {of_tensor[2]}"
     field, tensor = (of_tensor[3], f" of {of_tensor[2]}") if of_tensor else (path.removeprefix("$."), "")
     return field.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
-
-
-def _value_text(value: Any) -> str:
-    text = "none" if value is None else f"{value:,}" if type(value) is int else str(value)
-    return markup.esc(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60))
 
 
 def arenas(comparison: Comparison) -> None:

@@ -10,7 +10,7 @@ loaded, otherwise as plain Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -211,6 +211,11 @@ class DropWalk:
     it restores.
     """
 
+    run: Callable[[int], bool]  # run the node of a position
+    run_again: Callable[[int, int], bool]  # run the node of a position again before another position
+    copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position; this serves all gaps
+    copy_in: Callable[[int, int], bool]  # copy a storage back before a position
+
     def __init__(self, model: RecomputeModel, choice: Choice) -> None:
         storages = len(model.size)
         positions, dropped = choice.pairs
@@ -261,22 +266,6 @@ class DropWalk:
                 else:
                     return False
         return True
-
-    def run(self, k: int) -> bool:
-        """Run the node of position ``k``."""
-        raise NotImplementedError
-
-    def run_again(self, n: int, k: int) -> bool:
-        """Run the node of position ``n`` again before position ``k``."""
-        raise NotImplementedError
-
-    def copy_out(self, s: int, k: int) -> bool:
-        """Copy ``s`` to the other memory after position ``k``; this one copy serves all gaps."""
-        raise NotImplementedError
-
-    def copy_in(self, s: int, k: int) -> bool:
-        """Copy a storage back before position ``k``."""
-        raise NotImplementedError
 
 
 class _Execution(DropWalk):
