@@ -19,4 +19,3 @@ OPERATORS: Mapping[str, str] = {
     "UML_OS.TMMU.CommitExecution_v1": "tmmu_core.runtime.apply:commit_execution",
     "UML_OS.Error.Emit_v1": "tmmu_core.base.errors:ContractError.record",
 }
-"""Operator → ``module:name`` of its implementation."""

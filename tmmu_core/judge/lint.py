@@ -52,10 +52,7 @@ def lint_verdict(
     cut_from: bytes | None = None,
     verified: Verdict | None = None,
 ) -> Verdict:
-    """Return the verdict of the lint rules. Rules about the graph are checked only if it is the graph of the plan.
-
-    Other arguments are those of :func:`verify_plan`; ``verified`` is its verdict on them, if it is known.
-    """
+    """Return the verdict of the lint rules; ``verified``: the verifier's verdict on the same arguments, if known."""
     verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(each, rule=_LINT_RULE.get(each.rule, "aligned_and_slotted")) for each in verified.findings]
     has_graph = verified.examined == "graph"
@@ -78,10 +75,7 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
 
 
 def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Yield ``backward_before_forward`` once, with the first backward node and the next forward node.
-
-    The default order breaks ties by id, so a backward node may run before a forward node.
-    """
+    """Yield ``backward_before_forward`` once: the default order breaks ties by id, whatever the phase."""
     phase = {node.node_id: node.phase for node in graph.nodes}
     order = [node_id for node_id in plan.execution_order if node_id in phase]
     first = next((k for k, node_id in enumerate(order) if phase[node_id] == "backward"), len(order))

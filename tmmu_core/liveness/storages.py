@@ -1,7 +1,4 @@
-"""Tensors that share a storage: views with their bases, alias groups, in-place writes (contract §3).
-
-The cost depends on the number of tensors that share a storage, which is small in most graphs.
-"""
+"""Tensors that share a storage: views with their bases, alias groups, in-place writes (contract §3)."""
 
 from __future__ import annotations
 

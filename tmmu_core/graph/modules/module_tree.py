@@ -135,7 +135,6 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Path]:
-    """Return the modules that contain only blocks of one family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):

@@ -106,8 +106,7 @@ def decode(data: bytes, name: str = "") -> Graph:
         ports = enumerate(node.inputs)
         inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
         outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
-        fields = {field: getattr(node, field) for field in NODE_FIELDS}
-        nodes.append(Node(**fields, inputs=tuple(inputs), outputs=outputs))
+        nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=tuple(inputs), outputs=outputs))
     graph = Graph(
         tensors=tuple(tensors),
         nodes=tuple(nodes),

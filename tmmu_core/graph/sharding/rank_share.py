@@ -48,7 +48,7 @@ class Sharding:
         for i, tensor in enumerate(self.graph.tensors):
             chain: dict[int, None] = {}
             current, view = i, tensor.view
-            while view is not None and current not in order and current not in chain:  # cycles are rejected later
+            while view is not None and current not in order and current not in chain:  # the view check rejects cycles
                 chain[current] = None
                 current = self.number_of[view.base_tensor_uid]
                 view = self.graph.tensors[current].view

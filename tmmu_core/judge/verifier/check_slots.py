@@ -40,11 +40,7 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
-    """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``.
-
-    The alignment of each storage comes from the graph (``lives``), or without a graph from the rows. The row of a view
-    may have the alignment of the view or of its dtype, so offsets for either alignment are accepted.
-    """
+    """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``."""
     plan, slots = facts.plan, facts.slots
     alignments = _slot_alignments(facts, lives)
     ends = [0] * len(plan.arenas)
@@ -60,7 +56,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
     """Return the possible alignments of the slots as columns; without ``lives`` two, without and with views."""
     plan, slots = facts.plan, facts.slots
-    if lives is None:
+    if lives is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]
     else:
         storages = [s for s in lives.storages.values() if s.name in plan.row_of]
