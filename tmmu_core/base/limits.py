@@ -31,7 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_MAX_SECONDS = 10**5  # highest limit in seconds; timeouts are a few times the limit, in milliseconds and 31 bits
+_MAX_SECONDS = 10**5  # highest limit in seconds: a few times the limit, in milliseconds, fits in 31 bits
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")

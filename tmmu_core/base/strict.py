@@ -16,7 +16,7 @@ _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum va
 
 
 def similar(name: str, known: Collection[str], cutoff: float) -> str | None:
-    """Return the name in ``known`` most similar to ``name``, ignoring case; ``None`` if no similarity is ``cutoff``."""
+    """Return the name in ``known`` most similar to ``name``, ignoring case; ``None`` if all are below ``cutoff``."""
     folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
     found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, cutoff)
     return folded[found[0]] if found else None
@@ -55,7 +55,7 @@ def _alternatives(each: inspect.Type) -> list[inspect.Type]:
 
 
 def _types_at(each: inspect.Type, step: str) -> list[inspect.Type]:
-    """Return the types of the field ``.name`` or of the element ``[…]``, as ``step`` is written."""
+    """Return the types at ``step``: of the field ``.name`` or of the element ``[…]``."""
     if isinstance(each, inspect.StructType | inspect.DataclassType):
         return [field.type for field in each.fields if step == f".{field.encode_name}"]
     if isinstance(each, inspect.ListType | inspect.VarTupleType):

@@ -132,7 +132,7 @@ def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
-    """Return columns, the distinct (writing code, reading code, tensor): written tensors, inputs and ``requested``."""
+    """Return the columns (writer's code, reader's code, tensor) of reads: written tensors, inputs, ``requested``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]

@@ -71,7 +71,7 @@ class Sharding:
         return self.number_of[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return, by mesh axis, how many remainders are at most the rank's coordinate; equal results: equal graphs."""
+        """Return a key, equal for ranks with equal graphs: by mesh axis, how many remainders its coordinate reaches."""
         coordinates = self.spec.coordinates(rank)
         return tuple(sum(coordinates[name] >= each for each in self.remainders[name]) for name, _ in self.spec.mesh)
 
