@@ -6,7 +6,8 @@ replaced by the fields of the dataclass, and the parameter ``request`` by all pl
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -48,6 +49,15 @@ REQUEST = "request"  # parameter that is replaced by all planning options
 OUTPUTS = ("output", "recipe")  # parameters whose value - is standard output
 GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
 STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Raise the ``UnreadableInput`` of a value on the command line as :class:`UsageError`."""
+    try:
+        yield
+    except UnreadableInput as error:
+        raise UsageError(error.message, error.hint) from error
 
 
 def with_options(command: Callable[..., int]) -> Callable[..., int]:

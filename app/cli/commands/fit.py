@@ -21,11 +21,10 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AS_JSON, argument, flag, option
+from app.cli.options import AS_JSON, argument, flag, option, usage_errors
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text, result_text
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
@@ -54,13 +53,6 @@ class ChangeOptions:
     allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…")
     max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
     keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer.")
-
-    def allowed(self) -> Allowed:
-        """Return the allowed changes. Raises :class:`UsageError`."""
-        try:
-            return allowed_moves(self.allow, self.max_cost, self.keep_phases, ("--allow", "--max-cost"))
-        except UnreadableInput as error:
-            raise UsageError(error.message, error.hint) from error
 
 
 @dataclass(frozen=True)
@@ -97,7 +89,9 @@ def fit_command(
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
     if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
-    limits = (_capacity(request), changes.allowed())
+    with usage_errors():
+        allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
+    limits = (_capacity(request), allowed)
     with _interruptible() as progress:
         fitted, size = _search(graph, opened, request, limits, progress, sizes)
     if output is not None:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 from app.cli.commands.checks import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option
+from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_errors
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import (
     MAX_FINDINGS,
@@ -79,7 +79,8 @@ def gate_command(
 
     Exit code: 0 passed, 1 failed.
     """
-    limits, baseline = limits_of(vars(options), _option_of), options.baseline
+    with usage_errors():
+        limits = limits_of(vars(options), _option_of)
     if explorer is not None and out is None:
         raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
     if not (graph or limits):
@@ -88,7 +89,7 @@ def gate_command(
     after = resolve_ignoring_options(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
         after.complete_plan()
-    before = None if baseline is None else resolve_side(baseline, request, store, after.plan)
+    before = None if options.baseline is None else resolve_side(options.baseline, request, store, after.plan)
     checks = _checks(limits, after, before, allow_incomplete=options.allow_incomplete)
     if before is not None and not after.ignored:  # no warning for the baseline: the candidate uses the options
         before = replace(before, ignored=())
