@@ -73,9 +73,7 @@ def instance_of(
     rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))  # texts sort as UTF-8 bytes
     refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
     rows_of = {arena: list(group) for arena, group in groupby(rows, key=lambda row: row.arena)} or {"arena": rows}
-    problems = [
-        Problem(arena, **columns_of(group), roles=tuple([r.role for r in group])) for arena, group in rows_of.items()
-    ]
+    problems = [Problem(key, **columns_of(own), roles=tuple([r.role for r in own])) for key, own in rows_of.items()]
     packing = Packing(np.array([row.offset for row in rows], np.uint64)) if placed else None
     return PlainInstance(name, problems[0], packing, tuple(notes), others=tuple(problems[1:]))
 

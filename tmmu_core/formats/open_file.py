@@ -169,10 +169,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return the graph in a file's bytes, with ``envelopes`` as the bounds of the named dimensions.
-
-    Raises ``InvalidIrShapes`` (reason ``unknown_dim``) for a dimension that the graph does not have.
-    """
+    """Return the graph in a file's bytes with bounds of its dimensions. Raises ``InvalidIrShapes`` for other names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

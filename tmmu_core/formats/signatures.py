@@ -8,33 +8,33 @@ MEMORY_EVENTS = "memory_allocation"  # category of the memory events of an Execu
 
 
 def refuses_onnx(data: bytes) -> str:
-    """Return why bytes are not an ONNX model; ``""`` if a graph follows, and all fields before it are of a model."""
-    at, seen = 0, 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        field, wire = tag >> 3, tag & 7
-        if MODEL_FIELDS.get(field) != wire:
-            if not seen:
+    """Return why bytes are not an ONNX model; ``""`` if they have a graph, and only a model's fields before it."""
+    position, valid_fields = 0, 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        field, wire_type = tag >> 3, tag & 7
+        if MODEL_FIELDS.get(field) != wire_type:
+            if not valid_fields:
                 return "its first byte begins no field of an ONNX model"
-            return f"field {field} is not in an ONNX model (fields before it: {seen})"
+            return f"field {field} is not in an ONNX model (fields before it: {valid_fields})"
         if field == GRAPH_FIELD:
             return ""
-        length, at = _varint(data, at)
-        at += length if wire == 2 else 0
-        seen += 1
+        length, position = _varint(data, position)
+        position += length if wire_type == 2 else 0
+        valid_fields += 1
     return "it ends before a graph begins"
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return ``(value, position after it)`` of a protobuf varint; a truncated one stops at the end of the data."""
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return ``(value, position after it)`` of a protobuf varint, which may be cut off at the end of the data."""
     value, shift = 0, 0
-    while at < len(data) and shift < 64:
-        byte = data[at]
+    while position < len(data) and shift < 64:
+        byte = data[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
             break
-    return value, at
+    return value, position
 
 
 def refuses_snapshot(data: bytes) -> str:
@@ -51,7 +51,7 @@ def refuses_snapshot(data: bytes) -> str:
 
 
 def refuses_profile(data: bytes) -> str:
-    """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they have both."""
+    """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they are."""
     if document.kind(data) != "json" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'

@@ -29,8 +29,8 @@ class Unplannable:
     title: str
     reason: str
     hint: str
-    magic: tuple[bytes, ...] = ()  # first bytes that no readable format has
-    parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, other bytes): an unread file with both of a pair
+    magic: tuple[bytes, ...] = ()  # first bytes of a file, if no reader accepts them
+    parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file that no reader accepts
     endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
     def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:
@@ -107,13 +107,10 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
-    """Return the format of a file that no reader opens: by its bytes, else by its name; ``None`` if it has none."""
+    """Return the unplannable format of a file that no reader accepts, by its bytes, else by its name; else ``None``."""
     heads = data[:HEAD], data[:HEAD].lstrip()
-    by_parts = (
-        each
-        for each in FORMATS
-        if any(any(head.startswith(start) for head in heads) and part in data for start, part in each.parts)
-    )
+    pairs = ((row, start, part) for row in FORMATS for start, part in row.parts)
+    by_parts = (row for row, start, part in pairs if any(head.startswith(start) for head in heads) and part in data)
     return by_magic(data) or next(by_parts, None) or _by_ending(FORMATS, [name.lower().removesuffix(".gz")])
 
 

@@ -12,7 +12,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
 
 ZIP = b"PK\x03\x04"
-HEAD = 64  # number of first bytes that distinguish a document from a model
+HEAD = 64  # number of bytes at the start of a file that identify its format
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
@@ -21,13 +21,14 @@ def constants_of(path: Path, graph: Graph) -> Constants:
         if graph.sidecar:
             return sidecar.constants(graph, path)
         data = unpacking.mapped_file(path)
-        return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)  # bytes: decompressed
+        # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
+        return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
     except OSError as error:
         raise unopened(error, path) from error
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
-    """Return the constants in ``data``, gzipped or not; constants in other files are refused."""
+    """Return the constants in ``data``, gzipped or not. Raises ``UnreadableInput`` for constants in other files."""
     if graph.sidecar:
         return sidecar.constants(graph, None)
     return _constants(unpacking.unpack(data, name), graph, None, name)

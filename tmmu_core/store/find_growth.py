@@ -1,8 +1,8 @@
-"""Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
+"""Find the commit that increased an arena, and the tensors that cause the growth (iree-org/iree#15323).
 
-From the run of this commit on, all runs are larger than the first run. The growth of an arena is the growth of its peak
-plus the growth of its slack, which is extent − peak live bytes. The growth of the peak is the sum over all storages of
-the change of their live bytes at the peak.
+All runs from this commit on are larger than the first run. The growth of an arena is the growth of its peak plus the
+growth of its slack (extent − peak live bytes). The growth of the peak is the sum, over all storages, of the change of
+their live bytes at the peak.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs of the latest run's series, and the latest run of each commit without one in it; oldest first."""
+    """Return the runs of the latest run's series and, for a commit without such a run, its latest run; oldest first."""
     series_commits = {run.commit for run in runs if run.series == runs[-1].series}
     latest = {run.commit: run for run in runs if run.commit not in series_commits}
     return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))
@@ -60,12 +60,12 @@ def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 def value_of(run: Run, figure: str, arena: str | None = None) -> int:
     """Return a figure of a run or of one arena, in bytes; 0 if the run does not have the arena."""
-    measured = [run] if arena is None else [each for each in run.arenas if each.name == arena]
-    return sum(int(getattr(item, FIGURES[figure])) for item in measured)
+    parts = [run] if arena is None else [part for part in run.arenas if part.name == arena]
+    return sum(int(getattr(part, FIGURES[figure])) for part in parts)
 
 
 def culprit(values: Sequence[int]) -> int | None:
-    """Return the position from which on all values are above the first one; ``None`` if the last value is not."""
+    """Return the first index from which all values are above ``values[0]``; ``None`` if the last value is not."""
     if not values or values[-1] <= values[0]:
         return None
     return 1 + max(k for k, value in enumerate(values) if value <= values[0])
@@ -83,11 +83,11 @@ def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run
 def _latest_index(runs: Sequence[Run], commit: str) -> int:
     """Return the index of the latest run of a commit, which may be abbreviated."""
     exact = [k for k, run in enumerate(runs) if run.commit == commit]
-    found = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
-    if not found or len({runs[k].commit for k in found}) > 1:
-        why = "has no run" if not found else "is ambiguous: several commits start with it"
-        raise StoreFault(f"{commit} {why}.", hint="List the commits with tmmu history.")
-    return found[-1]
+    matching = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
+    if not matching or len({runs[k].commit for k in matching}) > 1:
+        problem = "has no run" if not matching else "is ambiguous: several commits start with it"
+        raise StoreFault(f"{commit} {problem}.", hint="List the commits with tmmu history.")
+    return matching[-1]
 
 
 def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
@@ -100,9 +100,9 @@ def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
         if bytes_before.get(name, 0) != bytes_after.get(name, 0)
     ]
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
-    first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
+    extents = [plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after)]
     peaks = sum(bytes_before.values()), sum(bytes_after.values())
-    return GrowthCauses(arena, (first, last), peaks, (step_before, step_after), tuple(shares))
+    return GrowthCauses(arena, (extents[0], extents[1]), peaks, (step_before, step_after), tuple(shares))
 
 
 def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from tmmu_core.base.errors import StoreFault, first_line
 from tmmu_core.base.escaping import visible
 
-VERSION = "0001"  # of the tables; if they change, change it, and write code that upgrades an older store
+VERSION = "0001"  # version of the tables; a change of the tables needs a new version, and code that upgrades old stores
 
 
 class U64(sql.TypeDecorator[int]):
@@ -118,9 +118,9 @@ LOCK_TIMEOUT = 120.0  # seconds that a SQLite writer waits for the lock
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 """Scheme of a URL → dialect and driver of SQLAlchemy."""
 
-_CREATE = "Check the URL, or create one with tmmu record."
+_CREATE_HINT = "Check the URL, or create a store with tmmu record."
 _PASSWORD = re.compile(r":[^:@/]*@")
-_FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
+_URL_HINT = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 
 def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
@@ -128,7 +128,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
     parsed, name = _parsed(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not create and not os.path.isfile(str(parsed.database)):
-        raise StoreFault("the store does not exist.", store=name, hint=_CREATE)
+        raise StoreFault("the store does not exist.", store=name, hint=_CREATE_HINT)
     with faults_of(name):
         try:
             # Without a pool, a SQLite file that was replaced is opened again. A server may close a pooled connection.
@@ -139,8 +139,8 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
                 sql.event.listen(engine, "begin", _begin_sqlite)
             engine.connect().close()
         except (TypeError, ValueError) as error:
-            why = f"the driver does not accept the URL's options: {error}."
-            raise StoreFault(why, store=name, hint=_FORMS) from error
+            what = f"the driver does not accept the URL's options: {error}."
+            raise StoreFault(what, store=name, hint=_URL_HINT) from error
         _create_tables(engine, name, create=create)
     return engine, name
 
@@ -175,7 +175,7 @@ def _begin_sqlite(connection: sql.Connection) -> None:
 
 @contextmanager
 def faults_of(name: str) -> Iterator[None]:
-    """Context manager: raise ``StoreFault`` for errors of the database, text that UTF-8 cannot encode, damaged rows."""
+    """Context manager: raise ``StoreFault`` for database errors, damaged rows, and text that UTF-8 cannot encode."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -190,8 +190,8 @@ def faults_of(name: str) -> Iterator[None]:
                 hint = "A row is damaged. Restore a backup."
         raise StoreFault(f"the store cannot be used: {reason}.", store=name, hint=hint) from error
     except UnicodeEncodeError as error:
-        why, hint = "a name contains half a surrogate pair.", "tmmu history lists the stored runs."
-        raise StoreFault(why, store=name, hint=hint) from error
+        what, hint = "a name contains half a surrogate pair.", "Use a name that UTF-8 can encode."
+        raise StoreFault(what, store=name, hint=hint) from error
     except (msgspec.DecodeError, TypeError) as error:
         raise StoreFault("a row of the store is damaged.", store=name, hint="Restore a backup.") from error
 
@@ -202,15 +202,15 @@ def _parsed(url: str) -> tuple[URL, str]:
         name = parsed.render_as_string(hide_password=True)
         parsed = parsed.set(drivername=DRIVERS.get(parsed.drivername, parsed.drivername))
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-            raise StoreFault(f"the database {parsed.get_backend_name()} is not supported.", hint=_FORMS)
+            raise StoreFault(f"the database {parsed.get_backend_name()} is not supported.", hint=_URL_HINT)
         if parsed.get_backend_name() == "sqlite" and (parsed.query or parsed.database in (None, "", ":memory:")):
-            raise StoreFault("the URL of a SQLite store must name a file, without options.", store=name, hint=_FORMS)
+            raise StoreFault("the URL of a SQLite store must name a file, without options.", store=name, hint=_URL_HINT)
         parsed.get_dialect().import_dbapi()
     except (NoSuchModuleError, ImportError) as error:  # NoSuchModuleError is a subclass of ArgumentError
-        raise StoreFault(f"the URL's driver is not installed: {error}.", hint=_FORMS) from error
+        raise StoreFault(f"the URL's driver is not installed: {error}.", hint=_URL_HINT) from error
     except (ArgumentError, ValueError) as error:  # ValueError: the port is not a number
         safe_url = _PASSWORD.sub(":***@", url[:200])
-        raise StoreFault(f"{safe_url!r} is not the URL of a store.", hint=_FORMS) from error
+        raise StoreFault(f"{safe_url!r} is not the URL of a store.", hint=_URL_HINT) from error
     return parsed, name
 
 
@@ -218,7 +218,7 @@ def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
         version = _version(connection)
     if version is None and not create:
-        raise StoreFault("the database contains no store.", store=name, hint=_CREATE)
+        raise StoreFault("the database contains no store.", store=name, hint=_CREATE_HINT)
     if version is None:
         with writing(engine) as connection:
             if engine.dialect.name == "postgresql":
@@ -229,8 +229,8 @@ def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
                 connection.execute(VERSIONS.insert(), {"version_num": VERSION})
                 return
     if version != VERSION:
-        why = f"the store has revision {version}; this tmmu supports revision {VERSION}."
-        raise StoreFault(why, store=name, hint="Install a newer version of tmmu.")
+        what = f"the store has revision {version}; this tmmu supports revision {VERSION}."
+        raise StoreFault(what, store=name, hint="Install a newer version of tmmu.")
 
 
 def _version(connection: sql.Connection) -> str | None:

@@ -4,7 +4,7 @@
 
     resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four characters is enough)
     resnet50@main        the latest run of that branch, unless a commit has that name
-    main                 the same for the model of the plan that the run is compared with
+    main                 the latest run of that branch or commit, of the model of the plan that is compared with the run
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from tmmu_core.plans.model import Plan
 
 MAIN = "main"
 PREFIX = "store:"  # prefix of a reference in an argument that may also be a file name
-LONGEST = 200  # maximum characters of the name of a model, commit or branch
+MAX_NAME_LENGTH = 200  # maximum characters of the name of a model, commit or branch
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Label:
     branch: str = MAIN
 
     def __post_init__(self) -> None:
-        for what in ("model", "commit", "branch"):
-            name = getattr(self, what)
-            if name != visible(name).strip() or not 0 < len(name) <= LONGEST:
-                hint = f"Use 1 to {LONGEST} visible characters, without blanks at the start and the end."
-                raise StoreFault(f"the {what} {shown(name)} is not a valid name.", hint=hint)
+        for field in ("model", "commit", "branch"):
+            name = getattr(self, field)
+            if name != visible(name).strip() or not 0 < len(name) <= MAX_NAME_LENGTH:
+                hint = f"Use 1 to {MAX_NAME_LENGTH} visible characters, without blanks at the start and the end."
+                raise StoreFault(f"the {field} {shown(name)} is not a valid name.", hint=hint)
         if "@" in self.commit:
             raise StoreFault(f"the commit {self.commit!r} contains an @.", hint="Write MODEL@COMMIT.")
         if self.at.tzinfo is None:
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def series(self) -> tuple[str, str, str, str, str]:
-        """Model, branch, planner, mode and preset: the runs of one series are compared."""
+        """Model, branch, planner, mode and preset. Runs with equal values are one series, and are compared."""
         return self.model, self.branch, self.planner, self.mode, self.preset
 
     @property
@@ -103,13 +103,11 @@ def run_of(plan: Plan, label: Label, content: bytes) -> Run:
     fields: dict[str, Any] = {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
     figures = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
     fields |= {name: getattr(sums, name) for name in figures}
-    arenas = [
-        ArenaFigures(a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas
-    ]
+    rows = ((a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas)
+    arenas = [ArenaFigures(*row) for row in rows]
     fields |= {name: getattr(label, name) for name in ("model", "commit", "branch")}
     fields |= {name: getattr(plan, name) for name in ("steps", "layout_hash", "tmmu_plan_hash")}
-    graph, at = visible(plan.ir_name), instant(label.at)
-    return Run(**fields, at=at, graph=graph, content=content, arenas=tuple(arenas))
+    return Run(**fields, at=instant(label.at), graph=visible(plan.ir_name), content=content, arenas=tuple(arenas))
 
 
 def instant(at: datetime) -> str:
@@ -119,7 +117,7 @@ def instant(at: datetime) -> str:
 
 def split_reference(text: str) -> tuple[str | None, str]:
     """Return ``(model or None, commit or branch)`` of a reference with or without ``store:``. Raises ``StoreFault``."""
-    model, at, name = text.removeprefix(PREFIX).rpartition("@")
-    if not name or (at and not model):
+    model, separator, name = text.removeprefix(PREFIX).rpartition("@")
+    if not name or (separator and not model):
         raise StoreFault(f"{text} refers to no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")
     return model or None, name

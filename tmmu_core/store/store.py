@@ -25,8 +25,8 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
 from tmmu_core.store.run_label import Label, Run, instant, run_of, split_reference
 
-SHORTEST = 4  # minimum number of characters of an abbreviated commit
-LONGEST_FILE = 1 << 29  # maximum bytes of an opened file if no limit is configured
+MIN_PREFIX = 4  # minimum number of characters of an abbreviated commit
+MAX_FILE_BYTES = 1 << 29  # default limit on the size of an opened file
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Store:
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
         chosen = chosen.order_by(*(RUNS.c[name] for name in series), RUNS.c.at, RUNS.c.number)
         rows = self.rows(chosen if branch is None else chosen.where(RUNS.c.branch == branch))
-        found: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         for _, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
             changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
@@ -128,34 +128,34 @@ class Store:
             changed = {"changed_at": runs[last_change].at, "changed_commit": runs[last_change].commit}
             before_bytes = runs[last_change - 1].extent_bytes if last_change else None
             latest = dict(zip((*series, *figures), runs[-1], strict=True))
-            found.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
+            lines.append({**latest, **changed, "runs": len(runs), "before_bytes": before_bytes})
         with faults_of(self.name):
-            return tuple(sorted(msgspec.convert(found, tuple[Line, ...]), key=attrgetter(*series)))
+            return tuple(sorted(msgspec.convert(lines, tuple[Line, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
-        """Return the latest run of ``MODEL@COMMIT`` …, preferably with settings of ``of``. Raises ``StoreFault``."""
-        named, point = split_reference(reference)
+        """Return the latest run of a reference, preferably with the settings of ``of``. Raises ``StoreFault``."""
+        named, name = split_reference(reference)
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
             named, _, start = named.rpartition("@")
-            point = f"{start}@{point}"
+            name = f"{start}@{name}"
         model = named or self._model_of(reference, of)
         for column in (RUNS.c.commit, RUNS.c.branch):
-            if found := self._latest(of, RUNS.c.model == model, column == point):
-                return found[0]
+            if latest := self._latest(of, RUNS.c.model == model, column == name):
+                return latest[0]
         commits: list[str] = []
-        if len(point) >= SHORTEST:  # the database may ignore case
-            starting = RUNS.c.commit.startswith(point, autoescape=True)
-            distinct = self._distinct(select(RUNS.c.commit).where(RUNS.c.model == model, starting), 20)
-            commits = [commit for commit in distinct if commit.startswith(point)]
+        if len(name) >= MIN_PREFIX:
+            has_prefix = RUNS.c.commit.startswith(name, autoescape=True)
+            candidates = self._distinct(select(RUNS.c.commit).where(RUNS.c.model == model, has_prefix), 20)
+            commits = [commit for commit in candidates if commit.startswith(name)]  # the database may ignore case
         if len(commits) > 1:
-            why = f"{point} is ambiguous: several commits of {model} start with it."
-            raise StoreFault(why, store=self.name, hint=f"Write more: {', '.join(commits[:5])}.")
+            what = f"{name} is ambiguous: several commits of {model} start with it."
+            raise StoreFault(what, store=self.name, hint=f"Give more characters: {', '.join(commits[:5])}.")
         if not commits:
-            raise self._missing_run(model, point)
+            raise self._missing_run(model, name)
         return self._latest(of, RUNS.c.model == model, RUNS.c.commit == commits[0])[0]
 
     def _latest(self, of: Plan | None, *where: ColumnElement[bool]) -> tuple[Run, ...]:
-        """Return the latest of the chosen runs, preferably with settings of ``of``; empty if there is none."""
+        """Return the latest run that fulfils ``where``, preferably with the settings of ``of``; ``()`` if none does."""
         chosen = select(*_READ).where(*where)
         settings = [RUNS.c[name] == visible(getattr(of, name)) for name in ("planner", "mode", "preset") if of]
         return self._read(chosen.where(*settings), 1) or self._read(chosen, 1)
@@ -180,47 +180,48 @@ class Store:
             raise limit_error(UNPACKED_BYTES, f"plan {content.hex()[:12]} of the store", self.name)
         document = unpacked(data, size)
         if document is None or hashlib.sha256(document).digest() != content:
-            why, hint = f"plan {content.hex()[:12]} is damaged.", "Restore a backup, or record it again."
-            raise StoreFault(why, store=self.name, hint=hint)
+            what, hint = f"plan {content.hex()[:12]} is damaged.", "Restore a backup, or record it again."
+            raise StoreFault(what, store=self.name, hint=hint)
         return document
 
-    def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
-        found = self.rows(chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
+    def _read(self, statement: Select[Any], last: int | None = None) -> tuple[Run, ...]:
+        """Return the ``last`` [all] runs that ``statement`` selects, oldest first."""
+        rows = self.rows(statement.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
         with faults_of(self.name):
-            rows = [dict(zip(Run.__dataclass_fields__, row, strict=True)) for row in reversed(found)]
-            whole = [{**row, "arenas": msgspec.json.decode(row["arenas"])} for row in rows]
-            return msgspec.convert(whole, tuple[Run, ...], builtin_types=(bytes,))
+            runs = [dict(zip(Run.__dataclass_fields__, row, strict=True)) for row in reversed(rows)]
+            decoded = [{**run, "arenas": msgspec.json.decode(run["arenas"])} for run in runs]
+            return msgspec.convert(decoded, tuple[Run, ...], builtin_types=(bytes,))
 
-    def _distinct(self, statement: Select[Any], most: int) -> list[str]:
-        return sorted([text for (text,) in self.rows(statement.distinct().limit(most))])
+    def _distinct(self, statement: Select[Any], limit: int) -> list[str]:
+        return sorted([text for (text,) in self.rows(statement.distinct().limit(limit))])
 
     def _model_of(self, reference: str, of: Plan | None) -> str:
         if of is None:
             raise StoreFault(f"{reference} names no model.", store=self.name, hint="Write store:MODEL@COMMIT.")
         graph = visible(of.ir_name)
         statement = select(RUNS.c.model).where(or_(RUNS.c.graph == graph, RUNS.c.model == graph))
-        found = self._distinct(statement, 20)
-        if len(found) == 1:
-            return found[0]
-        how = f"Several models have it: {', '.join(found)}." if found else "No run has a graph of that name."
-        why = f"{reference} names no model, and the graph is {graph!r}."
-        raise StoreFault(why, store=self.name, hint=f"{how} Write store:MODEL@COMMIT.")
+        models = self._distinct(statement, 20)
+        if len(models) == 1:
+            return models[0]
+        reason = f"Several models have it: {', '.join(models)}." if models else "No run has a graph of that name."
+        what = f"{reference} names no model, and the graph is {graph!r}."
+        raise StoreFault(what, store=self.name, hint=f"{reason} Write store:MODEL@COMMIT.")
 
-    def _missing_run(self, model: str, point: str) -> StoreFault:
+    def _missing_run(self, model: str, commit_or_branch: str) -> StoreFault:
         latest = self.runs(model, last=3)
         if not latest:
-            known = self._distinct(select(RUNS.c.model), 20)
-            hint = f"Recorded models: {', '.join(known)}." if known else "The store is empty; tmmu record adds a run."
+            models = self._distinct(select(RUNS.c.model), 20)
+            hint = f"Recorded models: {', '.join(models)}." if models else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
         hint = f"The latest are {', '.join(f'{run.commit} on {run.branch}' for run in reversed(latest))}."
-        return StoreFault(f"{model} has no run of a commit or branch {point!r}.", store=self.name, hint=hint)
+        return StoreFault(f"{model} has no run of a commit or branch {commit_or_branch!r}.", store=self.name, hint=hint)
 
     def known(self, model: str) -> tuple[Run, ...]:
-        """Return the runs of a model. Raises ``StoreFault`` if none."""
-        found = self.runs(model)
-        if not found:
+        """Return the runs of a model. Raises ``StoreFault`` if there are none."""
+        runs = self.runs(model)
+        if not runs:
             raise self._missing_run(model, "")
-        return found
+        return runs
 
     # --- opened files, by the key of their link, so that links survive a restart of the server -----------------------
 
@@ -232,26 +233,27 @@ class Store:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, data, at))
 
     def file(self, key: str) -> tuple[str, bytes] | None:
-        """Return ``(name, bytes)``; ``None`` without a file. Raises ``StoreFault`` for a damaged one."""
+        """Return ``(name, bytes)``; ``None`` if there is no such file. Raises ``StoreFault`` if it is damaged."""
         found = self.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
         if not found:
             return None
-        name, size, packs = found[0]
+        name, size, packed = found[0]
         self._refuse_large(name, size)
-        data = unpacked(packs, size)
+        data = unpacked(packed, size)
         if data is None:
             raise StoreFault(f"the file {visible(name)} is damaged.", store=self.name, hint="Open it again.")
         return visible(name), data
 
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
-        """Replace a file (empty if missing or damaged) by ``edit(its bytes)`` in one transaction; return it."""
-        this = FILES.c.digest == key
+        """Replace the bytes of a file (``b""`` if missing or damaged) by ``edit(bytes)``, atomically; return them."""
+        is_file = FILES.c.digest == key
         with self.writing() as connection:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))
-            size, packs = connection.execute(select(FILES.c.bytes, FILES.c.packed).where(this).with_for_update()).one()
-            data = edit(unpacked(packs, size) or b"")
+            locked_row = select(FILES.c.bytes, FILES.c.packed).where(is_file).with_for_update()
+            size, packed = connection.execute(locked_row).one()
+            data = edit(unpacked(packed, size) or b"")
             self._refuse_large(name, len(data))
-            connection.execute(FILES.update().where(this).values(bytes=len(data), packed=zlib.compress(data)))
+            connection.execute(FILES.update().where(is_file).values(bytes=len(data), packed=zlib.compress(data)))
         return data
 
     def drop_file(self, key: str) -> None:
@@ -260,9 +262,9 @@ class Store:
             connection.execute(FILES.delete().where(FILES.c.digest == key))
 
     def _refuse_large(self, name: str, size: int) -> None:
-        most = ceiling(UNPACKED_BYTES, LONGEST_FILE)
-        if size > most:
-            raise limit_error(UNPACKED_BYTES, visible(name), self.name, most)
+        limit = ceiling(UNPACKED_BYTES, MAX_FILE_BYTES)
+        if size > limit:
+            raise limit_error(UNPACKED_BYTES, visible(name), self.name, limit)
 
 
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
@@ -276,7 +278,7 @@ def _file_row(key: str, name: str, data: bytes, at: datetime) -> dict[str, Any]:
 def unpacked(data: bytes, size: int) -> bytes | None:
     """Return the ``size`` bytes that ``data`` decompresses to; ``None`` for damaged data or another size."""
     try:
-        found = zlib.decompressobj().decompress(data, size + 1)
+        plain = zlib.decompressobj().decompress(data, size + 1)
     except zlib.error:
         return None
-    return found if len(found) == size else None
+    return plain if len(plain) == size else None

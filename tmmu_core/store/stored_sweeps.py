@@ -35,23 +35,22 @@ def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], poi
 
 def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
     """Store results in one transaction. An existing result is replaced only if it failed."""
-    texts = [msgspec.json.encode(result.rows).decode() for result in results]
     rows = [
-        {"sweep": name, "number": result.number, "failed": int(result.failed), "row": text}
-        for result, text in zip(results, texts, strict=True)
+        {"sweep": name, "number": r.number, "failed": int(r.failed), "row": msgspec.json.encode(r.rows).decode()}
+        for r in results
     ]
     numbers = [result.number for result in results]
-    is_failed = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed > 0, SWEEP_POINTS.c.number.in_(numbers)
+    failed_before = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed > 0, SWEEP_POINTS.c.number.in_(numbers)
     with store.writing() as connection:
-        connection.execute(SWEEP_POINTS.delete().where(*is_failed))
+        connection.execute(SWEEP_POINTS.delete().where(*failed_before))
         connection.execute(store.insert_missing(SWEEP_POINTS), rows)
 
 
 def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[PointResult, ...]:
     """Return the stored results, sorted by number. ``last``: return only this many with the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
-    of_sweep = select(*columns).where(SWEEP_POINTS.c.sweep == name)
-    stored = store.rows(of_sweep.order_by(SWEEP_POINTS.c.number.desc()).limit(last))
+    statement = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc())
+    stored = store.rows(statement.limit(last))
     with faults_of(store.name):
         return tuple(
             PointResult(number, msgspec.json.decode(text, type=tuple[dict[str, Any], ...]), failed > 0)
@@ -69,8 +68,5 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
     )
     rows = store.rows(statement)
     with faults_of(store.name):
-        found = [
-            Sweep(name, at, msgspec.json.decode(request, type=dict[str, Any]), *counts)
-            for name, at, request, *counts in rows
-        ]
-    return tuple(sorted(found, key=lambda sweep: (sweep.at, sweep.name), reverse=True))
+        stored = [Sweep(row[0], row[1], msgspec.json.decode(row[2], type=dict[str, Any]), *row[3:]) for row in rows]
+    return tuple(sorted(stored, key=lambda sweep: (sweep.at, sweep.name), reverse=True))

@@ -35,7 +35,7 @@ class Point:
     source: int  # index of the source among the sources of the sweep
     request: PlanRequest
     ranks: bool = False  # whether to plan all ranks of the shard spec, with one row per class of equal ranks
-    fits: Mapping[str, int] | None = None  # capacities to fit by arena, in bytes; ``""``: one memory for all
+    fits: Mapping[str, int] | None = None  # arena → capacity in bytes to fit to; key ``""``: one memory for all arenas
     head: Mapping[str, Any] = field(default_factory=dict)  # the first columns of the rows, which describe the request
 
     def key(self, sources: Sequence[Source]) -> str:
@@ -56,15 +56,15 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of each axis. ``None``: the default mode, preset or planner, and the alignment of the request."""
+    """Values of each axis. ``None`` is the default mode, preset or planner, or the alignment of the request."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None  # ``(name, spec)``; default: the request's
-    fits: tuple[Mapping[str, int], ...] | None = None  # of :attr:`Point.fits`; without it, points are planned
-    ranks: bool = False
+    fits: tuple[Mapping[str, int], ...] | None = None  # values of :attr:`Point.fits`; ``None``: no point is fitted
+    ranks: bool = False  # :attr:`Point.ranks` of every point
 
 
 def points_of(
@@ -72,14 +72,14 @@ def points_of(
 ) -> tuple[Point, ...]:
     """Return all combinations, sorted by source, mode, preset, alignment, planner, size, shards, capacity.
 
-    ``sizes``: for each source, the values of the size axis: ``(dimension, size)``, or ``None`` for the request's sizes.
-    ``names``: for each source, its name in the rows; ``""``: the rows have no name.
+    ``sizes``: the values of the size axis for each source: ``(dimension, size)``, or ``None`` for the request's sizes.
+    ``names``: the name of each source in the rows; ``""``: the rows have no name.
     """
     points: list[Point] = []
     for source, name in enumerate(names):
-        axes_of_source = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
-        further_axes = (axes.shards or (None,), axes.fits or (None,))
-        for mode, preset, alignment, planner, size, shard, fits in product(*axes_of_source, *further_axes):
+        settings = (axes.modes, axes.presets, axes.alignments, axes.planners)
+        other_axes = (sizes[source], axes.shards or (None,), axes.fits or (None,))
+        for mode, preset, alignment, planner, size, shard, fits in product(*settings, *other_axes):
             changes: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset}
             head = ({"model": name} if name else {}) | changes | {"alignment": alignment}
             if alignment is not None:

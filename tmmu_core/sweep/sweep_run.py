@@ -1,8 +1,8 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-If a worker dies, Dask runs its batches again: once, or as often as ``allowed-failures`` of a running scheduler permits.
-If all these workers died, the points of the batch run one by one after the other batches. A point that then kills its
-workers gets an error row.
+If a worker dies, Dask runs its batch again: once, or as often as ``allowed-failures`` of a running scheduler permits.
+If the batch then fails too, its points run one by one after all other batches. If a single point also kills its
+workers, its row is an error.
 """
 
 import traceback
@@ -46,9 +46,9 @@ def run_point(source: Source, point: Point) -> PointResult:
     except TmmuError as error:
         record = error.record()
     except Exception as error:  # an internal error in one point must not stop the sweep
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        record = {"code_id": "INTERNAL", "message": f"{type(error).__name__}: {error} ({where})"}
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        line = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+        record = {"code_id": "INTERNAL", "message": f"{type(error).__name__}: {error} ({line})"}
     return PointResult(point.number, (error_row(point, record),), failed=True)
 
 
@@ -116,7 +116,7 @@ def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened
 
 # --- many points ------------------------------------------------------------------------------------------------------
 
-BATCH, SHARES = 32, 4  # maximum points per batch, and minimum batches per worker
+MAX_BATCH_POINTS, MIN_BATCHES_PER_WORKER = 32, 4
 DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
     "distributed.admin.large-graph-warning-threshold": "1GB",
@@ -125,15 +125,14 @@ DASK_SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """Dask settings for local workers."""
-NEEDED = "import tmmu_core.sweep.sweep_run"  # a running scheduler and its workers must be able to execute it
+NEEDED = "import tmmu_core.sweep.sweep_run"  # the scheduler and its workers must be able to execute this statement
 
 Results = tuple[PointResult, ...]
 
 
 def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
     """Run the points in this process, in order; yield the results of each."""
-    for point in points:
-        yield (run_point(sources[point.source], point),)
+    return ((run_point(sources[point.source], point),) for point in points)
 
 
 @contextmanager
@@ -150,7 +149,7 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
                 raise ConnectionError(f"invalid address: {error}") from error
             with connected as client:
                 client.wait_for_workers(1, timeout=60)
-                try:  # else workers that cannot load the tasks die, and the sweep waits for new ones
+                try:  # without this check, workers that cannot load a task die, and the sweep never ends
                     client.run_on_scheduler(exec, NEEDED)
                     client.run(exec, NEEDED)
                 except ImportError as error:
@@ -170,9 +169,9 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
     sweep = uuid4().hex  # unique among the sweeps on one scheduler
     workers = max(1, sum(client.nthreads().values()))
-    size = max(1, min(BATCH, len(points) // (SHARES * workers)))
-    of_sources = [tuple(group) for _, group in groupby(points, lambda point: point.source)]
-    parts = (same[at : at + size] for same in of_sources for at in range(0, len(same), size))
+    size = max(1, min(MAX_BATCH_POINTS, len(points) // (MIN_BATCHES_PER_WORKER * workers)))
+    by_source = [tuple(group) for _, group in groupby(points, lambda point: point.source)]
+    parts = (group[start : start + size] for group in by_source for start in range(0, len(group), size))
     batches = {f"tmmu-{sweep}-{k}": batch for k, batch in enumerate(parts)}
     futures = [_submit(client, sources, key, batch) for key, batch in batches.items()]
     dropped: list[Point] = []
@@ -217,11 +216,11 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
 
 
 def run_batch(source: Source, points: tuple[Point, ...], raised: Mapping[str, int]) -> Results:
-    """Return the results of a batch under the limits ``raised``, such as that of ``--no-run``; runs on a worker."""
+    """Return the results of a batch, on a worker. ``raised``: limits of the user, such as that of ``--no-run``."""
     with limits.raised(raised):
         return tuple(run_point(source, point) for point in points)
 
 
 def same_source(source: Source) -> Source:
-    """Return the source; the scheduler can recompute this task when a worker is lost."""
+    """Return the source: a task that the scheduler can run again if the worker that has the source dies."""
     return source

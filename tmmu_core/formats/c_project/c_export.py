@@ -73,8 +73,7 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
 
 
-STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
-"""Statuses that the C functions return; the value of a status is its index."""
+STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")  # in C, the value is the index
 
 
 def comment(text: str) -> str:
@@ -188,7 +187,6 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
         previous = []
     size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in new_files.items())
     for name in previous:
-        is_in_folder = Path(name).name == name  # a damaged manifest could contain a path to another folder
-        if name not in new_files and is_in_folder and (folder / name).is_file():
+        if name not in new_files and Path(name).name == name and (folder / name).is_file():  # not in another folder
             (folder / name).unlink()
     return size

@@ -1,9 +1,8 @@
 """Compute unique C names, legal in C11 and C++17, from the names of a model, its memories and its tensors.
 
 The name of a model, memory or tensor is any text. Its C name keeps the ASCII letters and digits, and has one underscore
-for each run of other characters. A number makes equal C names different, also if one is a derived name: the name of
-memory ``A_SIZE`` and the macro for the size of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have two
-underscores in a row, so no other name ends in them.
+for each run of other characters. A number makes equal C names different, also if one is a derived name: memory
+``A_SIZE`` and the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
 """
 
 from collections import Counter

@@ -133,10 +133,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
-    """Merge the rows of each alias into its first row in ``cells``. Return the rows to keep.
-
-    The merged row is live from the first to the last step of its rows and has the largest of their sizes.
-    """
+    """Merge the rows of each alias into its first row: union of live ranges, largest size. Return the rows to keep."""
     first_of: dict[str, int] = {}
     kept = []
     for row, alias in enumerate(aliases):

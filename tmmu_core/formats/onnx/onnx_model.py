@@ -22,8 +22,7 @@ from tmmu_core.graph.model import Graph
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
 TypedShapes = dict[str, TypedShape]  # value → type and shape
 
-ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
-"""Operators that are elementwise in the first input; the other inputs have a value per channel."""
+ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})  # other inputs have a value per channel
 SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv"): 3, ("com.microsoft.nchwc", "Conv"): 3}
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
@@ -211,9 +210,8 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
     producers = [sorted({producer[tensor] for tensor in _reads_of(node) if tensor in producer}) for node in nodes]
     ranked: list[tuple[int, int]] = []
-    node_rank = 0
+    node_rank = 0  # a node that the graph lacks gets the rank of its predecessor
     for k, node in enumerate(nodes):
-        # A node that the graph lacks gets the rank of its predecessor.
         node_rank = min((rank[tensor] for tensor in node.output if tensor in rank), default=node_rank)
         ranked.append((node_rank, k))
     sequence: dict[int, None] = {}

@@ -129,12 +129,11 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
     try:
         data = json.dumps(request).encode() + b"\n" + with_supported_ir_version(model.SerializeToString())
         child = run_module(CHILD, [str(seconds), str(memory), task], data, WAIT_FACTOR * seconds)
-        response: dict[str, Any] = out_of_time if ended_by_limit(child.returncode) else json.loads(child.stdout)
+        return out_of_time if ended_by_limit(child.returncode) else dict(json.loads(child.stdout))
     except subprocess.TimeoutExpired:
         return out_of_time
     except (OSError, ValueError):
         return {"failed": f"the run ended without a result, perhaps out of memory (--max-{limits.RUN_BYTES.name})"}
-    return response
 
 
 def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
@@ -161,7 +160,7 @@ def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, lis
 
 
 def _largest_shapes(executions: list[list[Any]], outputs_of: Mapping[str, list[str]]) -> Measured:
-    """Return the largest shape of each value over all executions of its node."""
+
     largest: Measured = {}
     for node, results in executions:
         outputs = outputs_of.get(node, [])

@@ -29,10 +29,7 @@ TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tens
 
 
 def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph`` from the model in ``data``. Raises ``UnreadableInput``.
-
-    ``path``: the model's file, in whose folder external data are.
-    """
+    """Return the constants of ``graph`` in the model ``data`` of the file ``path``. Raises ``UnreadableInput``."""
     try:
         model = onnx.ModelProto.FromString(bytes(data))
     except DecodeError as error:

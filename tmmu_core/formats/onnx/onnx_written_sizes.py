@@ -23,10 +23,7 @@ MAX_POINTS = 32  # maximum number of combinations of sizes that are tried
 
 
 def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tuple[Facts, list[str]]:
-    """Change ``sizes`` to sizes with which the model can run, if found. Return the shapes, and notes about the sizes.
-
-    Raises ``InvalidIrShapes`` if the model cannot run with the bounds that the user gave.
-    """
+    """Change assumed ``sizes`` so that the model can run. Return the shapes, and notes. Raises ``InvalidIrShapes``."""
     notes = []
     limits = _lengths_of_tables(model, facts, sizes.dims) | _sizes_of_reshapes(model, facts, sizes.dims)
     for dim, (bounds, node) in limits.items():
@@ -66,7 +63,7 @@ def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[st
         shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
         if operator_name(node) != "Reshape" or () in shapes:
             continue
-        # If the result has the operand's names except one, the fixed sizes determine the size of this dimension.
+        # If the result lacks one of the operand's names, the fixed sizes determine the size of this dimension.
         (factor, names), (result_factor, result_names) = map(elements_of, shapes)
         missing = list((Counter(names) - Counter(result_names)).elements())
         is_one = len(missing) == 1 and len(result_names) == len(names) - 1 and missing[0] in dims
@@ -119,9 +116,8 @@ def _can_run(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
             continue
         if operator == "Reshape":
             result = shape_of(node.output[0])
-            if result is None and node.input[1] in constants:  # inference found the constant shape impossible
-                return False
-            if result is not None and elements_of(left) != elements_of(result):
+            # Inference gives no shape if the constant shape is impossible.
+            if node.input[1] in constants if result is None else elements_of(left) != elements_of(result):
                 return False
         elif not left or not (right := shape_of(node.input[1])):
             continue

@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike
 
 BLOCK_UNIT = 512  # block sizes are multiples of it, in bytes
 SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
-SMALL_SEGMENT = 2 << 20  # bytes of a new segment for a small allocation
-LARGE_SEGMENT = 20 << 20  # bytes of a new segment for a larger allocation below ``OWN_SEGMENT_SIZE``
 OWN_SEGMENT_SIZE = 10 << 20  # minimum bytes for which a new segment has the size of the allocation, rounded up
+SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for a small, and for any other allocation
 SEGMENT_UNIT = 2 << 20  # the unit of that rounding, in bytes
 BASE_ADDRESS = 0x7F00_0000_0000
 
@@ -41,8 +40,8 @@ class Block:
     after: Block | None = None
     is_free: bool = False
 
-    def merge_next(self, following: Block) -> None:
-        """Add the bytes of the block after this one to this block."""
+    def merge(self, following: Block) -> None:
+        """Add the block after this one to this block."""
         self.size += following.size
         self.after = following.after
         if following.after is not None:
@@ -89,10 +88,10 @@ class CachingAllocator:
         before, after = block.before, block.after
         if after is not None and after.is_free:
             _remove_from_pool(after)
-            block.merge_next(after)
+            block.merge(after)
         if before is not None and before.is_free:
             _remove_from_pool(before)
-            before.merge_next(block)
+            before.merge(block)
             block = before
         _add_to_pool(block)
 

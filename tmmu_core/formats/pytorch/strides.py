@@ -59,8 +59,7 @@ class StridedLayout:
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
     """Return the layout of a dense tensor in row-major order."""
-    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    return StridedLayout(shape, tuple(strides), 0, itemsize)
+    return StridedLayout(shape, tuple([math.prod(shape[k + 1 :]) for k in range(len(shape))]), 0, itemsize)
 
 
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:

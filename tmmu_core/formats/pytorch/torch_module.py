@@ -37,8 +37,8 @@ def import_torch(
     """Return the graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
 
     ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping). They may be
-    omitted for an exported program that contains its own. Parameters and inputs may be real, on the ``meta`` device, or
-    created under :func:`fake_tensors`, for a model larger than the memory of this machine.
+    omitted for an exported program that contains example inputs. Parameters and inputs may be real, on the ``meta``
+    device, or, for a model larger than the memory of this machine, created under :func:`fake_tensors`.
 
     With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
     ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under
@@ -74,7 +74,8 @@ def import_torch(
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     """Context manager in which new tensors are fake (without memory), of ``dtype`` by default.
 
-    ``module.to(dtype)`` works only in it. It excludes other threads that create fake tensors or trace a module.
+    Call ``module.to(dtype)`` of a fake module inside of this context. Only one thread at a time can create fake tensors
+    or trace a module.
 
     Raises ``UnreadableInput`` if a model reads a value of a tensor while it is built; ``MissingExtra`` without PyTorch.
     """
@@ -83,7 +84,7 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING
 
     with TRACING:
-        before = torch.get_default_dtype()
+        default_dtype = torch.get_default_dtype()
         torch.set_default_dtype(getattr(torch, dtype))
         try:
             with shared_mode(), while_built():
@@ -92,16 +93,16 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
             what = f"the model reads a value while it is built ({error.func}), and fake tensors have none."
             raise UnreadableInput(what, hint='Build it under torch.device("meta") instead.') from error
         finally:
-            torch.set_default_dtype(before)
+            torch.set_default_dtype(default_dtype)
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
     """Return the graph of a saved exported program without running it.
 
     With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
-    to learn. Without PyTorch, and where PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
-    forward pass as saved, as the graph's name and notes state. Open sizes have the upper bounds of ``envelopes``, by
-    the names of :func:`open_dims`, else the values of the example.
+    to learn. Without PyTorch, or if PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
+    forward pass as saved, and its notes state this. An open size is its upper bound in ``envelopes``, whose keys are
+    the names of :func:`open_dims`, else its value in the example inputs.
     """
     envelopes = envelopes or {}
     program = read_program(data)
@@ -110,27 +111,27 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
     has_torch = installed("torch")
-    found = fx_child.trace_in_subprocess(data, stem, point) if has_torch else None
-    if found is not None:
-        return with_dims(found, program, envelopes)
-    why = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"
-    return msgspec.structs.replace(saved, notes=(f"{why}: its forward pass is planned as saved.",))
+    traced = fx_child.trace_in_subprocess(data, stem, point) if has_torch else None
+    if traced is not None:
+        return with_dims(traced, program, envelopes)
+    reason = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"
+    return msgspec.structs.replace(saved, notes=(f"{reason}: its forward pass is planned as saved.",))
 
 
 def open_dims(program: Program) -> dict[str, str]:
-    """Return name → symbol of the open sizes, in the order of the inputs; data-dependent ones last.
+    """Return name → symbol of the open sizes, in the order of the inputs; data-dependent sizes are last.
 
-    The file does not contain the names of ``torch.export.Dim``. An open size is named after the first input and axis
-    that have it: ``x.0``. A data-dependent size (the number of nonzero elements) is named after its symbol, ``u0``.
+    The file does not contain the names of ``torch.export.Dim``. The name of an open size is the first input and axis
+    with this size: ``x.0``. The name of a data-dependent size (the number of nonzero elements) is its symbol: ``u0``.
     """
-    found: dict[str, str] = {}
-    for incoming in program.inputs:
-        meta = program.graph.tensor_values.get(incoming.name) if incoming.role == "input" else None
+    symbol_of: dict[str, str] = {}
+    for program_input in program.inputs:
+        meta = program.graph.tensor_values.get(program_input.name) if program_input.role == "input" else None
         for axis, size in enumerate(meta.sizes if meta else ()):
-            pair = symbol_in(size)
-            if pair is not None and pair[0] not in found.values():
-                found[f"{incoming.label}.{axis}"] = pair[0]
-    return found | {symbol: symbol for symbol in program.by_data}
+            symbol = symbol_in(size)
+            if symbol is not None and symbol[0] not in symbol_of.values():
+                symbol_of[f"{program_input.label}.{axis}"] = symbol[0]
+    return symbol_of | {symbol: symbol for symbol in program.by_data}
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
@@ -141,7 +142,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
         for size in (envelopes[name].max, envelopes[name].min):
             if not low <= size <= high:
                 what = f"{name} = {size} is outside of {low} to {high}, for which the program was exported."
-                hint = "Give a size inside, or export the program for other sizes."
+                hint = "Give a size in this range, or export the program for other sizes."
                 path = f"$.dims.{name}"
                 raise InvalidIrShapes(what, hint=hint, reason="dim_out_of_envelope", path=path, node_id="")
     return {symbol: envelopes[name].max for name, symbol in symbol_of.items()}

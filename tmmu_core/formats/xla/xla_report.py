@@ -9,8 +9,8 @@
          8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
-All buffers are read as live at one step, as in the report's total. The printed sizes are rounded: a buffer gets the
-size of its largest shape that rounds to the printed size. Other files of the dump contain the plan with live ranges.
+All buffers are read as live at the same step. The printed sizes are rounded: a buffer gets the size of its largest
+shape that rounds to the printed size. Other files of the dump contain the plan with live ranges.
 """
 
 import re
@@ -40,7 +40,7 @@ def refuses(data: bytes) -> str:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the buffers of the report, all live at once, as a plan. Raises ``UnreadableInput``."""
-    lives: list[LiveRange] = []
+    buffers: list[LiveRange] = []
     base = end = allocation = total = rounded_count = 0
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if found := _TOTAL.match(line):
@@ -57,21 +57,21 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             rounded_count += not is_exact
             end = max(end, start + size)
             if size:
-                lives.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
-    if not lives:
+                buffers.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
+    if not buffers:
         raise UnreadableInput("the report contains no buffer.", hint=HINT)
     notes = ["the report has no live ranges: all buffers are read as live at once. " + HINT]
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
     if rounded_count:
         notes.append(f"{rounded_count} sizes are rounded in the report")
-    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", with_unique_ids(lives), notes)
+    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", with_unique_ids(buffers), notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
-    """Return ``(bytes, is_exact)``: of the largest shape that rounds to the printed size, else the printed size."""
+    """Return ``(bytes, is_exact)``. Without a shape that rounds to the printed size, the printed size is used."""
     printed = Fraction(digits) * _UNITS[unit]
-    sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)] if unit != "B" else []
-    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]
+    sizes = [_bytes(shape) for shape in _SHAPE.finditer(shapes)] if unit != "B" else []
+    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]  # printed with one decimal place
     return max(matching, default=int(printed)), bool(matching) or unit == "B"
 
 

@@ -71,8 +71,7 @@ extern uint8_t *«p»_arena_buffers[];
 extern const uint8_t «r.region_names[region].blob»[];
 /*% endfor %*/
 
-/* Set the address of a region; for a staged region, also the address of the bytes that are copied to it.
-   Return an error for an invalid region and for a misaligned address. */
+/* Set the address of a region, or of the bytes to copy to a staged region. Return an error if an argument is invalid. */
 «p»_status_t «p»_bind(«p»_region_t region, void *base);
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
 
