@@ -64,7 +64,6 @@ def _live_ranges(buffers: _Buffers) -> list[LiveRange]:
 
 
 def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
-
     title, separators = "", 0
     buffers: _Buffers | None = None
     for number, line in enumerate(text.splitlines(), 1):

@@ -66,9 +66,7 @@ class Run:
 
     point: dict[str, int] = field(default_factory=dict)  # the sizes at which the model ran
     known: Measured = field(default_factory=dict)  # shapes that are equal in both runs
-    taken: dict[str, bool] = field(
-        default_factory=dict
-    )  # condition → whether both runs took only ``then``, or ``else``
+    taken: dict[str, bool] = field(default_factory=dict)  # condition → whether the only branch that ran is ``then``
     failed: str = ""  # the reason why the model did not run
 
 
@@ -160,7 +158,6 @@ def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, lis
 
 
 def _largest_shapes(executions: list[list[Any]], outputs_of: Mapping[str, list[str]]) -> Measured:
-
     largest: Measured = {}
     for node, results in executions:
         outputs = outputs_of.get(node, [])
