@@ -128,16 +128,8 @@ def fitted(seed: int) -> list[object]:
     for _ in range(4):
         executed = run(again, dropped(again, rng))
         lives = executed.lives
-        tables = (
-            executed.peaks,
-            executed.live,
-            executed.for_position,
-            executed.step_of,
-            lives.storage,
-            lives.birth,
-            lives.last,
-        )
-        found += [executed.valid, executed.flops, executed.moved, executed.extra_steps]
+        tables = (executed.peaks, executed.live, executed.for_position, lives.storage, lives.birth, lives.last)
+        found += [executed.flops, executed.moved, executed.extra_steps]
         found += [table.tolist() for table in (*tables, lives.node, lives.is_rerun, lives.read_ptr, lives.reads)]
         at = boundary(again, rng.randrange(len(again.node_at)))
         price = np.array([rng.randrange(1 << rng.randrange(1, 40)) for _ in again.size], np.int64)

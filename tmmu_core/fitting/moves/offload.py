@@ -112,15 +112,14 @@ def _offload_next(
         for s in idle[:count].tolist():
             together = together | _offload_choice(model, at, s)
         after = run(model, together)
-        if after.valid and after.live[arena].max() < peak:
+        if after.live[arena].max() < peak:
             return together, after
     for s in [*idle[is_enough][::-1].tolist(), *idle.tolist()][:MOST_TRIED]:
         more = choice | _offload_choice(model, at, s)
         after = run(model, more)
         # The peak is lower, or fewer steps have it.
         if (
-            after.valid
-            and after.peaks[arena] <= before.peaks[arena]
+            after.peaks[arena] <= before.peaks[arena]
             and (after.live[arena] >= peak).sum() < (before.live[arena] >= peak).sum()
         ):
             return more, after
@@ -135,7 +134,7 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, byt
         fewer = choice.without([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
         fewer.away[s] = False
         after = run(model, fewer)
-        if after.valid and not _excess(model, after, bytes_over):
+        if not _excess(model, after, bytes_over):
             choice, found = fewer, after
     return choice, found
 

@@ -81,7 +81,7 @@ def best_single_steps(
     for members, drops in groups:
         new = initial | drops
         step = DropStep(model, members, new - initial, base, run(model, new))
-        if step.new_run.valid and step.new_run.total < base.total:
+        if step.new_run.total < base.total:
             found.append(step)
     return sorted(found, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
 

@@ -86,14 +86,13 @@ class Lives:
 
 
 NONE = np.zeros(0, np.int64)
-NO_LIVES = Lives(NONE, NONE, NONE, NONE, np.zeros(0, np.bool_), np.zeros(1, np.int64), NONE)
+NO_LIVES = Lives(NONE, NONE, NONE, NONE, np.zeros(0, np.bool_), np.zeros(2, np.int64), NONE)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result of simulating a choice."""
+    """The result of simulating a choice. An impossible one has the highest cost and peaks, in one step."""
 
-    valid: bool  # whether all operands can be restored, and the tables have room
     flops: int  # extra FLOPs
     moved: int  # bytes copied to the other memory and back
     peaks: I64  # shape (arenas,): peak of the live bytes, with persistent storages
@@ -101,14 +100,11 @@ class Run:
     live: I64
     """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
     for_position: I64  # shape (steps,): the position that runs, or for which a node is recomputed or a storage copied
-    step_of: I64  # shape (positions,): the step of each node of the initial order
     lives: Lives  # live ranges and reads
 
     def without_curves(self) -> Run:
         """Return the result without the arrays of steps and lives."""
-        return replace(
-            self, live=np.zeros((len(self.peaks), 0), np.int64), for_position=NONE, step_of=NONE, lives=NO_LIVES
-        )
+        return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), for_position=NONE, lives=NO_LIVES)
 
     @property
     def total(self) -> int:
@@ -117,13 +113,16 @@ class Run:
 
 
 def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
-    """Simulate ``choice``. ``tables`` of an earlier simulation of the model are reused; else new ones are allocated."""
+    """Simulate ``choice``. ``tables`` of an earlier simulation of the model are reused; else new ones are allocated.
+
+    The choice is impossible if an operand cannot be restored, or if the tables are full.
+    """
     arenas = len(model.fixed)
     tables = Tables(model) if tables is None else tables
     initial_steps = len(model.node_at) + int(model.timeline.has_inputs_step)
     if not tables.run(choice):
-        live = np.zeros((arenas, 0), np.int64)
-        return Run(False, 0, 0, model.fixed.copy(), -initial_steps, live, NONE, NONE, NO_LIVES)
+        live = np.full((arenas, 1), MOST_FLOPS // max(1, arenas))
+        return Run(MOST_FLOPS, 0, live[:, 0], 0, live, np.full(1, -1), NO_LIVES)
     steps, lives, reads, flops, moved = tables.totals.tolist()
     found = Lives(
         storage=tables.of[:lives].copy(),
@@ -136,14 +135,12 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
     )
     live = _live(model, found, tables, arenas)
     return Run(
-        valid=True,
         flops=flops,
         moved=moved,
         peaks=live.max(axis=1, initial=0) + model.fixed,
         extra_steps=steps - initial_steps,
         live=live,
         for_position=tables.at[:steps].copy(),
-        step_of=tables.first.copy(),
         lives=found,
     )
 
@@ -160,6 +157,7 @@ class Tables:
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
         """``ever`` (storages,): whether it is dropped at some step. Then a forward node may reuse its bytes."""
+        self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)
@@ -180,6 +178,8 @@ class Tables:
             size=model.size,
             expires=model.expires,
             starts_live=model.starts_live,
+            can_delay=model.can_delay,
+            delayed=np.zeros(positions, np.bool_),
             drop_idx=self.totals,
             away=self.gone,
             positions=positions,
@@ -197,6 +197,7 @@ class Tables:
         for flags in (self.again, self.ever, self.dropped, self.gone, self.first_life, self.further):
             flags.fill(False)
         self.again[-1 - choice.drops[choice.drops < 0]] = True
+        self.unread[:] = self.model.never_read
         self.node.fill(-1)
         loops = library()
         if loops is None:
@@ -228,13 +229,34 @@ class DropWalk:
         """Position → storages that are dropped after each node for which this position runs again."""
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
+        self.delayed = self._delayed_positions(model)
+
+    def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
+        """Return position → whether its node first runs later, to restore a result: nobody reads a result before.
+
+        A view is computed when its storage is.
+        """
+        unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
+        delayed = model.can_delay.tolist()
+        for k in reversed(range(len(delayed))):
+            for s in self.drops[k]:
+                unread[s] = 0 if self.away[s] else 2
+            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]
+            delayed[k] = delayed[k] and bool(results) and min(results) > 0 and max(results) == 2
+            if not delayed[k]:
+                for s in self.inputs[k]:
+                    unread[s] = 0
+        return delayed
 
     def walk(self) -> bool:
         """Run every position in order; return whether all actions were possible."""
         for k, inputs in enumerate(self.inputs):
             pending: list[int] = []
-            restored = all(self.restore(s, k, pending) for s in inputs if self.dropped[s])
-            if not restored or not self.run(k):
+            if self.delayed[k] and not self.outputs[k]:
+                self.delayed[k] = self.dropped[inputs[0]]
+            if self.delayed[k]:
+                self.delay(k)
+            elif not all(self.restore(s, k, pending) for s in inputs if self.dropped[s]) or not self.run(k):
                 return False
             pending += self.drops[k]
             for s in pending:
@@ -267,6 +289,11 @@ class DropWalk:
                     return False
         return True
 
+    def delay(self, k: int) -> None:
+        """Drop the results of position ``k``, which does not run now."""
+        for s in self.outputs[k]:
+            self.dropped[s] = self.ever[s] = True
+
 
 class _Execution(DropWalk):
     """Plain Python implementation of ``tmmu_recompute_run``, with lists instead of arrays."""
@@ -278,7 +305,7 @@ class _Execution(DropWalk):
         self.size, self.expires = model.size.tolist(), model.expires.tolist()
         self.life = [-1] * len(self.size)
         """The current life of each storage."""
-        self.of, self.birth, self.last, self.node, self.at, self.reads, self.first = (list[int]() for _ in range(7))
+        self.of, self.birth, self.last, self.node, self.at, self.reads = (list[int]() for _ in range(6))
         self.first_life, self.further, self.read_ptr = list[bool](), list[bool](), [0]
         self.flops = self.moved = 0
 
@@ -291,7 +318,7 @@ class _Execution(DropWalk):
             self.end_step(-1, 0)
         if not self.walk():
             return False
-        names = ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever", "first")
+        names = ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever")
         for name in names:
             column = getattr(self, name)
             getattr(self.tables, name)[: len(column)] = column
@@ -331,7 +358,7 @@ class _Execution(DropWalk):
     def run(self, k: int) -> bool:
         if not self.read_inputs(k):
             return False
-        self.first.append(len(self.node))
+        self.tables.first[k] = len(self.node)
         for y in self.outputs[k]:
             self.life[y] = len(self.of)
             self.begin_life(y, first=True)
@@ -341,7 +368,9 @@ class _Execution(DropWalk):
     def run_again(self, n: int, k: int) -> bool:
         if self.expires[n] < k or not self.read_inputs(n):
             return False
-        self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
+        if not self.delayed[n]:
+            self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
+        self.delayed[n] = False
         for y in self.outputs[n]:
             if self.dropped[y] and not self.away[y]:
                 self.life[y] = len(self.of)

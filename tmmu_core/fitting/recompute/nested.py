@@ -61,8 +61,6 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
         for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
             for drops in sets_of_drops:
                 tried = search.simulate(point.choice.dropping(drops))
-                if not tried.run.valid:
-                    continue
                 saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
                 if saved <= 0:
                     continue

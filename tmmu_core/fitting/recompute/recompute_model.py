@@ -54,6 +54,7 @@ class RecomputeModel:
     pair_idx: I64  # position → edges whose storage the output may reuse, in order of priority
     producer: I64  # shape (storages,): position of the producer, −1 for inputs and persistent storages
     can_rerun: Mask  # shape (positions,): whether the node can run again
+    can_delay: Mask  # shape (positions,): whether its first run can be later: it can run again and writes no state
     droppable: Mask  # shape (storages,): whether the storage can be recomputed
     movable: Mask  # shape (storages,): whether the storage can be offloaded
     node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it cannot run again)
@@ -77,6 +78,13 @@ class RecomputeModel:
     def timeline(self) -> Timeline:
         """The executed steps."""
         return self.liveness.timeline
+
+    @cached_property
+    def never_read(self) -> Mask:
+        """Shape (storages,): whether no node reads it and it is not an output."""
+        found = ~self.stays_live
+        found[self.in_idx] = False
+        return found
 
     @cached_property
     def reader(self) -> I64:
@@ -141,6 +149,8 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         pair_idx=pair_idx,
         producer=producer,
         can_rerun=can_rerun,
+        can_delay=can_rerun
+        & np.array([not node.in_place_write and not operator_of(node.instr).is_random for node in nodes], np.bool_),
         droppable=droppable,
         movable=movable,
         node_flops=node_flops,

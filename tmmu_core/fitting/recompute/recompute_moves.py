@@ -74,7 +74,7 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 
         least = bisect_left(range(len(drops)), True, key=lambda count: not search.excess(with_first_drops(count).run))
         found.append(with_first_drops(least))
-    return trimmed(search, [point for point in found if point.run.valid], 1)
+    return trimmed(search, found, 1)
 
 
 def lower(

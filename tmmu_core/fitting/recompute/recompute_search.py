@@ -101,7 +101,7 @@ class Search:
                 found[nodes.tobytes()] = replace(point, run=point.run.without_curves())
             if not self.should_continue():
                 break
-        return [point for point in found.values() if point.run.valid]
+        return list(found.values())
 
     def _costs_in_segments(self, cost: I64) -> Iterator[I64]:
         """Yield the costs of keeping each storage: 0 between two segments, else ``cost`` at rising prices."""
@@ -133,11 +133,11 @@ class Search:
         return np.array(drops, np.int64)
 
     def all_points(self) -> list[Point]:
-        """Return the valid points of all subsets of the possible drops, without arrays."""
+        """Return the points of all subsets of the possible drops, without arrays."""
         drops = self._possible_drops
         subsets = (drops[(number >> np.arange(len(drops))) & 1 == 1] for number in range(1 << len(drops)))
         points = (self.simulate(self.initial.dropping(subset)) for subset in subsets)
-        return [replace(point, run=point.run.without_curves()) for point in points if point.run.valid]
+        return [replace(point, run=point.run.without_curves()) for point in points]
 
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:

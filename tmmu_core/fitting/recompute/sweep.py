@@ -82,7 +82,7 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
     useless: set[int] = set()
     position = -1
     last_simulation = search.simulations + MOST_TRIED
-    while point.run.valid and search.simulations < last_simulation and search.should_continue():
+    while search.simulations < last_simulation and search.should_continue():
         live = point.run.live[arena]
         over = np.flatnonzero(live > level)
         if not len(over):
@@ -119,11 +119,11 @@ def _drop_with_operands(search: Search, point: Point, drops: Sequence[int], step
     for _ in range(MOST_OPERAND_ROUNDS):
         choice = choice.dropping(drops)
         tried = search.simulate(choice)
-        if not tried.run.valid:
-            return None
         if _progresses(point.run, tried.run, arena, level):
             return tried
         steps = np.flatnonzero(tried.run.for_position == point.run.for_position[step])
+        if not len(steps):
+            return None
         fullest = int(steps[tried.run.live[arena][steps].argmax()])
         idle = idle_at(search.model, tried.run, fullest, arena)
         drops = [each.drop for each in idle if each.storage not in live_before]
@@ -139,7 +139,7 @@ def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
         return True
     position = int(before.for_position[np.flatnonzero(before.live[arena] > level)[0]])
     reached = int(after.for_position[over[0]])
-    peaks = [int(run.live[arena][run.for_position == position].max()) for run in (before, after)]
+    peaks = [int(run.live[arena][run.for_position == position].max(initial=0)) for run in (before, after)]
     above = [bytes_above(run.live[arena], level) for run in (before, after)]
     return reached > position or (reached == position and peaks[1] < peaks[0]) or above[1] < above[0]
 
@@ -246,7 +246,7 @@ def _remove_drops(search: Search, point: Point) -> Point:
         if is_needed(drop):
             continue
         tried = search.simulate(point.choice.without([drop]))
-        if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
+        if not search.excess(tried.run) and tried.key < point.key:
             point = tried
         if not search.should_continue():
             break
@@ -315,6 +315,6 @@ def _improved(search: Search, point: Point) -> Point:
             break
         tried.add(drop)
         other = sweep(search, point.choice.without([drop]), 1, frozenset([drop]))
-        if other.run.valid and not search.excess(other.run):
+        if not search.excess(other.run):
             point = min(point, _remove_drops(search, other), key=lambda each: each.key)
     return point

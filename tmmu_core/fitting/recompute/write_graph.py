@@ -90,6 +90,8 @@ def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
     """
     writer = _Writer(model, choice)
     writer.walk()
+    for k in [k for k, is_delayed in enumerate(writer.delayed) if is_delayed]:
+        writer.run(k)  # no node reads its result
     return writer.graph()
 
 
@@ -113,6 +115,8 @@ class _Writer(DropWalk):
         """Storage → number of times it was copied back."""
         self.runs: Counter[int] = Counter()
         """Node → number of its last recomputing run."""
+        self.delayed_views: dict[int, list[int]] = {}
+        """Storage → positions of its views that run when it is computed."""
         self.view_names: dict[tuple[int, str], str] = {}
         """(view, copy of its storage) → name of the view in that copy."""
         self.overwritten_by: dict[int, int] = {}
@@ -163,12 +167,23 @@ class _Writer(DropWalk):
         self.added_nodes.append(Node(node_id, instr, ends[:1], ends[1:], self.phase(k), "none", offloads=tensor_id))
         self.order.append(node_id)
 
+    def delay(self, k: int) -> None:
+        super().delay(k)
+        if not self.outputs[k]:
+            self.delayed_views.setdefault(self.inputs[k][0], []).append(k)
+
     def run(self, k: int) -> bool:
-        n = self.node_at[k]
+        return self._first_run(k, k)
+
+    def _first_run(self, position: int, k: int) -> bool:
+        """Run the node of ``position``, which is ``k`` or was delayed until before ``k``."""
+        self.delayed[position] = False
+        n = self.node_at[position]
         node = self.nodes[n]
-        inputs = self._inputs(n, k)
-        if inputs != node.inputs:
-            self.nodes[n] = msgspec.structs.replace(node, inputs=inputs)
+        self.nodes[n] = msgspec.structs.replace(node, inputs=self._inputs(n, k), phase=self.phase(k))
+        if node.phase != self.phase(k):
+            for i in self.index.outputs_of(n).tolist():
+                self.tensors[i] = msgspec.structs.replace(self.tensors[i], saved_for_backward=False)
         for i in self.index.outputs_of(n).tolist():
             if self.has_view[i] and self.storage[i] >= 0:
                 self._rebase_view(i, k)
@@ -176,7 +191,14 @@ class _Writer(DropWalk):
             reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
             self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
         self.order.append(node.node_id)
+        self._run_delayed_views(position, k)
         return True
+
+    def _run_delayed_views(self, position: int, k: int) -> None:
+        for s in self.outputs[position]:
+            self.dropped[s] = self.dropped[s] and self.away[s]
+            for view in self.delayed_views.pop(s, ()):
+                self._first_run(view, k)
 
     def _rebase_view(self, view: int, k: int) -> None:
         """Set the base of a view to the current copy of its storage."""
@@ -239,6 +261,8 @@ class _Writer(DropWalk):
         node = self.index.graph.nodes[n]
         if self.model.expires[position] < k:
             raise _rejected(f"node {node.node_id!r} cannot run again: its input is overwritten", "", node.node_id)
+        if self.delayed[position]:
+            return self._first_run(position, k)
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
             inputs = (*inputs, self._state(n))
@@ -282,6 +306,7 @@ class _Writer(DropWalk):
         )
         self.added_nodes.append(copy)
         self.order.append(copy.node_id)
+        self._run_delayed_views(position, k)
         return True
 
     def _next_run(self, n: int) -> int:

@@ -128,7 +128,10 @@ struct recompute {
     const uint8_t *again;         /* operands: dropped after each position for which the operand's node is recomputed */
     I *life, *stack;              /* storages: number of the current life; storages + 1 */
     I *pending;                   /* operands + storages: storages to drop after the current position */
+    const uint8_t *can_delay;     /* positions */
     uint8_t *dropped, *gone;      /* storages: not in memory now; already copied to the other memory */
+    uint8_t *delayed;             /* positions: the first run is later, to restore a result */
+    uint8_t *unread;              /* storages: 2: no run reads it before it is dropped; 1: no node reads it; else 0 */
     uint8_t *ever, *first_life, *further; /* out, as all that follow */
     I *of, *birth, *last, *node, *at, *read_ptr, *reads, *first;
     struct totals *totals;

@@ -64,7 +64,9 @@ static I run_again(const struct recompute *p, I n, I k, I count)
     if (p->expires[n] < k || !begin_step(p, n, k))
         return -1;
     p->further[t->steps] = 1;
-    t->flops = smaller(t->flops + p->node_flops[n], MOST_FLOPS);
+    if (!p->delayed[n])
+        t->flops = smaller(t->flops + p->node_flops[n], MOST_FLOPS);
+    p->delayed[n] = 0;
     for (I f = p->in_ptr[n]; f < p->in_ptr[n + 1]; f++)
         if (p->again[f])
             p->pending[count++] = p->in_idx[f];
@@ -125,8 +127,27 @@ static int copy_out(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run the node of position k, then drop the pending and the chosen storages; return whether the tables have room. */
-static int run_position(const struct recompute *p, I k, I count)
+/* Set `delayed`; see DropWalk in live_curve.py. */
+static void find_delayed(const struct recompute *p)
+{
+    for (I k = p->positions - 1; k >= 0; k--) {
+        for (I d = p->drop_ptr[k]; d < p->drop_ptr[k + 1]; d++)
+            p->unread[p->drop_idx[d]] = p->away[p->drop_idx[d]] ? 0 : 2;
+        const int is_view = p->out_ptr[k] == p->out_ptr[k + 1];
+        const I *const ptr = is_view ? p->in_ptr : p->out_ptr, *const idx = is_view ? p->in_idx : p->out_idx;
+        int all = p->can_delay[k], any = 0;
+        for (I o = ptr[k]; o < ptr[k + 1]; o++) {
+            all &= p->unread[idx[o]] > 0;
+            any |= p->unread[idx[o]] == 2;
+        }
+        p->delayed[k] = all && any;
+        for (I f = p->in_ptr[k]; f < p->in_ptr[k + 1] && !p->delayed[k]; f++)
+            p->unread[p->in_idx[f]] = 0;
+    }
+}
+
+/* Run position k; return whether the tables have room. */
+static int run_position(const struct recompute *p, I k)
 {
     struct totals *const t = p->totals;
     if (!begin_step(p, k, k))
@@ -138,6 +159,12 @@ static int run_position(const struct recompute *p, I k, I count)
         begin_life(p, p->out_idx[o]);
     }
     end_step(p);
+    return 1;
+}
+
+/* Drop storages after position k, the pending ones first; return whether the tables have room. */
+static int drop_after(const struct recompute *p, I k, I count)
+{
     for (I d = p->drop_ptr[k]; d < p->drop_ptr[k + 1]; d++)
         p->pending[count++] = p->drop_idx[d];
     for (I d = 0; d < count; d++)
@@ -161,12 +188,17 @@ SHARED I tmmu_recompute_run(const struct recompute *p)
             }
         t->steps = 1;
     }
+    find_delayed(p);
     for (I k = 0; k < p->positions; k++) {
         I count = 0;
-        for (I f = p->in_ptr[k]; f < p->in_ptr[k + 1] && count >= 0; f++)
+        if (p->delayed[k] && p->out_ptr[k] == p->out_ptr[k + 1])
+            p->delayed[k] = p->dropped[p->in_idx[p->in_ptr[k]]];
+        for (I o = p->out_ptr[k]; o < p->out_ptr[k + 1] && p->delayed[k]; o++)
+            p->dropped[p->out_idx[o]] = p->ever[p->out_idx[o]] = 1;
+        for (I f = p->in_ptr[k]; f < p->in_ptr[k + 1] && count >= 0 && !p->delayed[k]; f++)
             if (p->dropped[p->in_idx[f]])
                 count = restore(p, p->in_idx[f], k, count);
-        if (count < 0 || !run_position(p, k, count))
+        if (count < 0 || (!p->delayed[k] && !run_position(p, k)) || !drop_after(p, k, count))
             return ABORTED;
     }
     return VALID;
