@@ -82,13 +82,13 @@ def best_order(
         best.record(name, order)
         if best.peak == best.bound or (goal is not None and best.peak <= goal) or not watch("orders"):
             return best
-    start = best.order
+    start, method = best.order, best.method
     for name, order in (
         ("hills", hill_valley_order(model, start)),
         ("late", late(model, start)),
         ("early", eager(model, start)),
     ):
-        best.record(f"{best.method}, {name}", order)
+        best.record(f"{method}, {name}", order)
     if states is None or (goal is not None and best.peak <= goal):
         return best
     if best.peak > best.bound and watch("beam"):
