@@ -81,7 +81,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     :func:`least_cost`.
     """
     place = Placement(model, offset)
-    paying = np.unique(model.rows[model.weight != HARD, 0]).tolist()
+    paying = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
     for component in _components(place, paying):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
         replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
@@ -97,7 +97,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
 
 def is_infeasible(model: ReuseModel, work: int) -> bool:
     """Return whether an exhaustive search of a component proves that no placement keeps all constraints."""
-    above = 1 + int(model.weight[model.weight != HARD].sum())
+    above = 1 + int(np.maximum(model.rows[:, 4], 0).sum())
     for component in _components(Placement(model), range(len(model))):
         bound, work = least_cost(model, sorted(component), above, work)
         if bound == above:

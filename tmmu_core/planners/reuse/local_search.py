@@ -87,8 +87,10 @@ def repair(
     loops = library()
     if loops is None:
         return _repair(place, rounds, threshold, seed, bound)
-    columns = ("size", "align", "pin", "first", "other", "own_size", "other_size", "weight", "reserved")
+    columns = ("size", "align", "pin", "first", "reserved")
     fields: dict[str, Any] = {name: getattr(model, name) for name in columns} | {"matrix": weight_matrix(model)}
+    edges = np.ascontiguousarray(model.rows[:, 1:].T)
+    fields |= dict(zip(("other", "own_size", "other_size", "weight"), edges, strict=True))
     fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
@@ -103,13 +105,13 @@ def weight_matrix(model: ReuseModel) -> I64:
 
     The C form cannot use it for edges between parts of units (colocations), reserved bytes, or too many units.
     """
-    unit = np.repeat(np.arange(len(model)), np.diff(model.first))
-    is_whole = (model.own_size == model.size[unit]) & (model.other_size == model.size[model.other])
+    unit, other, own_size, other_size, weight = model.rows.T
+    is_whole = (own_size == model.size[unit]) & (other_size == model.size[other])
     if not is_whole.all() or len(model.reserved) or len(model) > MOST_IN_MATRIX:
         return np.zeros((0, 0), np.int64)
-    matrix, hard = np.zeros((len(model), len(model)), np.int64), model.weight == HARD
-    np.add.at(matrix, (unit[~hard], model.other[~hard]), model.weight[~hard])
-    matrix[unit[hard], model.other[hard]] = HARD
+    matrix, hard = np.zeros((len(model), len(model)), np.int64), weight == HARD
+    np.add.at(matrix, (unit[~hard], other[~hard]), weight[~hard])
+    matrix[unit[hard], other[hard]] = HARD
     return matrix
 
 

@@ -7,7 +7,6 @@ All members of a unit begin at its offset, so one hard edge with the largest siz
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -29,11 +28,8 @@ class ReuseModel:
     size: I64  # bytes of the largest member
     align: I64
     pin: I64  # fixed offset, or −1; −1 for a unit without bytes
-    first: I64  # shape (n + 1,): first edge of each unit in the columns ``other`` to ``weight``
-    other: I64
-    own_size: I64
-    other_size: I64
-    weight: I64  # cost, or ``HARD``
+    first: I64  # shape (n + 1,): first edge of each unit in ``rows``
+    rows: I64  # shape (m, 5), sorted: unit, other unit, bytes in the unit, bytes in the other, cost (or ``HARD``)
     empty_at: I64  # final offset of a unit without bytes (its fixed offset, else 0), which may exceed the capacity
     reserved: I64  # shape (r, 2): byte ranges without storages
     unavoidable: int  # cost of penalties between colocated storages
@@ -41,12 +37,6 @@ class ReuseModel:
 
     def __len__(self) -> int:
         return len(self.size)
-
-    @cached_property
-    def rows(self) -> I64:
-        """The edges as an array of shape (m, 5): unit, ``other``, ``own_size``, ``other_size``, ``weight``."""
-        unit = np.repeat(np.arange(len(self)), np.diff(self.first))
-        return np.stack([unit, self.other, self.own_size, self.other_size, self.weight], axis=1)
 
 
 def _live_together(problem: Problem) -> I64:
@@ -70,7 +60,7 @@ def _live_together(problem: Problem) -> I64:
 def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tuple[I64, str]:
     """Return an edge per pair of units that must not share a byte, and a contradiction (empty: none).
 
-    The edges have the columns of :attr:`ReuseModel.rows`, ``unit`` below ``other``, sorted.
+    The edges have the columns of ``ReuseModel.rows``, the lower unit first, sorted.
     """
     n, size = len(problem), problem.size.astype(np.int64)
     excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
@@ -98,7 +88,7 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
 
 
 def _edge_rows(unit: I64, size: I64, pairs: I64, weight: I64 | int) -> I64:
-    """Return the edges of pairs of storages in different units, with ``unit`` below ``other``."""
+    """Return the edges of pairs of storages in different units, the lower unit first."""
     ordered = np.where((unit[pairs[:, 0]] > unit[pairs[:, 1]])[:, None], pairs[:, ::-1], pairs)
     return np.column_stack([unit[ordered], size[ordered], np.broadcast_to(weight, len(pairs))])
 
@@ -133,51 +123,46 @@ def reuse_model(problem: Problem) -> ReuseModel:
     colocated = DisjointSets(n)
     for a, b in terms.colocations:
         colocated.join(a, b)
-    unit = np.unique(colocated.names(), return_inverse=True)[1].tolist()
-    units = max(unit, default=-1) + 1
-    sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
-    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
-    _check_sums(problem, terms, fixed)
-    size, align, pin, pin_error = [0] * units, [1] * units, [-1] * units, ""
-    for i, u in enumerate(unit):
-        size[u], align[u] = max(size[u], sizes[i]), max(align[u], alignments[i])
-        if fixed[i] >= 0:
-            if pin[u] not in (-1, fixed[i]):
-                pin_error = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[u]} must be at the same offset'
-            pin[u] = fixed[i]
-    for i, at in enumerate(pin[u] for u in unit):
-        if at >= 0 and at % alignments[i]:
-            pin_error = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {alignments[i]}'
+    unit: I64 = np.unique(colocated.names(), return_inverse=True)[1].astype(np.int64)
+    nbytes, units = problem.size.astype(np.int64), int(unit.max(initial=-1)) + 1
+    fixed = np.full(n, -1, np.int64) if problem.fixed is None else problem.fixed
+    _check_sums(problem, terms, fixed.tolist())
+    size, align, pin, pin_error = np.zeros(units, np.int64), np.ones(units, np.int64), np.full(units, -1), ""
+    np.maximum.at(size, unit, nbytes)
+    np.maximum.at(align, unit, problem.alignment.astype(np.int64))
+    for i in np.flatnonzero(fixed >= 0).tolist():
+        if pin[unit[i]] not in (-1, fixed[i]):
+            pin_error = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[unit[i]]} must be at the same offset'
+        pin[unit[i]] = fixed[i]
+    for i in np.flatnonzero(pin[unit] >= 0).tolist():
+        at, grid = int(pin[unit[i]]), int(problem.alignment[i])
+        if at % grid:
+            pin_error = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {grid}'
         for begin, end in terms.reserved:
-            if at >= 0 and max(at, begin) < min(at + sizes[i], end):
+            if max(at, begin) < min(at + int(nbytes[i]), end):
                 pin_error = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
-    unit_of, nbytes = np.array(unit, np.int64), problem.size.astype(np.int64)
-    hard, edge_error = _hard_edges(problem, terms, unit_of, np.array(pin, np.int64))
+    hard, edge_error = _hard_edges(problem, terms, unit, pin)
     penalties = np.array(terms.penalties, np.int64).reshape(-1, 3)
     penalties = penalties[(nbytes[penalties[:, :2]] > 0).all(axis=1)]
-    is_one = unit_of[penalties[:, 0]] == unit_of[penalties[:, 1]]
+    is_one = unit[penalties[:, 0]] == unit[penalties[:, 1]]
     apart = penalties[~is_one & (penalties[:, 2] > 0)]
-    soft = _edge_rows(unit_of, nbytes, apart[:, :2], apart[:, 2])
+    soft = _edge_rows(unit, nbytes, apart[:, :2], apart[:, 2])
     hard_keys, keys = (rows[:, :2] @ [units, 1] for rows in (hard, soft))
     if len(hard):  # no hard edge of the same units that is at least as large
         same = np.minimum(np.searchsorted(hard_keys, keys), len(hard) - 1)
         soft = soft[(hard_keys[same] != keys) | (hard[same, 2:4] < soft[:, 2:4]).any(axis=1)]
     rows = np.concatenate([hard, soft])
-    table = np.concatenate([rows, rows[:, [1, 0, 3, 2, 4]]])
-    table = table[np.lexsort(table.T[::-1])]
-    other, own_size, other_size, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
+    rows = np.concatenate([rows, rows[:, [1, 0, 3, 2, 4]]])
+    rows = rows[np.lexsort(rows.T[::-1])]
     return ReuseModel(
-        unit_of=unit_of,
+        unit_of=unit,
         capacity=min(problem.capacity, LARGEST),
-        size=np.array(size, np.int64),
-        align=np.array(align, np.int64),
-        pin=np.where(np.array(size) > 0, np.array(pin, np.int64), -1),
+        size=size,
+        align=align,
+        pin=np.where(size > 0, pin, -1),
         empty_at=np.maximum(pin, 0),
-        first=np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64),
-        other=other,
-        own_size=own_size,
-        other_size=other_size,
-        weight=weight_of,
+        first=np.searchsorted(rows[:, 0], np.arange(units + 1)).astype(np.int64),
+        rows=rows,
         reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
         unavoidable=int(penalties[is_one, 2].sum()),
         contradiction=edge_error or pin_error,
