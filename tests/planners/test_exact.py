@@ -18,7 +18,6 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searche
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, BranchingOrder, weighted_ranks
 from tmmu_core.planners.exact.driver import MAX_ENUMERATED_HANDOFFS, search_models
 from tmmu_core.planners.exact.search_model import Model, search_model, units_of
-from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import UNLIMITED, Problem
 
 DATA = SAMPLES / "instances"
@@ -130,14 +129,6 @@ def test_repeated_search_of_a_thousand_storages_gives_the_same_packing() -> None
     verdict, nodes, offset = searcher.solve(1515472556, rank, 6_000)
     assert (verdict, faults(p, offset or ())) == (FOUND, [])
     assert searcher.solve(1515472556, rank, 6_000) == (verdict, nodes, offset)
-
-
-@pytest.mark.slow
-@given(problems(most=25, steps=15))
-def test_result_is_between_its_bound_and_the_portfolio(p: Problem) -> None:
-    packing = exact(p, {})
-    assert faults(p, offsets(packing)) == []
-    assert (packing.lower_bound or 0) <= extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
 
 
 def test_capacity_between_bound_and_optimum_is_proven_too_small() -> None:

@@ -69,11 +69,11 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         request = {"minimise": minimise, "use_lns": False, "accept_near": options.get("minimise") is None}
         packing = exact_from(cols, bound, best, request, meter)
         found.append(("exact", packing))
-        lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset.tolist())
+        lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset)
         is_done = extent <= goal or extent < lower + min(cols.align) or bool(packing.notes.get("interrupted"))
     if count > EXACT_ALONE_UP_TO and not is_done:
         found.append(("search", search(problem, {}, meter)))
-    extents = [extent_of(cols, packing.offset.tolist()) for _, packing in found]
+    extents = [extent_of(cols, packing.offset) for _, packing in found]
     picked, packing = found[extents.index(min(extents))]
     names = [name for name, _ in found]
     why = f"{gap}; the lowest packing of {', '.join(names)}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import product
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -225,9 +224,9 @@ def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tight
     return best if best >= 0 else align_up(edge, align)
 
 
-def extent_of(cols: Columns, offset: Sequence[int]) -> int:
+def extent_of(cols: Columns, offset: Sequence[int] | NDArray[Any]) -> int:
     """Return the end of the highest storage; 0 without storages."""
-    return max(map(add, offset, cols.size), default=0)
+    return int((np.asarray(offset, cols.sizes.dtype) + cols.sizes).max(initial=0))
 
 
 def offset_column(cols: Columns, offset: Sequence[int]) -> U64:

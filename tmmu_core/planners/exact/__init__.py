@@ -170,7 +170,7 @@ def _pack_around_always_live(
         progress,
         lambda extent: reported(min(start.extent, total_of(extent))),
     )
-    extent = extent_of(inner, packing.offset.tolist())
+    extent = extent_of(inner, packing.offset)
     lower, total = total_of(packing.lower_bound or 0), total_of(extent)
     offset = np.zeros(len(cols), np.uint64)
     offset[others] = np.cumsum(padded[others]) - padded[others]

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tmmu_core.planners.bounds import Bound
-from tmmu_core.planners.columns import Columns, align_up
+from tmmu_core.planners.columns import Columns, align_up, extent_of
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, random_weights, weighted_ranks
 from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.meter import Meter
@@ -53,7 +53,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         if crown >= 0:
             rank[crown] = len(cols)
         offset = skyline(cols, rank)
-        extent = int((offset + cols.sizes).max())
+        extent = extent_of(cols, offset)
         if extent < best.extent:
             best = replace(best, offset=offset.tolist(), extent=extent, order="skyline", fit="lowest", crown=crown)
         meter.improved(cols.problem.arena, best.extent, bound.bytes)
