@@ -175,9 +175,8 @@ def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
         raise _fault(f"the rows of {name} have different lengths.", "Give rows of one length.") from None
     if np.ma.is_masked(value):
         raise _fault(f"{name} has masked values.", "Give a value for every buffer.")
-    exact = np.asarray(value, object) if array.dtype.kind in "fO" else array
-    if exact is not array and all(isinstance(x, int) for x in exact.flat):
-        array = exact  # integers beyond 64 bits
+    if array.dtype.kind in "fO" and all(isinstance(x, int) for x in np.asarray(value, object).flat):
+        array = np.asarray(value, object)  # integers beyond 64 bits
     elif array.size and array.dtype.kind not in "iu":
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
     for k in np.flatnonzero(abs(array) > np.iinfo(np.int64).max)[:1]:

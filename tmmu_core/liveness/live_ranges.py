@@ -56,8 +56,7 @@ class Ranges:
     birth: I64
     death: I64
     last_read: I64  # step of the last read; −1: never read
-    saved: Mask
-    """Whether the tensor or a view of it is marked as saved; all false if the timeline ignores the marks."""
+    saved: Mask  # whether the tensor or a view of it is marked as saved; all false if the timeline ignores the marks
     roots: I64  # root base of each tensor
     view_offset: U64  # bytes from the root's start
 

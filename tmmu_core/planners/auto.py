@@ -75,9 +75,8 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         found.append(("search", search(problem, {}, meter)))
     extents = [extent_of(cols, packing.offset) for _, packing in found]
     picked, packing = found[extents.index(min(extents))]
-    names = [name for name, _ in found]
-    why = f"{gap}; the lowest packing of {', '.join(names)}"
-    if names == ["exact"]:
+    why = f"{gap}; the lowest packing of {', '.join(name for name, _ in found)}"
+    if found[0][0] == "exact" and not found[1:]:
         why = f"{gap}, and {count} storages can be searched exactly"
     return _noted(replace(packing, lower_bound=lower, optimal=min(extents) == lower), picked, why)
 

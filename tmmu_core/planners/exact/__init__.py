@@ -42,15 +42,13 @@ from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progres
 
 DEFAULT_BUDGET = 600_000
 """Default number of nodes. Large components get fewer (:data:`.driver.FULL_BUDGET_ENTRIES`)."""
-PROGRESS_NOTE = "course"
-"""Key of the note that contains the rows of :class:`.driver.ProgressLog`."""
+PROGRESS_NOTE = "course"  # key of the note that contains the rows of :class:`.driver.ProgressLog`
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MAX_PEAK_FRACTION = 0.5  # maximum fraction of the storages that are in the peak
 LEVELS = (12, 14, 13, 15, 11)
 """Minimum live bytes of a step of the peak, in sixteenths of the target; the levels are tried in this order."""
-OPENINGS = (3, 0)
-"""Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
+OPENINGS = (3, 0)  # branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`
 NODES = (64, 4)  # nodes of an attempt: a constant, plus this many per storage of the peak
 
 

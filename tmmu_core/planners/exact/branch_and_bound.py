@@ -54,8 +54,7 @@ class PlainSearch(Propagation):
         """Search for a packing below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
         super().__init__(tables, state, capacity)
         self.rank, self.budget = rank.tolist(), budget
-        self.levels: list[_Level] = []
-        """Decisions on the current path."""
+        self.levels: list[_Level] = []  # decisions on the current path
 
     def run(self, nodes: I64, stop: I64) -> int:
         """Run the search; return FOUND, INFEASIBLE or BUDGET_SPENT. If found, the offsets are ``low``.
@@ -176,8 +175,7 @@ class Searcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.tables = build_tables(model)
-        self.failures: I64 = np.zeros(model.sections, dtype=np.int64)
-        """Conflicts per section in the last search."""
+        self.failures: I64 = np.zeros(model.sections, dtype=np.int64)  # conflicts per section in the last search
         self.stop: I64 = np.zeros(1, dtype=np.int64)
         """Any thread may set ``stop[0]``: the current search ends as BUDGET_SPENT."""
         self.table_rows = (64 * len(model) + 4096, 8 * len(model) + 64)

@@ -46,8 +46,7 @@ class Attempt:
 
     rank: I64
     nodes: int
-    order: int
-    """Index into :data:`ORDERS`; ``len(ORDERS)``: the order of the last packing; −1: an opening attempt."""
+    order: int  # index into :data:`ORDERS`; ``len(ORDERS)``: the order of the last packing; −1: an opening attempt
 
 
 class BranchingOrder:
@@ -57,14 +56,11 @@ class BranchingOrder:
         """With ``openings``, begin with :data:`OPENING_WEIGHTS`."""
         self.model, self.openings = model, openings
         self.target, self.turn, self.learned_attempts, self.static_attempts = -1, 0, 0, 0
-        self.tried: dict[bytes, int] = {}
-        """Ranks tried since the target changed → their node budget."""
+        self.tried: dict[bytes, int] = {}  # ranks tried since the target changed → their node budget
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         """Decayed conflicts per section, for each order."""
-        self._packing: list[int] = []
-        """Offsets of the last packing."""
-        self._successful: Attempt | None = None
-        """Attempt that found the last packing, until it is repeated."""
+        self._packing: list[int] = []  # offsets of the last packing
+        self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}
 
     # Computed on first use: most targets are decided by the first attempts.

@@ -45,8 +45,7 @@ class ProgressLog:
         self._report = report
         report(extent, bound)
         self.rows = [[0, extent, bound]]
-        self.other_extent = 0
-        """Extent of the components that are not being searched."""
+        self.other_extent = 0  # extent of the components that are not being searched
         self.proven_bound = self.floor = bound
         """Bound of the whole problem; the bound of a component counts only above ``floor``."""
 
@@ -71,8 +70,7 @@ class SearchRequest:
     log: ProgressLog = field(repr=False)
     use_lns: bool = True
     """Whether large neighbourhood search runs between and after the attempts of branch and bound; may take minutes."""
-    near: int = 0
-    """Below this extent, the search ends when :data:`PATIENCE` is exhausted."""
+    near: int = 0  # below this extent, the search ends when :data:`PATIENCE` is exhausted
 
 
 class _Variant:
@@ -82,10 +80,8 @@ class _Variant:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
         self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS}
         """Kind of target → its branching order."""
-        self.spent = dict.fromkeys(KINDS, 0)
-        """Kind of target → search nodes spent on it."""
-        self.target_step = 0
-        """Index into :data:`TARGET_STEPS`."""
+        self.spent = dict.fromkeys(KINDS, 0)  # kind of target → search nodes spent on it
+        self.target_step = 0  # index into :data:`TARGET_STEPS`
 
     def attempt(self, kind: str, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
         """Run one attempt and learn from it; return the results of ``Searcher.solve``; at least one node is counted."""
@@ -127,8 +123,7 @@ class ComponentSearch:
     is_open: bool = True  # whether more nodes may still lower the extent or raise the bound
 
     def __post_init__(self) -> None:
-        self.relaxed_extent = self.extent
-        """Least known extent of the relaxation; its bound cannot be higher."""
+        self.relaxed_extent = self.extent  # least known extent of the relaxation; its bound cannot be higher
 
     def accept(self, variant: _Variant, offset: list[int]) -> None:
         """Store a packing of smaller extent, given by the offset of each unit."""

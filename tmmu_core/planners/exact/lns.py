@@ -50,10 +50,8 @@ class LnsRun:
     """A run on a model. At the start only units with a fixed offset are placed."""
 
     state: moves.LnsState  # state of the search over the units that are not stacked at the bottom
-    units: list[int]
-    """Unit of ``state`` → its number in the model (:func:`canonical_direction`)."""
-    bottom: dict[int, int]
-    """Unit → offset of the units that conflict with all others (:func:`stack_universal_units`)."""
+    units: list[int]  # unit of ``state`` → its number in the model (:func:`canonical_direction`)
+    bottom: dict[int, int]  # unit → offset of the units that conflict with all others (:func:`stack_universal_units`)
     base: int  # end of the bottom stack
     step: int  # offsets above ``base`` are counted in multiples of this many bytes
     fixed_ends: I64  # ends of the units with a fixed offset

@@ -61,13 +61,11 @@ class Propagation:
         mate, wall = tables.mate.tolist(), tables.wall.tolist()
         self.mates = [mate[a:b] for a, b in pairwise(mates)]
         self.walls = [wall[a:b] for a, b in pairwise(walls)]
-        self.first = tables.first.tolist()
-        """First row of each section in ``order``."""
+        self.first = tables.first.tolist()  # first row of each section in ``order``
         self.low: list[int] = state.unit[LOW].tolist()
         self.placed_since: list[int | None] = [None] * self.count
         """Number of events when the unit was placed; ``None`` before."""
-        self.level_of = [-1] * self.count
-        """Level at which the unit was placed; −1 for a unit with a fixed offset."""
+        self.level_of = [-1] * self.count  # level at which the unit was placed; −1 for a unit with a fixed offset
         self.placed: list[int] = []
         self.open_bytes, self.open_units, self.ceiling = state.section[:, START_COLUMNS].T.tolist()
         self.failures = [0] * len(self.open_bytes)
@@ -76,23 +74,17 @@ class Propagation:
         self.order, self.row_of, _ = state.order.tolist()
         """Entries by section, open ones first; and the row of each entry."""
         self.events: list[Event] = []
-        self.changed: dict[int, int] = {}
-        """Raised unit to propagate → its lower bound before."""
-        self.dirty: dict[int, None] = {}
-        """Sections to propagate."""
-        self.holes: list[int] = []
-        """Units with a hole that must be filled."""
-        self.hole: dict[int, tuple[int, int]] = {}
-        """Unit in ``holes`` → offset and level of its hole."""
+        self.changed: dict[int, int] = {}  # raised unit to propagate → its lower bound before
+        self.dirty: dict[int, None] = {}  # sections to propagate
+        self.holes: list[int] = []  # units with a hole that must be filled
+        self.hole: dict[int, tuple[int, int]] = {}  # unit in ``holes`` → offset and level of its hole
         self.fillers: dict[int, tuple[int, int, int]] = {}
         """Unit in ``holes`` → the unit with the lowest end that can fill the hole, its lower bound, and its end."""
-        self.filled: list[tuple[int, tuple[int, int]]] = []
-        """Filled holes, as ``(unit, hole)``."""
+        self.filled: list[tuple[int, tuple[int, int]]] = []  # filled holes, as ``(unit, hole)``
         self.conflict = (NO_CANDIDATE, -1, -1)
         """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
         section; ``HOLE_UNFILLED``, the unit; ``DOMINATED``, the unit and the smaller one below it; ``NO_CANDIDATE``."""
-        self.nogood: set[int] = set()
-        """Levels that the current conflict depends on."""
+        self.nogood: set[int] = set()  # levels that the current conflict depends on
 
     # --- decisions
 
@@ -248,10 +240,8 @@ class Propagation:
 
     def analyse_conflict(self) -> None:
         """Add the levels that the conflict depends on to ``nogood``."""
-        self.claims = [0] * self.count
-        """Per unit, the claimed lower bound of its offset; 0: no claim."""
-        self.low_then = list(self.low)
-        """Per unit, its lower bound before the event that is being read."""
+        self.claims = [0] * self.count  # per unit, the claimed lower bound of its offset; 0: no claim
+        self.low_then = list(self.low)  # per unit, its lower bound before the event that is being read
         self._claim_conflict()
         for now, (u, old_low, requested, (kind, one, two)) in reversed([*enumerate(self.events)]):
             need = self.claims[u]

@@ -120,8 +120,7 @@ class _Units:
     def __init__(self, cols: Columns) -> None:
         self.cols = cols
         parts = [np.arange(begin, end) for begin, end in pairwise(cols.part_of.tolist())]
-        self.of = [_Unit([i], parts[i], cols.align[i], cols.fixed[i]) for i in range(len(cols))]
-        """Unit of each storage."""
+        self.of = [_Unit([i], parts[i], cols.align[i], cols.fixed[i]) for i in range(len(cols))]  # unit of each storage
 
     def merged(self, i: int, j: int) -> _Unit | None:
         """Return the union of the units of i and j; ``None`` if two storages conflict or cannot share an offset."""

@@ -41,9 +41,8 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     logs = log2_fixed(np.array(traits))
     _, crown = crown_of(cols, bound)
     draws = np.random.Philox(key=PHILOX_KEY)
-    runs = max(RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES), 1)
-    if len(cols) < ALL_RUNS_FROM:
-        runs = FEW_RUNS
+    runs = RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES)
+    runs = FEW_RUNS if len(cols) < ALL_RUNS_FROM else max(runs, 1)
     for number in range(runs):
         if best.extent <= max(bound.bytes, goal):
             break

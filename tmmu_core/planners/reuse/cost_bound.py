@@ -258,8 +258,7 @@ class Search:
         self.units, self.twin = len(units), twin
         self.start = [0, *accumulate(map(len, candidates))]
         self.total = self.start[-1]
-        self.table = np.zeros((self.total, self.total), np.int64)
-        """Shape (total, total): cost of every two offsets."""
+        self.table = np.zeros((self.total, self.total), np.int64)  # shape (total, total): cost of every two offsets
         for (a, b), between in edges.items():
             k, j = units.index(a), units.index(b)
             low, high = (np.array(candidates[i], np.int64) for i in (k, j))
@@ -275,8 +274,7 @@ class Search:
             for own_size, other_size, _ in between
         )
         """Whether each placement has a mirror image of equal cost, so that half of the first unit's offsets suffice."""
-        self.least = [0] * (self.units + 1)
-        """Least cost of the units from each position on."""
+        self.least = [0] * (self.units + 1)  # least cost of the units from each position on
 
     def solve(self, first: int, upper: int, nodes: int) -> int:
         """Set the least cost of the units from ``first`` on, at most ``upper``; return the nodes left (−1: too few)."""

@@ -45,8 +45,7 @@ def _live_together(problem: Problem) -> I64:
     storage = np.repeat(np.arange(len(problem)), np.diff(first))
     if problem.handoff_from is not None:
         # This planner does not reuse in place: a storage that an output could reuse stays live at its last read.
-        is_reusable = np.isin(storage, problem.handoff_from) & (ends == problem.death[storage])
-        ends = ends + is_reusable
+        ends = ends + (np.isin(storage, problem.handoff_from) & (ends == problem.death[storage]))
     order = np.lexsort((storage, ends, begins))
     begins, ends, storage = begins[order], ends[order], storage[order]
     count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
@@ -69,8 +68,7 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
     if problem.must_not_alias is not None:
         pairs = np.concatenate([pairs, np.sort(problem.must_not_alias.reshape(-1, 2), axis=1)])
     pairs = pairs[(size[pairs] > 0).all(axis=1)]
-    one, two = unit[pairs].T
-    is_one, fixed = one == two, pin[unit[pairs]]
+    is_one, fixed = unit[pairs[:, 0]] == unit[pairs[:, 1]], pin[unit[pairs]]
     distance = (fixed[:, 1] - fixed[:, 0])[:, None] * [1, -1]
     collides = ~is_one & (fixed >= 0).all(axis=1) & (distance < size[pairs]).all(axis=1)
     contradiction = ""
