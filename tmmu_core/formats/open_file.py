@@ -153,7 +153,7 @@ def _refuse_later_version(data: bytes) -> None:
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` if the first bytes of a file, which may be too large to read, cannot be planned."""
+    """Raise ``UnreadableInput`` if the first bytes of a file, perhaps too large to read, show an unplannable format."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
             unplannable_format = unplannable.by_magic(file.read(unplannable.HEAD))
@@ -169,7 +169,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return the graph in a file's bytes with bounds of its dimensions. Raises ``InvalidIrShapes`` for other names."""
+    """Return the graph in a file's bytes with bounds of dimensions. Raises ``InvalidIrShapes`` for unknown names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

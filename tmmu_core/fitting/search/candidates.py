@@ -66,7 +66,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     """Return the plan of ``base`` after further moves.
 
-    Only the final plan is computed. ``Move.bytes`` of the last move is the rest of the saved bytes.
+    Only the final plan is computed. ``Move.bytes`` of the last move is the total saving less that of the earlier moves.
     """
     if not moves:
         return base

@@ -121,8 +121,6 @@ def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
 
 @dataclass
 class _FitSearch:
-    """One search, with its candidates and its proofs."""
-
     start: Candidate
     capacity: Capacity
     allowed: Allowed
@@ -380,7 +378,7 @@ class _FitSearch:
             smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # Lists for tighter goals cost more than the first list, but can cost less than one between them.
+                # No later list costs less than the first one, but it can cost less than the list before it.
                 if not number or not is_small_graph:
                     break
         return min(fitting, key=lambda each: each.key, default=smallest)

@@ -34,7 +34,7 @@ def resizable_model(
 ) -> ResizableModel | None:
     """Return the model of ``graph`` with dimension ``name`` resizable; ``None`` if the model has only one size of it.
 
-    ``read`` maps the sizes of dimensions by name to the graph.
+    ``read`` returns the graph at given sizes (dimension name → size).
     """
     if name not in graph.ranges and name not in graph.assumed:
         return None

@@ -22,7 +22,7 @@ def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
 
 
 def _extended(values: list[Any], steps: int) -> Any:
-    """Return the value at another size. Raises ``ValueError`` if values other than integers differ, or below 0."""
+    """Return the value at another size. Raises ``ValueError`` if non-integers differ or a result is negative."""
     first = values[0]
     if all(value == first for value in values):
         return first

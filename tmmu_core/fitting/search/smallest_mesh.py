@@ -2,8 +2,8 @@
 
 Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
 A larger axis can have a larger share, because a tensor is not split if it has fewer rows than parts, or if one of its
-views cannot be split. The search therefore sorts the shares by their excess over the capacity: the excess of the lower
-bound, then that of the plan before all moves. If a share fits, those with a smaller excess are assumed to fit too.
+views cannot be split. The search therefore sorts the sizes by the excess of the share's lower bound over the capacity,
+then by that of its plan before all moves. If a share fits, those with a smaller excess are assumed to fit too.
 """
 
 from bisect import bisect_left
@@ -38,7 +38,7 @@ def smallest_mesh(
     """Return the smallest size of the mesh axis ``axis`` at which the allowed moves make every rank fit.
 
     ``limits``: the capacity of a rank, and the allowed moves. Other axes keep their size in the request's shard spec,
-    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis that splits nothing.
+    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis that neither the graph nor the spec has.
     """
     capacity, allowed = limits
     spec = _spec_with_all_axes(graph, request.shard_spec or {}, axis)
@@ -111,6 +111,5 @@ def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dic
 
 
 def _with_axis(spec: Mapping[str, Any], axis: str, size: int) -> dict[str, Any]:
-    """Return the spec with ``axis`` of the given size."""
     sizes = dict(read_spec(spec).mesh) | {axis: size}
     return {**spec, "mesh": [{"name": name, "size": parts} for name, parts in sizes.items()]}

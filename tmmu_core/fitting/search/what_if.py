@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-Moves that save no live bytes at the peak are excluded, except planner and alignment moves; the others are sorted.
-The first moves of each kind are then planned, each alone, and ranked by the bytes that they save.
+Moves that save no live bytes at the peak are excluded, except planner and alignment moves. The moves of each kind that
+save the most live bytes are planned, each alone, and ranked by the bytes that the plan saves.
 """
 
 from collections.abc import Iterable, Iterator

@@ -59,7 +59,7 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
 
 
 def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
-    """Return tensor id → upper-case prefix of its macros, with its position if the id alone is empty or not unique."""
+    """Return tensor id → upper-case prefix of its macros, with its position if its C name is empty or not unique."""
     names = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
     uses = Counter(names)
     stems = {}

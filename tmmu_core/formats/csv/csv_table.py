@@ -41,7 +41,7 @@ _USUAL_NAMES: dict[str, tuple[str, ...]] = {
 
 
 def columns_of(data: bytes) -> tuple[str, ...]:
-    """Return the column names of a table; ``()`` if there are fewer than two, or one has no name."""
+    """Return the column names of a table; ``()`` for other data, fewer than two columns, or an unprintable name."""
     try:
         data = unpacking.unpack(data)
         if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():

@@ -8,9 +8,9 @@ some with a place ``(memory, offset)``, and chains of instructions that refer to
                   (a delegate: all arguments after the last one that an earlier instruction used)
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
-extends the live range of that value, and its number is added to the id (``base+#7``). A value that a kernel writes at
-the place of one of its operands is merged in the same way. If no value, or only a smaller one, was used at the place,
-the value that is read persists between runs: it is live at every step. Each memory is an arena.
+extends the live range of that value, and its number is added to the id (``base+#7``). If no value, or only a smaller
+one, was used at the place, the value read is state that persists between runs: it is live at every step. A value that a
+kernel writes at the place of an operand is merged with the operand like a view. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was
@@ -280,7 +280,6 @@ class _Method:
             yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arenas[value.memory])
 
     def notes(self) -> Iterable[str]:
-        """Yield the notes of the plan."""
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(self.memory_bytes) if size)
         yield f"the program reserves {sum(self.memory_bytes):,} bytes ({listed})"
         views = sum(value.viewed is not None for value in self.values.values())

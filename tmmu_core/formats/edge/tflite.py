@@ -320,7 +320,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _agree(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether the bodies can be planned: equal sizes of operands and results, none absent or repeated."""
+    """Return whether the bodies can be planned: equal sizes, no absent operand, no repeated result or body input."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(caller, operands), _sizes(caller, operator.outputs)]

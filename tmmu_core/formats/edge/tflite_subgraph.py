@@ -138,7 +138,7 @@ class ModelFile:
         return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
 
     def data_bytes(self, tensor: Any) -> int:
-        """Return the bytes of a tensor's data in the file."""
+        """Return the size of a tensor's data in the file, in bytes."""
         return self.place(tensor)[1]
 
     def offline_offsets(self) -> tuple[int, ...]:

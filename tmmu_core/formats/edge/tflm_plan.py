@@ -202,7 +202,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
 
 
 def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
-    """Raise ``Misuse`` for arenas of the activations, by number, that the runtime cannot use."""
+    """Raise ``Misuse`` if the runtime cannot use the arenas of the activations (``numbers``)."""
     roles = zip(plan.arena.tolist(), plan.roles, strict=True)
     if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
         what = "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "

@@ -193,7 +193,7 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 
 
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
-    """Return the model in ``data`` with its nodes in ``order``, which contains all node ids of ``graph``, its graph.
+    """Return the model in ``data`` with its nodes in ``order``: all node ids of ``graph``, which was read from it.
 
     A node that the graph lacks (a constant, a folded shape) stays after its predecessor in the file, unless a node that
     reads it is earlier. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.

@@ -10,7 +10,7 @@
    dimensions that it depends on are fixed at their assumed sizes (:mod:`.onnx_shapes`). Shapes that inference does not
    find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape; not ``DequantizeLinear``, because onnxruntime keeps quantized weights too.
+   the shape of a tensor with a fixed shape; not ``DequantizeLinear``: onnxruntime also keeps the weights quantized.
    Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
    Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.

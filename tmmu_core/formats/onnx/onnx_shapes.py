@@ -64,7 +64,7 @@ class Sizes:
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
     def fix(self, names: Collection[str]) -> None:
-        """Fix these dimensions at their assumed size; a dimension with given bounds has its upper bound already."""
+        """Fix these dimensions at their assumed size. Given bounds are kept: shapes are known at the upper bound."""
         self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
 
 

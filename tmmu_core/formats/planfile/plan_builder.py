@@ -84,7 +84,7 @@ class _Note(msgspec.Struct):
     bits: int = 0
 
 
-_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # by the first key
+_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # first key → the rest
 register_types(_Metrics, _Note)
 
 
@@ -193,7 +193,7 @@ def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> P
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
-    """Return ``(places, own_arenas, reason)``: how ``places`` was derived, empty if the file contains it."""
+    """Return ``(places, own_arenas, reason)``; the reason is how ``places`` was derived, empty if the file has it."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":

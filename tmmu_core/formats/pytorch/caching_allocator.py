@@ -25,7 +25,7 @@ BLOCK_UNIT = 512  # block sizes are multiples of it, in bytes
 SMALL_SIZE = 1 << 20  # maximum bytes of a small allocation
 OWN_SEGMENT_SIZE = 10 << 20  # minimum bytes for which a new segment has the size of the allocation, rounded up
 SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20  # bytes of a new segment for a small, and for any other allocation
-SEGMENT_UNIT = 2 << 20  # the unit of that rounding, in bytes
+SEGMENT_UNIT = 2 << 20  # unit of the rounding for ``OWN_SEGMENT_SIZE``, in bytes
 BASE_ADDRESS = 0x7F00_0000_0000
 
 

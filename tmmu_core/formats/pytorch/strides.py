@@ -1,4 +1,4 @@
-"""Compute the bytes of its storage that a tensor covers, from shape, strides and offset."""
+"""Compute the bytes that a tensor covers in its storage, from shape, strides and offset."""
 
 import math
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     """Return ``tensor`` as a view of the tensor ``base`` with this layout.
 
-    If elements overlap (sliding windows), the view is one-dimensional ``uint8`` and has the bytes that they cover. An
-    empty tensor, whose offset may be beyond its storage, is at offset 0.
+    If elements overlap without a stride of 0 (sliding windows), the view is one-dimensional ``uint8`` and has the bytes
+    that they cover. An empty tensor, whose offset may be beyond its storage, is at offset 0.
     """
     size, covered = layout.dense_bytes, layout.covered_bytes
     offset = layout.offset * layout.itemsize if size else 0

@@ -135,7 +135,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Return symbol → upper bound of each open size in ``envelopes``. Raises ``InvalidIrShapes`` for too large ones."""
+    """Return symbol → upper bound of each open size in ``envelopes``. Raises ``InvalidIrShapes`` if out of range."""
     symbol_of = {name: symbol for name, symbol in open_dims(program).items() if name in envelopes}
     for name, symbol in symbol_of.items():
         low, high = program.ranges.get(symbol, (0, envelopes[name].max))

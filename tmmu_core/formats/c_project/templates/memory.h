@@ -65,7 +65,7 @@ typedef enum {
 /*% endfor %*/
 } «p»_status_t;
 
-/* Address of each region, by region id; NULL until the caller binds it. Do not write constants that are not staged. */
+/* Address of each region, by region id; NULL if the caller must bind it. Do not write constants that are not staged. */
 extern uint8_t *«p»_arena_buffers[];
 /*% for region in r.blob_of %*/
 extern const uint8_t «r.region_names[region].blob»[];

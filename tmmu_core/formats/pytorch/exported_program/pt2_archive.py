@@ -26,7 +26,7 @@ WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
-LEAST_UNBOUNDED = 1 << 40  # a range up to this bound or more is unbounded: PyTorch writes the largest integers
+LEAST_UNBOUNDED = 1 << 40  # upper bounds from this value on count as no bound: PyTorch then writes a huge integer
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),

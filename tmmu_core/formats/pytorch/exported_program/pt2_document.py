@@ -1,4 +1,4 @@
-"""Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs), and its sizes.
+"""Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs); evaluate its sizes.
 
 A program writes an open size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
 value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses the text
@@ -151,7 +151,7 @@ register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size: its number or recorded value; without one, or to ignore it, its formula's value at ``symbols``."""
+    """Return a size: its number, else the recorded value unless ``ignore_recorded``, else its formula's value."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:

@@ -311,7 +311,7 @@ class _Reader:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
-        """Declare a tensor and its storage, a tensor of its own if larger; ``shared``: bytes of a shared storage."""
+        """Declare a tensor, and a storage tensor unless it fills its storage; ``shared``: bytes of a shared storage."""
         dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
         offset_bytes = layout.offset * layout.itemsize

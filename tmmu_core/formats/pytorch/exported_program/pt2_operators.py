@@ -125,7 +125,7 @@ class Flow:
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether the tensor lists match the numbers of ``inputs`` and ``outputs`` of the bodies and results."""
+        """Return whether the tensor lists and the number of results match each body's numbers of inputs and outputs."""
         groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False

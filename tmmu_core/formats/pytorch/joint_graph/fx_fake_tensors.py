@@ -103,7 +103,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep it only in a training step on an accelerator: dropout is one kernel with a mask of bytes."""
+"""Operators that keep theirs in a training step, so that dropout is one kernel, unless traced as eager CPU mode."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None

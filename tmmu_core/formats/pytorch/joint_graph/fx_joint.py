@@ -1,7 +1,7 @@
 """Convert a joint graph of AOTAutograd to the native graph: storages, saved tensors, and the start of backward.
 
-The reader runs the graph on fake tensors, node by node. Results with the same storage object share memory. Schemas do
-not declare every view; ``_unsafe_view`` and ``reshape`` are examples.
+The reader runs the graph on fake tensors, node by node, because schemas do not declare every view (``_unsafe_view``,
+``reshape``). Results with the same storage object share memory.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
@@ -240,7 +240,7 @@ class JointReader(torch.fx.Interpreter):
         return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
-        """Add a node for each tangent; the node produces the gradient of an output that the caller passes."""
+        """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.backward = True
         for placeholder, (descriptor, value) in self.tangents.items():
             result = getattr(descriptor.output, "base_of", descriptor.output)  # or a result in the tangent's storage
@@ -511,5 +511,4 @@ def operator_name(target: Any) -> str:
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
-    """Return the tensors in nested containers."""
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]

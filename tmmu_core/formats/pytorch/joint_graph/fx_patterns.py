@@ -24,7 +24,7 @@ SCATTERS = {
 }
 """Scatter operator that writes a part → view operator that reads the part."""
 WRITES = frozenset({"copy", "fill"})
-"""Operators, in addition to pointwise ones, that write to their first argument if their name ends in ``_``."""
+"""Operators, in addition to pointwise ones, whose in-place variant (``copy_``) writes to its first argument."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Part:
 
 
 def written_part(node: Any) -> Part | None:
-    """Return the write of ``node`` to a part of a tensor; ``None`` if the value was not computed from that part."""
+    """Return the in-place write to a part of a tensor that ``node`` and its value replace; ``None`` for other nodes."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None

@@ -101,7 +101,7 @@ def _each_once(results: Any) -> Any:
 
 
 def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
-    """Return the loss of a module's output. Raises ``UnreadableInput`` if only the loss has no gradient."""
+    """Return the loss of an output. Raises ``UnreadableInput`` if it drops the gradient, or takes more arguments."""
     try:
         result = loss(output)
     except TypeError as error:
@@ -219,7 +219,7 @@ def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
     """Raise ``UnreadableInput`` if all input tensors are empty, or for an input that is an array or an unknown object.
 
-    Also raise it if a tensor of the module or the call is lazy (without a size), sparse or nested (several storages).
+    Also raise it for a TorchScript module, and for a tensor that is lazy (without a size), sparse or nested.
     """
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}

@@ -98,7 +98,7 @@ def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, 
             live.add(args.addr)
         elif args.addr in live:
             live.remove(args.addr)
-        else:  # a buffer from before the trace: with this event it is a separate buffer
+        else:  # a buffer from before the trace: this free makes it a buffer of its own
             bytes_before += args.size
     stack_table = Stacks()
     columns = Events(events, stack_table)

@@ -34,7 +34,7 @@ class RankSummary:
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return sorted ``(rank, path)`` of the snapshots in a folder. The rank is in the file name, else its position."""
+    """Return sorted ``(rank, path)`` of a folder's snapshots. The rank is in the name, else the file's position."""
     found = []
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file())

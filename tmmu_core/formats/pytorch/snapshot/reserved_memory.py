@@ -100,7 +100,7 @@ def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` of each segment; ``None`` if one is released in parts or none exist."""
+    """Return ``(start, end, birth, death)`` of each segment; ``None`` if there is none, or one is resized or lost."""
     mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
