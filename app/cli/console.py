@@ -130,7 +130,7 @@ UNRECOGNISED = "Unrecognised file format."
 
 
 def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
-    """Return message, reason and hint for an unreadable file. The reason is that of the closest reader, or of all."""
+    """Return message, the closest reader's reason and hint for an unreadable file; if verbose, all readers' reasons."""
     closest = nearest(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place

@@ -1,7 +1,7 @@
 // Browser history, navigation links that follow the selection, and files dropped on the page.
 //
 // Streamlit 1.67 always uses pushState to write st.query_params, and always replaceState for widgets bound to the query.
-// The explorer needs another rule: Back undoes a selection but not a zoom, and does not leave a page without its query.
+// The explorer needs another rule: Back undoes a selection but not a zoom, and never shows a page without its query.
 // Therefore pushState replaces the history entry if only the zoom changes, or if the old or new address has no query.
 // This script also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 

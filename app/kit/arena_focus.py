@@ -18,7 +18,7 @@ def arena(shown: Shown) -> str:
 
 
 def drawn(plan: Plan) -> str | None:
-    """Return the arena that drawings and tables show; ``None`` for all arenas."""
+    """Return the arena that drawings and tables show; ``None`` for all arenas, or if the plan has none."""
     chosen = state.choice().arena
     if chosen == ALL:
         return None

@@ -166,7 +166,7 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a picture: the arena size, or the capacity if that is at most twice as large."""
+    """Return the bytes at the top of a picture: the arena size, or a capacity from this size to twice this size."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 

@@ -75,10 +75,10 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
-    """Return the plan of the file ``name``, and its graph; ``None`` for a finished plan without ``graph``.
+    """Return the plan of the file ``name``, and its graph; ``None`` for a plan without a graph.
 
-    For a finished plan, ``--dims`` and ``--arenas`` name the settings of its planner, and so does ``--shard`` with
-    ``--graph``. Raises :class:`UsageError` for other planning options, and for ``graph`` without a finished plan.
+    For a finished plan, ``--dims``, ``--arenas`` and, with ``graph``, ``--shard`` are the settings with which it was
+    planned. Raises :class:`UsageError` for its other planning options, and for ``graph`` without a finished plan.
     """
     opened = open_any(name, request.dims)
     other_options = request
@@ -119,7 +119,7 @@ def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Sol
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print findings and warnings (in ``more``, the rest of the JSON); return 1 if a finding is an error, else 0."""
+    """Print findings, and the warnings in ``more`` (other JSON fields); return 1 if a finding is an error, else 0."""
     has_error = any(finding.severity == "error" for finding in findings)
     if as_json:
         write_json({"ok": not has_error, **more, "findings": findings})

@@ -58,7 +58,7 @@ def convert_command(
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    """Write the sidecar file, and return the graph with its name. Raises :class:`UsageError`, ``UnreadableInput``."""
+    """Write the sidecar file, and return the graph that names it. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
     constants = constants_of(Path(model), graph)
     if not constants:

@@ -135,7 +135,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write an ONNX model ``(bytes, name)`` in the order of a plan or graph, else in the best order found."""
+    """Write an ONNX model ``(bytes, name)`` in the order of the plan, graph or request, else in the best order."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model
@@ -173,7 +173,7 @@ def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the constants in the file of ``--model``, else in the planned model file; none for a finished plan."""
+    """Return the constants in the file of ``--model``, else in the planned file; none for a plan or for ``-``."""
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):

@@ -118,7 +118,7 @@ def _search(
     progress: Progress,
     sizes: SizeOptions,
 ) -> tuple[Fitted, int | None]:
-    """Return ``(fit, size)``; ``size``: found for ``--largest`` or ``--mesh``, ``None`` if no size fits."""
+    """Return ``(fit, size)``; ``size``: for ``--largest`` or ``--mesh``; ``None`` without them, or if none fits."""
     if sizes.mesh is not None:
         smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
         return smallest.fitted, smallest.size
@@ -134,7 +134,7 @@ def _search(
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, or without it of ``--arenas``. Raises :class:`UsageError` for no limit."""
+    """Return the limits of ``--capacity``, else of ``--arenas``. Raises :class:`UsageError` for none or two kinds."""
     by_arena = dict(request.capacities)
     total = by_arena.pop(ANY_ARENA, None)
     if total is not None and by_arena:

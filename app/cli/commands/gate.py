@@ -226,7 +226,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
 
 
 def _link(explorer: str | None, store_url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the plan or comparison in an explorer; "" if its store lacks a plan."""
+    """Return the URL of the plan or comparison in an explorer; "" without one, or if its store lacks a plan."""
     if explorer is None:
         return ""
     scheme = ""

@@ -119,7 +119,7 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return the growth and the changed plan settings of each run from ``first`` on, over its previous run."""
+    """Return growth (in its series) and changed settings (in its series, else branch) of each run from ``first`` on."""
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
@@ -174,8 +174,8 @@ def bisect_command(
     """Find the commit that increased a model's memory.
 
     The runs of one branch are compared (without --branch: main, or the branch of the latest run). A commit is
-    represented by its runs with the planner, mode and preset of the latest run; without such runs, by its latest run.
-    Changed plan settings also change the size, so the output lists them.
+    represented by its runs with the planner, mode and preset of the branch's latest run, or without them by its own
+    latest run. Changed plan settings also change the size, so the output lists them.
 
     Exit code: 0 no growth, 1 growth.
     """

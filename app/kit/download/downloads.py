@@ -96,7 +96,7 @@ def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> s
 def _instances(plan: Plan, stem: str) -> list[Entry]:
     """Return a CSV file per arena, for the arenas whose buffers can be rows of an instance."""
     files = []
-    for k, arena in enumerate(plan.arenas):  # file names contain k, because arena names can differ only in case
+    for k, arena in enumerate(plan.arenas):  # file names contain k, because two arena names may differ only in case
         with suppress(TmmuError):
             plan_file.rows_of_instance(plan, arena.name)  # raises for an arena that cannot be an instance
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
@@ -142,7 +142,7 @@ def review_page(shown: Shown, current: Review, link: str) -> bytes:
 def report(
     shown: Shown, baseline: Shown | None, current: Review, *, dark: bool = False, embedded: bytes = b""
 ) -> bytes:
-    """Return the HTML report. The findings of the verifier are left out if they need more than a minute."""
+    """Return the HTML report. Without a verdict after a minute, :func:`build_report` verifies the plan itself."""
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.succeeded else None
     return build_report(

@@ -21,7 +21,7 @@ ABOUT = {
 
 
 def offer(name: str, data: bytes) -> None:
-    """Keep a rejected table file, so that the next run of the page shows the form."""
+    """Keep a rejected file if it is a table, so that the next run of the page shows the form."""
     if csv_table.columns_of(data):
         state.put(_TABLE, (name, data, state.choice().source))
 

@@ -58,7 +58,7 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
-    """Open the uploaded files; show the last review file, else the first. A link's missing file keeps its settings."""
+    """Open the uploaded files; show the last review, else the first file with the settings of a link that lacks it."""
     uploaded = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
     reviews = [file for file in uploaded if review.is_review(file[1])]

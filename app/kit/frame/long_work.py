@@ -55,7 +55,7 @@ def progress(
 def result(job: Job[T], title: str, error_title: str, *, source: str = "", patience: float | None = None) -> T | None:
     """Return the result of a finished job; else draw its progress or its error card, and return ``None``.
 
-    ``source``: file that the error card names. ``patience``: seconds before the progress is drawn (default: of a plan).
+    ``source``: file that the error card names. ``patience``: seconds until the progress is drawn [as for a plan].
     """
     if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)

@@ -65,7 +65,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
 
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
-    """Return the opened file; while it is read, the last valid plan. If it cannot be read, show the previous file."""
+    """Return the opened file; while it is read, the last valid plan. On an error, show the previous file or a menu."""
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)

@@ -25,7 +25,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` if neither is marked."""
+    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` without mark or rows."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
         origins = plan_rows.origins(shown)

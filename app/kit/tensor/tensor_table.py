@@ -118,7 +118,7 @@ def table(shown: Shown, arena: str | None) -> None:
 
 
 def storages(shown: Shown, arena: str | None) -> None:
-    """Draw the table of the buffers with idle steps in an arena (``None``: all arenas), most bytes × steps first."""
+    """Draw the table of the buffers with idle steps in an arena (``None``: all), most bytes × idle steps first."""
     frame = _storages(shown, arena)
     count = ("at least " if len(frame) == MOST_ROWS else "") + numbers.count(len(frame), "buffer")
     note = f"{count} with idle steps, most bytes × idle steps first; click to select"
@@ -155,7 +155,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = data_table.HEIGHT) -> None:
-    """Draw a table that has a column ``tensor``. A click selects the tensor of the row, or in "view of" the base."""
+    """Draw a table that has a column ``tensor``. A click selects the row's tensor or, in "view of", its base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
     def select(cell: data_table.Cell | None) -> None:

@@ -27,7 +27,7 @@ def mark(shown: Shown) -> str:
         judged = job.result()
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
-    if judged.verified.only_over_capacity:  # the headline shows it
+    if judged.verified.only_over_capacity:  # the headline shows the excess
         return ""
     failed = len(judged.verified.errors) or len(judged.lint.errors)
     if failed:

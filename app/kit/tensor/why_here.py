@@ -48,7 +48,7 @@ def _place_form(plan: Plan, name: str) -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """Return the tried place of the selected storage and its conflicts; ``None`` without a tried place."""
+    """Return the tried place of the selected storage and its conflicts; ``None`` without a place or tensor."""
     chosen = state.choice()
     if chosen.tried is None or chosen.selected not in plan.row_of:
         return None
@@ -72,7 +72,7 @@ def put(plan: Plan, place: Mapping[str, Any]) -> None:
 
 
 def _placements(shown: Shown) -> int:
-    """Return the number of storages that the planner places in the shown arena; 0 without a replay."""
+    """Return the number of storages that the planner places in the shown arena; 0 if they cannot be replayed."""
     arena = arena_focus.arena(shown)
     count = shown.plan.arena_of[arena].storages if arena else 0
     return count if 1 < count <= MOST_REPLAYED else 0

@@ -68,7 +68,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
     """Return the latest runs of a model on one branch that are comparable with the last of them, as ``tmmu bisect``.
 
-    It is the chosen branch if the model has runs there, else ``main``, else the branch of the model's last run.
+    The branch is the chosen one if the model has runs there, else ``main``, else the branch of the model's last run.
     """
     runs = store.runs(model)
     branches = (state.choice().branch, MAIN, runs[-1].branch)
@@ -129,7 +129,7 @@ def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure
 
 
 def _selected_run(runs: tuple[Run, ...]) -> int | None:
-    """Return the index of the latest run of the selected commit."""
+    """Return the index of the latest run of the selected commit; ``None`` without one."""
     commit = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 

@@ -144,7 +144,7 @@ def _pick(key: str, point: int) -> None:
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
-    """Draw the memory map of the preview, or without changes of the current plan. Bytes above the limit are red."""
+    """Draw the memory map of the preview if it has changes, else of the current plan. Bytes above the limit are red."""
     planned = shown
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)

@@ -77,7 +77,7 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     """Return the title: ``portfolio is best: 105 MiB, the lower bound; greedy needs 2.2 % more``."""
     valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _selects_memories(name)]
     if not valid:
-        return "No planner has finished"
+        return "No planner has a valid plan"
     best = min(valid, key=lambda name: _best_first(plans[name], name))
     figures, current_size = totals(plans[best]), totals(shown.plan).extent_bytes
     size = figures.extent_bytes

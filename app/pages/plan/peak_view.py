@@ -31,8 +31,8 @@ MOST_LEVELS = 12  # nested groups around a buffer
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(groups of a row, outermost first, colour of each outermost group)``. With ``None`` for the colours, roles and
-phases have their own colours; the largest of the other groups have those of ``CATEGORIES``."""
+"""``(function: row → its groups from the outermost, outermost group → colour)``. With ``None`` for the colours, roles
+and phases have their own colours; the largest of the other groups have those of ``CATEGORIES``."""
 
 
 def draw(shown: Shown) -> None:

@@ -75,7 +75,7 @@ def sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
 
 
 def _arena(shown: Shown, curve: DimCurve) -> str:
-    """Return the chosen arena, else the arena whose size varies most."""
+    """Return the chosen arena, else the arena whose size varies most; the main arena if no size was planned."""
     chosen = state.choice().arena
     if chosen in curve.arena_names:
         return chosen

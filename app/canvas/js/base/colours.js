@@ -135,7 +135,6 @@ function byChange(plan) {
   };
 }
 
-/** Return the codes codeOf(0), …, codeOf(n − 1). */
 const codesOf = (n, codeOf) => Uint8Array.from({ length: n }, (_, row) => codeOf(row));
 
 /** Parse "#0072B2" or "rgb(0,114,178)" to [r, g, b]. */

@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a number of bytes in its largest unit, with three or four digits, rounded half up: "1.50 MiB", "12 B". */
+/** Format a number of bytes in its largest unit; from 1 KiB on with 3 or 4 digits, rounded half up: "1.50 MiB". */
 export function shortBytes(count) {
   const n = BigInt(count);
   if (n < 1024n) return `${n} B`;
@@ -29,7 +29,7 @@ export const offsetText = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUp
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 export const rangeText = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** Shorten a name to at most `letters` letters. "…" replaces its middle, in which names differ least. */
+/** Shorten a name to at most `letters` letters; from 3 on, "…" replaces its middle, where names differ least. */
 export function shortened(text, letters) {
   if (text.length <= letters) return text;
   if (letters < 3) return text.slice(0, Math.max(0, letters));

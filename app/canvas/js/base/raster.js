@@ -1,4 +1,4 @@
-// Draw boxes into a pixel buffer in O(boxes + pixels). The opacity of a pixel is the covered share of its area.
+// Draw boxes into a pixel buffer in O(boxes + pixels). The opacity of a pixel grows with the covered share of its area.
 //
 // Each box adds its colour with weight ±1 at its four corners; a corner inside a pixel is split over two columns and
 // two rows. A running sum over rows and columns then gives the covered share and the mean colour of every pixel.

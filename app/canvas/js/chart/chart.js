@@ -31,7 +31,7 @@ const AXIS_OF_VIEW = {
 // The settings of a chart. A setting that the user has changed keeps its value until the page sends another value.
 export const DEFAULTS = {
   plan: null, plan_index: 0, // token of the packed plans; index of the drawn plan: 0, or 1 for the baseline
-  view: "map", colour: null, arena: null, // null: the default colours of the view; all arenas with the same scale
+  view: "map", colour: null, arena: null, // colour null: the default of the view; arena null: all arenas
   show_baseline: true, // outline the tensors that differ from the baseline
   memory: null, // {arenas, capacity}: one memory that contains these arenas end to end, the first at the bottom
   reach: 0, // minimum length of the axis of the map in bytes, so that several maps have the same scale
@@ -77,8 +77,8 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether a value from the page is one that this chart sent: it must not replace a newer value of the user.
-   * Keep only the newer values in `sent`. */
+  /** Return whether the page returns a value that this chart sent. Such a value must not replace a newer value of the
+   * user. Keep in `sent` only the values that were sent after it. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
@@ -163,7 +163,7 @@ export class Chart extends Drawing {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
   }
 
-  /** Return {row, offset, birth} of the ghost or, with `alt`, the selected box; null if the pixel is outside of it. */
+  /** Return {row, offset, birth} of the box to drag at a pixel: the ghost or, with `alt`, the selection; else null. */
   draggedBox(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
@@ -387,7 +387,7 @@ export class Chart extends Drawing {
     this.windowChanged();
   }
 
-  /** Return the minimum size of the window along the axis of `edge` ("t1" or "v1"): one unit, or 2^−40 of the axis. */
+  /** Return the minimum size of the window along the axis of `edge` ("t1" or "v1"): 1, or 2^−40 of the axis if more. */
   minimumSize(edge) {
     return Math.max(1, this.full[edge] / 2 ** 40);
   }

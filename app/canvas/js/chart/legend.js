@@ -30,7 +30,7 @@ export function legendOf({ plan, shown, colouring, scene }) {
   return items;
 }
 
-/** Return the entries of the legend whose colour occurs in the arenas shown. */
+/** Return the legend without the colours that do not occur in the arenas shown, unless `listsUnusedColours`. */
 function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();

@@ -15,8 +15,8 @@ function decimalInterval(least) {
 const binaryInterval = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /** Return a function that formats the labels of ticks at the multiples of `every` bytes, a power of two, to `highest`.
- * All labels have the same unit: the largest in which they are exact with at most three decimals. Labels of more than
- * `letters` letters are hexadecimal. */
+ * All labels have the same unit: the largest in which they are exact with at most three decimals. If the longest label
+ * has more than `letters` letters, all are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
   for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;

@@ -1,6 +1,5 @@
 // Drawing with a `pen`, which is a 2-D context. A box is [x0, y0, x1, y1] in pixels.
 
-/** Call `draw`, clipped to a rectangle. */
 export function drawClipped(pen, { x, y, w, h }, draw) {
   pen.save();
   try {
@@ -13,7 +12,6 @@ export function drawClipped(pen, { x, y, w, h }, draw) {
   }
 }
 
-/** Draw a line between two points. */
 export function stroke(pen, [x0, y0, x1, y1], dash = []) {
   pen.setLineDash(dash);
   pen.beginPath();

@@ -118,7 +118,7 @@ export function drawNames(pen, frameState, rows) {
   }
 }
 
-/** Return the boxes that are wide enough for 44 pixels of text or for their whole name, the largest box first. */
+/** Return the boxes that are large enough for their whole name or for 44 pixels of it, the largest box first. */
 function boxesForNames({ plan, scene, plane }, rows) {
   const boxes = [];
   for (const row of rows) {
@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw lines at the peak step (dotted) and, for each arena, at its start and end (solid), lower bound (dotted) and
- * capacity (dashed), and draw the label of each arena. */
+/** Draw the peak step (dotted), start and end of each arena (solid), in a map its lower bound (dotted) and capacity
+ * (dashed), and its label. For one memory, draw its capacity instead of bounds, capacities and labels of arenas. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);

@@ -73,7 +73,7 @@ export class GraphInput extends Input {
     this.moveCursor(nearest(chart.layout.boxes, here, ends), "no box in this direction");
   }
 
-  /** Move the cursor to the nearest box on the left (direction −1) or right (1) that has a height in common with it. */
+  /** Move the cursor to the nearest box on the left (−1) or right (1) whose height range overlaps that of its box. */
   beside(direction) {
     const { boxes } = this.chart.layout, here = this.cursorOrStart(), [x, y, w, h] = boxes[here];
     const candidates = [...boxes.keys()].filter((k) => {
@@ -89,8 +89,8 @@ export class GraphInput extends Input {
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length);
   }
 
-  /** Move the cursor to a vertex and announce the vertex. For −1, announce `notFound`; without a cursor, move it to
-   * cursorOrStart(). */
+  /** Move the cursor to a vertex and announce the vertex. For −1, announce `notFound` and keep the cursor, or if there
+   * is no cursor, move it to cursorOrStart(). */
   moveCursor(vertex, notFound) {
     const { chart } = this, isUnchanged = vertex < 0 && chart.cursor >= 0;
     chart.cursor = vertex >= 0 ? vertex : this.cursorOrStart();

@@ -26,7 +26,6 @@ export function paintGraph(chart) {
   });
 }
 
-/** Return whether a box is outside of the visible part. */
 const isOutside = ([x, y, w, h], [x0, y0, x1, y1]) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
 
 function drawFrames(scene) {
@@ -122,7 +121,6 @@ function fill(pen, [x, y, w, h], colour, radius = 4) {
   pen.fill();
 }
 
-/** Draw the outline of a box with rounded corners. */
 function outline(pen, box, colour, width, radius = 4) {
   Object.assign(pen, { strokeStyle: colour, lineWidth: width });
   fill(pen, box, "transparent", radius);

@@ -9,7 +9,7 @@ export async function inflated(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Return {token, plans} of packed bytes. They are copied, because typed arrays need aligned addresses. */
+/** Return {token, plans} of packed bytes. The bytes are copied, because typed arrays need aligned addresses. */
 export function decode(bytes) {
   const { token, kinds, plans, end } = headerOf(bytes), { buffer } = bytes.slice();
   const read = ([kind, start, count]) => new KINDS[kind](buffer, end + start, count);
@@ -161,7 +161,6 @@ export class Columns {
     return this.baseOf.has(row) ? this.rootOf(this.baseOf.get(row)) : row;
   }
 
-  /** Return the head of a row's storage. */
   head(row) {
     return this.headOf.get(row) ?? row;
   }

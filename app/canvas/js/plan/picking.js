@@ -24,7 +24,7 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
 }
 
 /** Return the next row after `start` in the order of v, or −1; the first row if `start` is −1. `direction`: 1 for a
- * greater v, −1 for a smaller v. Only rows that are live at `step` or, if it is null, at a step of `start` count. */
+ * greater v, −1 for a smaller v. Only rows count that are live at `step` or, if it is null, together with `start`. */
 export function nextInOrder({ plan, scene, shown }, start, direction, step) {
   const { birth, death, arena } = plan, startV = start >= 0 ? scene.v0[start] : -direction * Infinity;
   const isAfter = (v, row, otherV, otherRow) => direction * (v - otherV || row - otherRow) > 0;

@@ -102,7 +102,7 @@ const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena)
 /** Return a size, or 0 if it is above a limit: the scale of the drawing ignores sizes that make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? Number(size) : 0);
 
-/** Return the height of an arena's band: the maximum of its extent, `reach`, capacity and extent in the other plan. */
+/** Return the height of a band: the maximum of extent, extent in the other plan and, in a map, `reach` and capacity. */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, extentOf(arena, view));
   const otherExtent = ifAtMost(3 * extent, extentInOther(other, arena.name, view));

@@ -19,7 +19,7 @@ export function namerOf(plan) {
 /** Return the width of a text in letters; "…" is as wide as two letters. */
 const widthOf = (text) => text.length + text.split("…").length - 1;
 
-/** Omit words of a name, the most common first, until it fits. If the last word is too long, return its beginning. */
+/** Omit words of a name, the most common first, until it fits. If the rarest word alone is too long, shorten it. */
 function brief(name, letters, counts) {
   const parts = name.split(WORD), words = [...parts.keys()].filter((k) => k % 2);
   const commonFirst = words.sort((a, b) => (counts.get(parts[b]) ?? 0) - (counts.get(parts[a]) ?? 0));
