@@ -95,7 +95,7 @@ FORMATS = (
         parts=tuple((bytes((0x80, protocol)), b"") for protocol in (2, 3, 4, 5)),
     ),
 )
-"""The first matching row applies."""
+"""The first row applies whose magic matches, else whose parts match, else whose ending matches."""
 
 
 def by_magic(data: bytes) -> Unplannable | None:

@@ -42,7 +42,7 @@ def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
 
 
 def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
-    """Return the arenas that ``graph`` can use, and the arenas of ``config`` that it cannot use."""
+    """Return the names to suggest for an unused arena, and the arenas of ``config`` that ``graph`` cannot use."""
     known = (*DEFAULT_ARENAS, "optimizer_state", OFFLOAD_ARENA)
     if config.keys() <= {*known} or {ONE_MEMORY} <= config.keys() <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return known, []

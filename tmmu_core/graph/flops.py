@@ -203,14 +203,14 @@ FORMULAS: dict[str, Formula] = {
     # In training, the second output is a mask.
     "dropout": lambda call: 2 * call.output_elements if len(call.outputs) > 1 else 0,
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
-    # The first input is the target; the index or the source of a broadcast can be smaller.
+    # The larger one of index and source, because one may be broadcast; the first input is the target.
     "scattered": lambda call: max(map(prod, call.inputs[1:])),
     # 5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements.
     "fft": lambda call: 5 * (count := max(call.input_elements, call.output_elements)) * count.bit_length(),
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,
     "rnnlayerbackward": lambda call: 2 * _rnn_layer(call),
-    # 2 for each element of the target, which weights may follow in the inputs.
+    # 2 for each element of the target: the last input, or the one before the weights.
     "loss": lambda call: 2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1]),
     "matmul": _matmul,
     "addmm": lambda call: _matmul(call, left=1, added=1),

@@ -189,8 +189,8 @@ read1 nothing random: multinomial
   collectivepermutestart collectivepermutedone collective crossreplicasum reduce send recv senddone recvdone isend irecv
   batchisendirecv recvanysource barrier monitoredbarrier waittensor ncclallreduce ncclallgather ncclreducescatter
   ncclbroadcast ncclbcast ncclreduce ncclsend ncclrecv ncclalltoall mpiallreduce psum pmean pmax pmin ppermute
-moves inputs effects: assert assignvariable readvariable
 # Effects outside the outputs, and control flow whose bodies are not part of the graph.
+moves inputs effects: assert assignvariable readvariable
 - inputs effects: print assertasync functionalassertasync assertscalar functionalassertscalar asserttensormetadata
   infeed outfeed customcall optimizationbarrier afterall createtoken callonce hashtable hashtablefind hashtableimport
   hashtablesize symconstrainrange symconstrainrangeforsize if while case loop scan cond whileloop call fusion map

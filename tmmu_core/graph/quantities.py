@@ -39,7 +39,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def short_bytes(n: int | None) -> str:
-    """Return a size in its largest binary unit, with three or four digits: ``1.50 MiB``; ``None`` is ``unknown``."""
+    """Return a size in its largest binary unit, with at most four digits: ``1.50 MiB``; ``None`` is ``unknown``."""
     if n is None:
         return "unknown"
     sign, n = "−" if n < 0 else "", abs(int(n))

@@ -241,7 +241,7 @@ def allowed_moves(
     keep_phases: bool,
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
-    """Return the moves that a fit may make. ``options``: their names in errors (``UnreadableInput``)."""
+    """Return the moves that a fit may make. ``options``: names of ``allow`` and ``max_cost`` in ``UnreadableInput``."""
     kinds = DEFAULT_KINDS if allow is None else allow
     names = [*filter(None, map(str.strip, kinds.split(",")))] if isinstance(kinds, str) else list(kinds)
     unknown = next((name for name in names if name not in KINDS), None)

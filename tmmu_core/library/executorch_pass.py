@@ -81,7 +81,7 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
         sizes = body_bytes + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(body_bytes))
         result = planning.MemoryAlgoResult({}, sizes)
         for number, bases in memories.items():
-            # ``pack`` accepts only powers of two as alignment, so its sizes and offsets are multiples of ``alignment``.
+            # ``pack`` accepts only powers of two as alignment, so its sizes and offsets are in units of ``alignment``.
             packed = pack(
                 [spec.lifetime[0] for spec in bases],
                 [spec.lifetime[1] + 1 for spec in bases],

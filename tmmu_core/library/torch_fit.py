@@ -41,7 +41,7 @@ ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; 
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With 1,000 search nodes,
 plans whose live bytes fit are packed above the capacity, and a plan with up to twice the extra FLOPs is selected."""
-LOWER = 96  # if the allocator of a GPU cannot run a plan, the next plan's peak is at most this percentage of its peak
+LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
@@ -401,7 +401,7 @@ def _fitted(
 ) -> Fitted:
     """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan.
 
-    On a GPU, a plan must also fit by the caching allocator; if it does not, plans with lower peaks are searched.
+    On a GPU, a plan must also fit by the caching allocator; if it does not, smaller plans are searched.
     """
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit

@@ -98,8 +98,8 @@ def _others_death(groups: Groups) -> I64:
         return latest
     members = members[np.lexsort((groups.death[members], groups.group[members]))]
     group, death = groups.group[members], groups.death[members]
-    # The members of a group are sorted by death. The last member has the latest death of the others; for the last
-    # member, the one before it has.
+    # The members of a group are sorted by death: the last one gives the result of all others, and the one before it
+    # gives the result of the last one.
     last_of_group = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
     latest[members[last_of_group]] = death[last_of_group - 1]

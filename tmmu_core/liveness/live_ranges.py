@@ -56,7 +56,7 @@ class Ranges:
     birth: I64
     death: I64
     last_read: I64  # step of the last read; −1: never read
-    saved: Mask  # whether the tensor or a view of it is marked as saved; all false if the timeline ignores the marks
+    saved: Mask  # whether the tensor is marked as saved or is the root of such a view; false if marks are ignored
     roots: I64  # root base of each tensor
     view_offset: U64  # bytes from the root's start
 
@@ -100,7 +100,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
 
 
 def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
-    """Return whether each tensor, or a view of it, is marked as saved; all false if marks are ignored."""
+    """Return whether each tensor is marked as saved or is the root of such a view; all false if marks are ignored."""
     saved = np.zeros(len(roots), np.bool_)
     if timeline.retain:
         marked = timeline.index.marked

@@ -3,8 +3,8 @@
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
-* up to :data:`SEARCH_UP_TO`: the greedy runs are :data:`QUICK_RUNS`. Runs of :mod:`.exact.skyline`, ``exact`` (up to
-  :data:`EXACT_UP_TO`) and ``search`` follow, until one reaches the bound. The lowest packing is returned;
+* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow, until one reaches the bound.
+  The lowest packing is returned. If the problem is plain, :data:`QUICK_RUNS` and :mod:`.exact.skyline` come first;
 * more, or sizes over 2^62: nothing follows. Above :data:`ALL_RUNS_UP_TO`, the greedy runs are :data:`QUICK_RUNS`.
 
 With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set. Without

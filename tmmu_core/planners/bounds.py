@@ -28,9 +28,9 @@ class Bound:
 
     bytes: int
     witness: tuple[int, ...]  # indices of the storages that prove the bound, ascending
-    step: int  # step for which the bound was computed; −1 for a single storage without live steps, or without storages
+    step: int  # step for which the bound was computed; −1 for the size of a single storage, or without storages
     rule: str  # ``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages
-    max_live: int  # max live bytes; at most ``bytes``
+    max_live: int  # max live bytes, at most ``bytes``; 0 with temporal exclusions
 
 
 def lower_bound(problem: Problem) -> Bound:

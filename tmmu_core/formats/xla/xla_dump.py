@@ -6,8 +6,8 @@
 * ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
-The first two files, concatenated in any order, form a plan. Allocations are separate buffers, placed one after the
-other in the order of the file. The allocation of a donated parameter holds temporaries and results after the
+The first two files, concatenated in any order, form a plan. The allocations are placed one after the other in the
+order of the file. The allocation of a donated parameter holds temporaries and results after the
 parameter's last use. Constants and parameters that are not donated are live from the first instruction to the last.
 
 A value that a loop carries, or the result of branches, is in one buffer. XLA lists several values for this buffer,
@@ -43,7 +43,7 @@ _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
 MAX_NUMBER = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
 MAX_LISTED = 12  # maximum modules that an error lists
-MAX_PROGRAM_BYTES = 1 << 28  # maximum bytes of a program's text, which constants can make large, to read for origins
+MAX_PROGRAM_BYTES = 1 << 28  # a larger text of a program (constants can make it large) is not read
 
 
 @dataclass
@@ -235,8 +235,8 @@ def _buffers_of(
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows after merging each phi with its values, which the dump does not list."""
-    # Assumption: a phi's values are the preceding rows of its offset and size, back to the first use by another row.
+    """Return the rows after merging each phi with its values. The dump does not state which rows these are."""
+    # Assumption: the preceding rows with its offset and size, until another row uses these bytes between two of them.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}
@@ -268,9 +268,9 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    A row that begins at the offset and last step of another and is no larger reuses it in place, if no other value
-    begins at this step: a planner could place that value on bytes that the step still reads. Other overlapping rows are
-    merged into one storage.
+    A row that begins at the offset and last step of another and is no larger reuses it in place: the other row then
+    ends one step earlier. If another value begins at this step, a planner could place it on bytes that the step still
+    reads, so these rows, like other overlapping rows, are merged into one storage.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth

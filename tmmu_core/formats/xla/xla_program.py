@@ -6,8 +6,9 @@
                                                               └ function ┘     └── module ──┘ └ operator ┘
 
 ``jvp(…)`` marks the forward phase of differentiated code, ``transpose(…)`` the backward phase. The source line is
-``source_file`` and ``source_line``, or a number in the tables ``FileNames``, ``FileLocations`` and ``StackFrames`` at
-the beginning of the text. A fusion without metadata has the origin of the root instruction of its computation.
+``source_file`` and ``source_line``, or the row ``stack_frame_id`` of the table ``StackFrames`` at the beginning of the
+text, which refers to ``FileLocations`` and ``FileNames``. A fusion without metadata has the origin of the root
+instruction of its computation.
 
 The text is untrusted and planning does not need it: unreadable parts are ignored without an error, and at most
 :data:`LONGEST` characters of a line's metadata are read.

@@ -132,7 +132,7 @@ def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
-    """Return the columns (writer's code, reader's code, tensor) of reads: written tensors, inputs, ``requested``."""
+    """Return columns (writer's code, reader's code, tensor) of the reads of written tensors, inputs, ``requested``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
@@ -149,7 +149,7 @@ def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], in_neighbourhoo
         return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    if in_neighbourhood:  # it has no frames for ranges of nodes
+    if in_neighbourhood:  # a neighbourhood has no frames for ranges of nodes
         level = next((each for each in tree.to_root(level) if tree.paths[each] not in tree.ranges), 0)
     return Vertex("level" if code % 2 else "node", item, level, *counts)
 
@@ -179,7 +179,7 @@ class GraphView:
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    too_many: int  # number of vertices, over ``MOST_DRAWN``, of the requested levels or the next radius; else 0
+    too_many: int  # vertices with the requested levels or one radius more, if over ``MOST_DRAWN``; else 0
 
 
 def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:

@@ -42,7 +42,7 @@ class Modules:
 
     paths: tuple[Path, ...]  # distinct paths, sorted; the root first
     of_node: I64  # shape (nodes,): index into ``paths``
-    of_tensor: I64  # shape (tensors,): the same; the module of the producer, or of a persistent tensor by its name
+    of_tensor: I64  # shape (tensors,): the same; from the producer, or from the name of a persistent tensor
     known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property
@@ -54,7 +54,7 @@ class Modules:
     def layers(self) -> tuple[str, ...]:
         """The layer of each path: the outermost module that is a repeated block or contains none; else the whole path.
 
-        If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers.
+        If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers, else to 1.
         """
         blocks = self._blocks
         if any(blocks):
@@ -199,7 +199,7 @@ def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
 
 
 def _block_number(path: Path) -> tuple[int, str, int]:
-    """Return a sort key: the number of a block as text, because Python does not convert numbers of any length."""
+    """Return a sort key: the number of a block as text, because ``int`` refuses texts of very many digits."""
     digits = "".join(_NUMBERED.findall(path[-1])).lstrip("0")
     return len(digits), digits, len(path)
 

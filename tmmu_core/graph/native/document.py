@@ -103,8 +103,8 @@ def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
     A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. The
-    value contains the name and version of a schema. It can be the version alone in a file of this program: with
-    ``tensors`` and ``nodes``, or with a field ``ir_schema…`` or ``tmmu_…``.
+    value must contain the name and version of a schema. The version alone is enough in a file of this program, which
+    has ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():

@@ -142,10 +142,8 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
         if not isinstance(value, tuple) or not shapes:
             value = (value,) * len(shapes)
         if len(value) != len(shapes):
-            what, hint = (
-                f"{len(value)} values for {len(shapes)} outputs",
-                "Give one value for all outputs, or one for each.",
-            )
+            what = f"{len(value)} values for {len(shapes)} outputs"
+            hint = "Give one value for all outputs, or one for each."
             raise _wrong_field(node, f"{path}.{field}", what, hint, "wrong_length")
         columns[field] = value
     columns["must_not_alias"] = (node.must_not_alias,) * len(shapes)

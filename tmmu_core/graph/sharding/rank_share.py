@@ -23,7 +23,7 @@ class Sharding:
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → nonzero remainders of rows ÷ parts, ascending: from this coordinate on, a share lacks a row."""
+        """Mesh axis → nonzero remainders r of rows ÷ parts, ascending: shares at coordinates ≥ r have one row less."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if split is None:
@@ -71,7 +71,7 @@ class Sharding:
         return self.number_of[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return a key, equal for ranks with equal graphs: by mesh axis, how many remainders its coordinate reaches."""
+        """Return a key; equal keys mean equal graphs: by mesh axis, how many remainders the coordinate reaches."""
         coordinates = self.spec.coordinates(rank)
         return tuple(sum(coordinates[name] >= each for each in self.remainders[name]) for name, _ in self.spec.mesh)
 
@@ -107,7 +107,7 @@ def share_of_view(
     """Return the share of view ``i`` at ``coordinates`` of the mesh, inside the share of its base, and its split.
 
     Offset and size of the view are scaled by the ratio of ``base_share`` to the base. Without an explicit split, the
-    first axis that gives this size is split. Raises ``InvalidIrShapes`` (``shard_view``) if none does.
+    first axis that gives this size is split. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

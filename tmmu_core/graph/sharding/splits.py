@@ -31,7 +31,7 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # if a view merged axes: size of those before the split one; 8 if 12 is split in ``[8, 12] → [96]``
+    outer: int = 1  # product of merged axes before the split one: 8 for ``[8, 12] → [96]`` with the 12 split
 
 
 def following_splits(
@@ -71,7 +71,7 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
 
 
 def _of_product(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if k is split: each rank then holds a partial sum."""
+    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole, as if k is split (partial sums)."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
             continue
@@ -119,7 +119,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    implicit: list[int] = []  # tensors whose split is not explicit
+    implicit: list[int] = []  # tensors split by a contract
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
@@ -162,7 +162,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the members of ``bases`` that stay whole: no view has its own split, and one cannot follow the base's."""
+    """Return the ``bases`` to leave whole: no view has an explicit split, and a view cannot follow the base's split."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:

@@ -97,7 +97,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: ``marked`` ones; if none exist, those it needs."""
+    """Return the forward operands that the backward node reads: those in ``marked``, or if it is empty, all needed."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs

@@ -173,7 +173,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
-    """Return the arena that a tensor declares, else the arena of its role."""
+    """Return the arena that a tensor declares, else that of its role; for one memory, ``memory`` or ``offload``."""
     if ONE_MEMORY in declared and declared <= {ONE_MEMORY, OFFLOAD_ARENA}:  # all tensors but offloaded copies
         return OFFLOAD_ARENA if tensor.arena == OFFLOAD_ARENA else ONE_MEMORY
     if tensor.arena is not None:
@@ -217,7 +217,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         y_shared = x_set != y_set and (b.view is not None or any(birth[m] < step for m in groups.members(y) if m != y))
         violated = {
             # alias_group_refcount == 1: no other member of x's storage is live, y is no view of another storage, and no
-            # member of y's storage is older. At one step, an output overwrites one input, and no input twice.
+            # member of y's storage is older. At one step, a tensor is in one in-place write only.
             "refcount": x_shared or y_shared or not overwritten.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in ranges.saved,
             "read_later": ranges.last_read[x] > step,

@@ -112,7 +112,8 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     """Return the arena with the part of its certificate that the recomputed bounds support.
 
     ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed bound. The status becomes
-    ``claimed`` if a stated bound is not confirmed; else ``optimal`` or ``claimed`` is recomputed. ``incomplete`` stays.
+    ``claimed`` if a stated bound is not confirmed; else ``optimal`` or ``claimed`` becomes ``optimal`` or ``feasible``.
+    ``incomplete`` stays.
     """
     stated_bound, status = arena.stated_bound_bytes, arena.status
     stated_cost_bound = arena.reuse_cost_lower_bound
@@ -120,7 +121,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     best = max(bounds)[0]
     bound = min(best, stated_bound if status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
-    if stated_bound > bound and arena.witness:  # with the graph, the witness of the file may prove the stated bound
+    if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step
     if (stated_bound > bound or confirmed_cost_bound != stated_cost_bound) and status != INCOMPLETE:
         status = CLAIMED

@@ -86,8 +86,8 @@ def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
 def check_storages(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``storage``: an alias group has one storage; the rows of a storage are linked and in one slot.
 
-    Two rows are linked by a base tensor, an alias group, or an in-place write: both have the same offset, and the first
-    is persistent or dies at the birth of the second.
+    Two rows are linked by a base tensor, by an alias group, or by an in-place write. For an in-place write, both have
+    the same offset, and the first is persistent or dies at the birth of the second.
     """
     plan, storage = facts.plan, facts.plan.storage
     group_storage: dict[str, int] = {}

@@ -231,7 +231,7 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
 
 
 def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost of all placements, at most the cost of the plan; 0 if the search reaches a limit."""
+    """Return the least cost of all placements, at most that of the plan; 0 at a limit or for an invalid plan."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_cost_at(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:

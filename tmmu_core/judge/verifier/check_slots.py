@@ -54,7 +54,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the possible alignments of the slots as columns; without ``lives`` two, without and with views."""
+    """Return columns of possible slot alignments: one, or without ``lives`` two, from rows without and with views."""
     plan, slots = facts.plan, facts.slots
     if lives is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]

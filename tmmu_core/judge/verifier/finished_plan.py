@@ -88,15 +88,15 @@ def _error(plan: Plan, found: Finding, operator: str) -> ContractError:
 
 
 def conflicting_rows(plan: Plan) -> Mask:
-    """Return a mask (n,) of the rows that overlap a row of another storage in time and bytes."""
+    """Return a mask (n,) of rows in conflict with a row of another storage; all false if columns are invalid."""
     if next(check_columns(plan), None) is not None:
         return np.zeros(len(plan), np.bool_)
     facts = PlanFacts(plan)
     in_conflict = np.zeros(facts.storages, np.bool_)
     pairs = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     in_conflict[[storage for pair in pairs for storage in pair]] = True
-    # Without temporal exclusions, `overlaps` reports only the first overlap of a storage, as the second of a pair.
-    # Compare these storages with all others to find their further overlaps.
+    # Without temporal exclusions, `overlaps` ignores the second storage of each reported pair from then on. Compare
+    # these storages with all others to find their further overlaps.
     incomplete = [] if excluded_storages(plan) else sorted({b for _, b in pairs})
     until = facts.held_until
     for storage in incomplete if len(incomplete) * facts.storages <= MAX_PAIRS else ():

@@ -124,7 +124,7 @@ def exact_from(
 def always_live(cols: Columns) -> NDArray[np.bool_]:
     """Return an array of shape (n,): whether each storage is live at every step.
 
-    All false if all are always live, or if the problem is not plain or small, or has several alignments.
+    All false if all are always live, or if the problem is not plain, not small, or has several alignments.
     """
     if not cols.is_plain or not cols.is_small or len(set(cols.align)) > 1:
         return np.zeros(len(cols), np.bool_)

@@ -35,7 +35,7 @@ LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each 
 MIN_TURN_NODES = 5_000
 """Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
 PATIENCE = 1 << 30
-"""Nodes × pairs of neighbours without a smaller extent after which a search ends below ``SearchRequest.near``."""
+"""Maximum nodes × pairs of neighbours without a smaller extent, if the extent is below ``SearchRequest.near``."""
 
 
 class ProgressLog:
@@ -95,9 +95,7 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model for each choice of in-place reuses, the greedy one first. With too many reuses, return only the
-    greedy model, and the relaxation.
-    """
+    """Return a model per choice of in-place reuses, the greedy one first; if too many, only it, and a relaxation."""
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, handoffs=False)
@@ -114,7 +112,7 @@ class ComponentSearch:
 
     cols: Columns
     bound: int
-    floor: int  # extent of another component; the result does not depend on values of this one below it
+    floor: int  # extent of another component; a lower extent of this component does not lower the whole
     extent: int
     offset: list[int]
     variants: list[_Variant]  # empty if the model is too large to search
