@@ -105,7 +105,7 @@ GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 def read_any(
     data: bytes, name: str = "", dims: Mapping[str, int] | None = None, readers: Sequence[Reader] = READERS
 ) -> Opened:
-    """Return the content of a file's bytes; ``dims``: sizes of a graph's dimensions. Raises ``UnreadableInput``."""
+    """Return the content of a file's bytes at the sizes ``dims``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:
@@ -169,7 +169,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return the graph in a file's bytes with bounds of dimensions. Raises ``InvalidIrShapes`` for unknown names."""
+    """Return the graph in a file with bounds of dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

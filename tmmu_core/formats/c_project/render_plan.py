@@ -155,8 +155,8 @@ def build_render_plan(
     constant if it contains only parameters and constants (and buffers, if every tensor is live at every step and has
     bytes), persistent if every tensor is live at every step, else scratch.
 
-    Raises :class:`RenderIncomplete` for a tensor outside of its region, for a constant in a writable arena, and for
-    missing or wrong bytes; ``UnreadableInput`` for bytes that cannot be read.
+    Raises :class:`RenderIncomplete` for a misaligned tensor or one outside of its region, for a constant in a writable
+    arena, and for missing or wrong bytes; ``UnreadableInput`` for bytes that cannot be read.
     """
     bytes_of = Constants.of(constants)
     regions = [_region(plan, k, bytes_of) for k in range(len(plan.arenas))]

@@ -166,7 +166,7 @@ def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False
 
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
-    """Return ``(symbol, value in the example)`` of a size that is a single symbol; ``None`` for any other size."""
+    """Return ``(symbol, value in the example)`` of a size that is one symbol with a value; ``None`` for other sizes."""
     formula = size.as_expr
     if formula is None or formula.hint is None or formula.hint.as_int is None:
         return None
@@ -175,7 +175,7 @@ def symbol_in(size: Size) -> tuple[str, int] | None:
 
 
 def data_dependent_symbols(size: Size) -> list[str]:
-    """Return the data-dependent symbols of a size (``u0`` …)."""
+    """Return the data-dependent symbols of a size (``u0`` …); none if it has a value in the example."""
     formula = size.as_expr
     if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
         return []
