@@ -175,10 +175,10 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
 
 
 def _treeless_call(cols: Columns) -> tuple[str, Any]:
-    """Return the fastest native function without a tree if :attr:`.Columns.has_intervals`, and its arguments; cached.
+    """Return the fastest native function without a tree, and its arguments. Requires :attr:`.Columns.has_intervals`.
 
     ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage: the storages that
-    overlap it in time. The arguments are ``None`` if the tree is faster than both.
+    overlap it in time. The arguments are ``None`` if the tree is faster than both. Cached.
     """
     if "treeless" not in cols.memo:
         lo, hi, n = cols.part_lo, cols.part_hi, len(cols)
@@ -209,7 +209,6 @@ def _treeless_call(cols: Columns) -> tuple[str, Any]:
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
-    """Return the offset of each storage of one run of the Python loop."""
     offset = [-1] * len(cols)
     is_placed = np.zeros(len(cols.part_lo), np.bool_)
     for i in sequence:

@@ -30,7 +30,7 @@ class Best:
     extent: int
     order: str
     fit: str
-    runs: int  # number of greedy runs made
+    runs: int  # number of greedy runs made; a run and its repetition with a crown count as one
     stopped: bool  # whether the meter ended the runs early
     sequence: list[int]  # storages in placement order
     crown: int = -1  # the storage placed last; −1: none
@@ -57,7 +57,7 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 def best_greedy(
     cols: Columns, bound: Bound, meter: Meter | None = None, runs: Sequence[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
-    """Return the first run with the lowest extent. Stop at an extent up to the bound or ``goal``, or by ``meter``."""
+    """Return the first run with the lowest extent. Stop at an extent ≤ the bound or ``goal``, or by ``meter``."""
     target = max(bound.bytes, goal)
     sequences: dict[str, list[int]] = {}
     alignment, crown = crown_of(cols, bound)

@@ -23,9 +23,7 @@ from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
-FULL_BUDGET_STORAGES = (
-    2_000  # for n storages more, ``FULL_BUDGET_STORAGES`` / n of the iterations, at least 4, are made
-)
+FULL_BUDGET_STORAGES = 2_000  # above it, FULL_BUDGET_STORAGES / storages of the iterations are made, at least 4
 MEMORY = 12  # number of extents that late acceptance remembers
 
 

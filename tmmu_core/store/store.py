@@ -245,7 +245,7 @@ class Store:
         return visible(name), data
 
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
-        """Replace the bytes of a file (``b""`` if missing or damaged) by ``edit(bytes)``, atomically; return them."""
+        """Replace a file's bytes (``b""`` if missing or damaged) by ``edit(bytes)``, atomically; return the result."""
         is_file = FILES.c.digest == key
         with self.writing() as connection:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))

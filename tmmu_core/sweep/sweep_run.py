@@ -1,7 +1,7 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
 If a worker dies, Dask runs its batch again: once, or as often as ``allowed-failures`` of a running scheduler permits.
-If the batch then fails too, its points run one by one after all other batches. If a single point also kills its
+If the batch still fails, its points run one by one after all other batches. If a single point also kills its
 workers, its row is an error.
 """
 

@@ -28,7 +28,7 @@ CLOSE_OMITTED = 1  # a normal run that omits at most this many units is repeated
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Bisection begins after the first number of long runs at the low end, or when one omits more units than the second."""
+"""Bisection begins after ``MAX_LONG_RUNS_AT_LOW`` long runs, or after one that omits over ``ALMOST_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
@@ -210,7 +210,7 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a normal run: ``nodes``, above :data:`FULL_BUDGET_UNITS` reduced as 1 / units²."""
+    """Return the iterations of a normal run: ``nodes``, divided by (units / FULL_BUDGET_UNITS)² for a larger model."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 

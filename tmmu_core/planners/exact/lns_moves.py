@@ -36,7 +36,7 @@ STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
-"""Number of first columns of ``noise`` that an iteration can draw; it uses one column per unit from there."""
+"""An iteration draws its first column of ``noise`` below this number, and uses as many columns as there are units."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits

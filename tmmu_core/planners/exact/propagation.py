@@ -2,7 +2,7 @@
 
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
-* a unit is placed at ``a``: neighbours whose lowest end is above ``a`` start at or above its end (``BY_UNIT``);
+* a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
 * a unit has a *hole*: the unit lies at or above the lowest end of the units that can fill it (dominance, ``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
@@ -184,7 +184,7 @@ class Propagation:
                 return True
 
     def _may_propagate(self, s: int, old: int) -> bool:
-        """Return whether a raise from ``old`` can change the two lowest units of section ``s``, or one is placed."""
+        """Return whether a raise from ``old`` can change the two lowest units of ``s``, or one of them is placed."""
         one, two = self.two_lowest[s]
         is_placed = self.placed_since
         return two < 0 or old <= self.low[two] or is_placed[one] is not None or is_placed[two] is not None

@@ -203,9 +203,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
 
 
 def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]) -> int:
-    """Return the greatest step that divides all sizes and fixed offsets and is a multiple or a divisor of each
-    alignment.
-    """
+    """Return the greatest step that divides sizes and fixed offsets, and is a multiple or divisor of each alignment."""
     step = gcd(*sizes, *(at for at in set(fixed) if at >= 0)) or 1
     grids = set(grids)
     while coarser := [each for each in grids if step % each and each % step]:

@@ -177,7 +177,7 @@ def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: in
 
 
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """Return ``Tables.neighbour``, after an array of the first row of each unit in it and of the end."""
+    """Return ``(begin, Tables.neighbour)``: rows ``begin[u]:begin[u + 1]`` are those of unit u."""
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)

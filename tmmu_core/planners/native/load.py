@@ -49,7 +49,7 @@ def is_supported() -> bool:
 
 
 def prebuilt() -> ctypes.CDLL | None:
-    """Load the prebuilt library of this platform; ``None`` if there is none or its hash differs from the manifest."""
+    """Load the prebuilt library of this platform; ``None`` if there is none, it is changed, or it fails to load."""
     machine = MACHINES.get(platform.machine().lower())
     if machine is None or not sys.platform.startswith("linux"):
         return None

@@ -111,9 +111,10 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
 
 
 def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
-    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``; return whether the execution fits its tables.
+    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``.
 
-    All simulations of one model use the same ``call``, and so the same arrays for working memory and results.
+    Return ``False`` if an operand is missing or the tables are full. All simulations of one model use the same
+    ``call``, and so the same arrays for working memory and results.
     """
     for name, value in fields.items():
         setattr(call, name, _as_word(value))

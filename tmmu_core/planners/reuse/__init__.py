@@ -103,7 +103,7 @@ def observed_by_all(problem: Problem) -> bool:
 def _proven_extent(problem: Problem, meter: Meter) -> int | None:
     """Return a proven lower bound of the extent that exceeds the capacity, or ``None`` if there is no proof."""
     try:
-        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # a new meter, with this limit
+        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # ``meter`` itself would ignore the limit
     except ArenaTooSmall as error:
         return int(str(error.diagnostics["required"]))
     return None

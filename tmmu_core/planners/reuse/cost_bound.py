@@ -74,11 +74,11 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 
 
 def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
-    """Return ``parts``, with a component in place of its groups where an exhaustive search proves a higher bound.
+    """Return ``parts``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
     First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
-    placement; its cost is the upper bound. It gets the offsets of a lower cost that the search finds. ``work``: see
-    :func:`least_cost`.
+    placement; its cost is the upper bound. If the search finds a lower cost, it writes the offsets to ``offset``.
+    ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
     paying = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
@@ -216,9 +216,9 @@ def least_cost(
 ) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost, or ``upper`` if no placement costs less; 0 if the search needs more than ``work``
-    comparisons of offsets. If the least cost is below ``upper``, ``offset`` gets the offsets of
-    a placement of this cost.
+    The bound is the least cost, or ``upper`` if no placement costs less; 0 if there are more than ``MAX_CANDIDATES``
+    offsets, ``upper`` is too high, or the search needs more than ``work`` comparisons of offsets. If the least cost is
+    below ``upper``, ``offset`` gets the offsets of a placement of this cost.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}

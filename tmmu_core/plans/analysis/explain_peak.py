@@ -41,7 +41,7 @@ class Explanation:
 
     headline: str  # the bytes that the plan needs, and its limit
     reason: str  # why the plan exceeds its lower bound; for a plan at its bound, the step of the peak
-    gap: Gap | None = None  # the largest gap; ``None`` if no smaller plan exists
+    gap: Gap | None = None  # the gap that ``reason`` names, if any
 
     def __str__(self) -> str:
         return f"{self.headline} {self.reason}".rstrip()
@@ -87,7 +87,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
 
 
 def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
-    """Return ``(headline, arena)``: the first sentence, and the arena whose limit it names, or ``None``."""
+    """Return ``(headline, arena)``: the first sentence, and the arena whose size and limit it states, or ``None``."""
     total = short_bytes(sum(arena.extent_bytes for arena in plan.arenas))
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
     only_arena = limited[0] if len(limited) == len(plan.arenas) == 1 else None

@@ -55,15 +55,15 @@ class Check:
     of: int
     """1; for ``gap`` and ``reuse`` the denominator of the ratio."""
     limit: Fraction
-    """Amount of the :class:`Limit`; of a relative growth in bytes."""
+    """Amount of the :class:`Limit`; for a relative growth, converted to bytes."""
     ok: bool
 
 
 def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
-    """Return the checks of ``plan`` against each limit, in order: one per arena for a growth over ``before``, else one.
+    """Return the checks of ``plan`` against each limit, in order; for a growth over ``before``, one per arena.
 
-    A growth of the lower bound is not checked if a plan has no rows. Raises ``UnreadableInput`` if a limit that is
-    not a growth names an arena that the plan does not have.
+    The growth of the peak is also checked over all arenas, that of the lower bound only if both plans have rows. Raises
+    ``UnreadableInput`` if a limit that is not a growth names an arena that the plan does not have.
     """
     checks: list[Check] = []
     for limit in limits:

@@ -217,7 +217,7 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
 
 @dataclass(frozen=True)
 class PlacementDifference:
-    """The first different placement of two plans of one problem; ``None`` for a plan without further placements."""
+    """The first different placement of two plans. Id and offset are ``None`` for a plan without further placements."""
 
     equal_count: int  # number of equal placements before the first different one
     by: str  # order in which placements are compared: a planner's (``size`` …), or ``birth`` for the normative order

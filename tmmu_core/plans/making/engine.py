@@ -77,9 +77,9 @@ def solve(
 ) -> Solution:
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash``: the hash of the graph, if known. ``over_limits``: return a plan that exceeds a capacity or the budget
-    too. It has the capacities and the configuration hash of the request, so that the verifier reports the excess. This
-    function ignores shard spec, capacities, one memory, alignment and page size of the request; use
+    ``ir_hash``: the hash of the graph, if known. ``over_limits``: also return a plan that exceeds a capacity or the
+    budget. The plan has the capacities and the configuration hash of the request, so that the verifier reports the
+    excess. This function ignores capacities, one memory, alignment and page size of the request; use
     :func:`~tmmu_core.plans.making.make.make_plan` for them.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
@@ -139,7 +139,7 @@ def _planned(
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
     capacities = config
-    if over_limits and not planner.defines_arenas:  # memory regions have no capacity in the plan
+    if over_limits and not planner.defines_arenas:  # a region of such a planner gets its capacity from here
         capacities = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
     liveness, regions, problems, packings = _packed(timeline, capacities, planner, options, meter)
     packed = tuple(map(packed_arena, problems, packings))

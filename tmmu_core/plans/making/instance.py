@@ -41,7 +41,7 @@ def plan_problem(
     """Plan every arena of an instance. If it has a packing, its offsets are kept and no planner runs.
 
     The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
-    all at one offset. ``over_limits``: pack as if without capacities, and return a plan that exceeds them too. Raises
+    all at one offset. ``over_limits``: pack without capacities, so that the plan may exceed them. Raises
     the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable
     planner or an ambiguous id.
     """

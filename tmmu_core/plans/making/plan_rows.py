@@ -72,7 +72,7 @@ class PackedArena:
     problem: Problem
     packing: Packing
     slot: I64  # per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)
-    extent: int  # end of the highest storage with bytes
+    extent: int  # end of the highest slot; without slots, of the highest storage with bytes
     held_until: I64  # per storage, its death, or one step more for the input of an in-place reuse that is not taken
     handoffs: I64  # shape (h, 2): the storages of each in-place reuse, from and to
     taken: NDArray[np.bool_]  # per in-place reuse, whether its two storages share an offset
@@ -202,7 +202,6 @@ def plan_columns(
 
 
 def _select(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
-    """Return ``values[numbers[i]]`` for every i."""
     return tuple([values[k] for k in numbers.tolist()])
 
 

@@ -49,7 +49,7 @@ def resident_bytes(name: str) -> int:
 def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
     """Run the model three times in onnxruntime (on Linux) and return figures per run.
 
-    ``resident_growth``: bytes by which the peak of the resident set grew, by tensors, scratch of kernels and results;
+    ``resident_growth``: peak of the resident set in bytes, minus the resident set before the run;
     ``reserved``: bytes by which the arena was extended; ``outputs``: a hash of the last outputs.
 
     ``inputs`` are lists of name, dtype and shape. ``arena`` enables the arena and its memory pattern; ``in_order``
@@ -98,7 +98,7 @@ def optimize_onnx(model: bytes) -> dict[str, str]:
 
 
 def measure_litert(model: bytes) -> dict[str, int]:
-    """Return bytes: ``arena``, ``tensors`` (from its first to its last tensor of the file), ``scratch``, ``outside``.
+    """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file), ``scratch``, ``outside``.
 
     Tensors that are not in the file are scratch of kernels. Tensors outside of the arena are results that LiteRT keeps
     (dequantised weights) or resizes during a run. XNNPACK, whose memory is not visible, is disabled.
@@ -137,7 +137,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
 
 
 def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
-    """Return the range of the places around the inputs, up to a gap of more bytes than all places take in an arena."""
+    """Return the range around the inputs; it ends at a gap that is larger than the sum of all places, each aligned."""
     largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in places)
     first, last = 0, 0
     for place in sorted(places):
@@ -157,7 +157,7 @@ def compare_micro(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, ``arena`` (the smallest one) and ``temporary`` (the rest of it), and the outputs."""
+    """Return ``head``, ``tail``, ``arena`` (the smallest), ``temporary`` (arena − printed total), and the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
