@@ -118,7 +118,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
 
 
 def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a TensorFlow Lite model ``(bytes, name)`` with the plan ``opened``; a graph is planned (default: auto)."""
+    """Write a TensorFlow Lite model ``(bytes, name)`` with the plan ``opened``, or with a new plan for a graph."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run

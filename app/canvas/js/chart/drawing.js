@@ -96,7 +96,6 @@ export class Drawing {
   }
 }
 
-/** Download the picture of a canvas as a PNG. */
 export function saveCanvas(canvas, name) {
   el("a", { href: canvas.toDataURL("image/png"), download: name }).click();
 }

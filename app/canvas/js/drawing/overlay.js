@@ -160,7 +160,6 @@ function drawStep(pen, { plan, plane, plot, strip, look, stripArena }, step) {
   label(pen, look, text, x, Math.max(area.y + 1, line[1] - 20));
 }
 
-/** Return the smallest rectangle that contains two rectangles. */
 function boundingBox(a, b) {
   const x = Math.min(a.x, b.x), y = Math.min(a.y, b.y);
   return { x, y, w: Math.max(a.x + a.w, b.x + b.w) - x, h: Math.max(a.y + a.h, b.y + b.h) - y };

@@ -147,7 +147,6 @@ class GraphChart extends Drawing {
     this.soon("base");
   }
 
-  /** Zoom by a factor at a point of the stage. */
   zoom(factor, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
     const scale = Math.min(3, Math.max(0.004, this.view.scale * factor)), ratio = scale / this.view.scale;
     this.view = { scale, x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio };

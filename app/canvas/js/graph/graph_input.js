@@ -73,7 +73,7 @@ export class GraphInput extends Input {
     this.moveCursor(nearest(chart.layout.boxes, here, ends), "no box in this direction");
   }
 
-  /** Move the cursor to the nearest box on the left (−1) or right (1) whose height range overlaps that of its box. */
+  /** Move the cursor to the nearest box on the left (−1) or right (1) of its box, at an overlapping height. */
   beside(direction) {
     const { boxes } = this.chart.layout, here = this.cursorOrStart(), [x, y, w, h] = boxes[here];
     const candidates = [...boxes.keys()].filter((k) => {
@@ -103,7 +103,6 @@ export class GraphInput extends Input {
     chart.soon("base");
   }
 
-  /** Close the module that contains the cursor. */
   closeAround() {
     const { chart } = this, { vertices, levels } = chart.data;
     const frame = levels.findIndex(([number]) => number === vertices[this.cursorOrStart()].level);
