@@ -145,7 +145,6 @@ def _local_address(path: str, query: list[tuple[str, str]]) -> str:
 
 
 def _with_headers(send: Send) -> Send:
-
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(HEADERS)

@@ -90,7 +90,7 @@ def open_source(source: str) -> Opened:
 
 
 def label_of(source: str) -> tuple[str, int]:
-    """Return ``(file name, size in bytes)`` of a source; ``(source, 0)`` if the file is no longer stored."""
+    """Return ``(file name, size in bytes)`` of a source; ``(source, 0)`` if it cannot be read."""
     try:
         data, name = content_of(source)
     except TmmuError:
@@ -176,7 +176,7 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key, limited in bytes, and also in the store if any. The key of an uploaded file is secret."""
+    """Opened files by key, limited in bytes. Uploaded files have secret keys, and are also in the store if any."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._files: OrderedDict[str, _File] = OrderedDict()

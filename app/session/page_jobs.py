@@ -86,7 +86,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
         options.setdefault("minimise", True)  # as in the fit; without it, the search stops when the plan fits
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
-    if any(move.kind == "alignment" for move in candidate.moves):  # the changed configuration with the set capacities
+    if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
         config, limited = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
         for name, settings in config.items():
             if "capacity_bytes" in limited.get(name, {}):

@@ -119,7 +119,7 @@ def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]
 def buffers_in_range(
     shown: Shown, span: tuple[int, int], arena: str
 ) -> tuple[list[tuple[int, int, int]], tuple[int, int]]:
-    """Return the buffers of an arena that are live in a half-open range, and its ``(peak bytes, peak step)``.
+    """Return the live buffers of an arena in a half-open range of steps, and ``(peak bytes, peak step)`` in the range.
 
     A buffer is ``(row of its first tensor, bytes, live steps in the range)``; most bytes × steps first.
     """

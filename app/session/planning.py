@@ -157,7 +157,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that plans the result of a stopped search again, and cache the result; else ``None``."""
+    """Return the choice that repeats a stopped search, and cache its result for this choice; else ``None``."""
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -247,7 +247,7 @@ def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
 
 
 def _known_rank(full: Choice, opened: Opened) -> Shown | None:
-    """Return the plan of the chosen rank from the finished job of all ranks; ``None`` without this job."""
+    """Return the plan of the chosen rank from the finished job of all ranks; ``None`` without such a plan."""
     job: Job[RankPlans] | None = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if job is None or not job.succeeded or full.rank >= job.result().world_size:
         return None
@@ -274,7 +274,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. If it replaces the file's offsets, they become the baseline."""
+    """Return the fields that select ``planner``. Replaced offsets of the file become the baseline if there is none."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 

@@ -77,7 +77,7 @@ class Review(msgspec.Struct, frozen=True):
     views: tuple[View, ...] = ()
     decision: Decision | None = None
     author: str = ""
-    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions; a merge leaves these out
+    deleted: tuple[str, ...] = ()  # digests of deleted notes and decisions, which a merge does not add again
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

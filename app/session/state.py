@@ -159,7 +159,7 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and sets field ``name``; an empty one sets the default."""
+    """Return the arguments of a widget that shows ``value`` and sets field ``name``; if it is empty, to the default."""
     widget = widget or name
 
     def set_field() -> None:

@@ -54,7 +54,7 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
 def layer_order(plan: Plan, layers: Sequence[str]) -> list[str]:
     """Return the layers in order of their first writes after step 0. ``layers``: the layer of each row."""
-    first_write = dict.fromkeys(layers, plan.steps)  # "" (no layer) takes its turn too
+    first_write = dict.fromkeys(layers, plan.steps)  # "" (no layer) also has a place in the order
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
             first_write[name] = min(first_write[name], birth)

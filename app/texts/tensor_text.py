@@ -40,7 +40,7 @@ FIT_WORDS = {
 
 
 def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
-    """Return the previous and the next buffer in the slot of a row, each by its first tensor, and their number."""
+    """Return the previous and the next buffer in the slot of a row, by their first tensors, and the slot's count."""
     first_tensor: dict[int, str] = {}  # of each buffer in the slot, by generation
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
         first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])

@@ -1,7 +1,7 @@
 """Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
 Definite lengths, shortest integers, and text keys only, sorted by their encoded bytes (RFC 8949 §4.2.1); no tags and
-therefore no bignums. Every float is a binary64 with one NaN; the canonical form of ``cbor2`` would shorten floats.
+therefore no bignums. Every float is a binary64, all NaNs are equal; the canonical form of ``cbor2`` shortens floats.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ _cached_keys = lru_cache(maxsize=4096)(_sorted_keys)
 
 
 def _add(out: bytearray, x: Any) -> None:
-    """Append the encoding of ``x`` to ``out``."""
     kind = type(x)
     if kind is str:
         out += _text(x)

@@ -53,8 +53,8 @@ class Move:
     nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes saved in addition to the moves before; may be negative. If several moves are planned together, only their
-    sum is measured: each has an estimate from the live bytes, except for the last, which has the rest of the sum.
+    """Bytes that the move saves after the previous moves; may be negative. If several moves are planned together, only
+    their sum is measured: each has an estimate from the live bytes, except the last, which has the rest of the sum.
     """
     details: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the move, JSON-ready; the keys depend on the kind."""

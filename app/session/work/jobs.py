@@ -218,7 +218,7 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Reserve a free worker; return whether there was one. If not, end a job, unless a job is already ending."""
+        """Reserve a free worker; return whether there was one. Else end a job, if one is too old or off the page."""
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
             is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)

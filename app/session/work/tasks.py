@@ -65,7 +65,6 @@ def _graph_of(context: TaskContext, subject: Subject) -> Graph:
 
 
 def _current_plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Candidate:
-    """Return the current plan as the first candidate of a fit."""
     return initial_candidate(_graph_of(context, subject), request, context.progress)
 
 

@@ -159,7 +159,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # the pause is ten times the duration of the last message, so that messages do not slow the task
+    next_found = 0.0  # results are sent after a pause of ten times the last sending time, so that the task stays fast
 
     def send(kind: str, value: Any) -> None:
         connection.send_bytes(_pickled((kind, value), context.graph))

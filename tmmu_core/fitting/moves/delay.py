@@ -25,7 +25,7 @@ class _Delay(NamedTuple):
     saved: int  # bytes freed at the peak, minus the bytes of operands that stay live for the delayed units
     flops: int  # FLOPs to recompute the operands that do not stay live
     needed: int
-    """Maximum of the bytes of all storages that the units touch, and of those that one recomputed node touches."""
+    """Bytes of all storages that the units touch or, if more, of those that one recomputed node touches."""
 
 
 def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:

@@ -55,10 +55,10 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 def lower(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield a list of moves whose peak live bytes meet each goal: ``shares`` of ``goal``, in parts per million.
+    """Yield for each goal a list of moves whose peak live bytes meet it. Goals: ``shares`` (per million) of ``goal``.
 
-    Each list is complete, and has a lower sum of peaks than the list before. If no list meets the goal, yield the one
-    with the lowest sum that was found.
+    Each list is complete, and has a lower sum of peaks than the list before. If no list meets the first goal, yield the
+    list with the lowest sum that was found.
     """
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")

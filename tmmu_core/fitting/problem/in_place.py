@@ -92,7 +92,6 @@ def live_bytes_in(liveness: Liveness, arena: int) -> list[int]:
 
 
 def _nodes_with_missing_pairs(plan_input: PlanInput) -> list[tuple[Node, Pairs]]:
-    """Return the nodes with missing permissions, and the missing pairs of each."""
     tensors = {tensor.id: tensor for tensor in plan_input.graph.tensors}
     return [(node, pairs) for node in plan_input.graph.nodes if (pairs := missing_pairs(node, tensors))]
 

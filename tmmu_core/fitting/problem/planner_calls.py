@@ -31,7 +31,7 @@ class PlanInput:
     """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``. Planning it with default options gives the same plan.
+    """The graph, with an ``execution_order``. With default options, it gives the plan of this input.
 
     Its ``planner`` and its ``alignment`` (if all arenas have the same one) are set to those of the plan input.
     """

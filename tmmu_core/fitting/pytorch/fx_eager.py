@@ -218,7 +218,7 @@ class EagerRecorder(TorchDispatchMode):
         self.nodes.append(Draft(node_id, operator_name(func), inputs, outputs, self.phase, in_place_write=pairs))
 
     def name_gradient(self, parameter: str, gradient: torch.Tensor) -> str:
-        """Rename the storage of ``gradient`` after its parameter and return the name."""
+        """Return the name of a gradient's storage: ``PARAMETER.grad``, unless two share it or it existed before."""
         address, name = gradient.untyped_storage()._cdata, f"{parameter}.grad"
         old = self.name_of[address]
         if old.endswith(".grad") or self.tensors[old].persistent:  # shared by two parameters, or accumulated

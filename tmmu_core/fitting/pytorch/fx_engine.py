@@ -1,9 +1,9 @@
 """The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
 
-The caller holds the gradients of results in the backward pass. If results share a storage, the
-engine sums their gradients when backward begins. For results that are parameters or inputs, or views of them, the
-sum lives until backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied
-if it is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
+The caller holds the gradients of results in the backward pass. If results share a storage, the engine sums their
+gradients when backward begins. For results that are parameters or inputs, or views of them, the sum lives until
+backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied if it is also an
+input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
@@ -88,7 +88,7 @@ class _BackwardStart:
         """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
         self.copied: set[tuple[str, str]] = set()
-        """Parameter or input that is a result, and its gradient: the caller holds this, so the engine copies it."""
+        """Parameter or input that is a result, and its gradient, which the caller holds and so the engine copies."""
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}

@@ -17,9 +17,9 @@ from tmmu_core.formats.pytorch.joint_graph.fx_patterns import SCATTERS
 def merge_equal_nodes(joint: Any) -> None:
     """Replace operators of ``joint``, an fx ``GraphModule``, by an earlier operator with the same operands.
 
-    An operator is replaced only if the earlier result is live when it runs, or if no remaining operator reads its own
-    result. So no step needs more memory, and operators that the module recomputes in the backward pass remain there.
-    Operators that compute results of the step and random operators remain too.
+    An operator is replaced only if the earlier result is live when the operator runs, or if no remaining operator reads
+    the operator's result. So no step needs more memory, and operators that the module recomputes in the backward pass
+    remain there. Operators that compute results of the step and random operators remain too.
     """
     for node in reversed(joint.graph.nodes):
         if str(node.target).startswith("profiler."):

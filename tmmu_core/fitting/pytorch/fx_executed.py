@@ -116,8 +116,8 @@ class _Executed(JointReader):
     def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
         """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
 
-        Each operator that updates them writes an empty tensor, which the next update reads: this keeps their order. A
-        node after the update reads the old statistics, so that they are live until then.
+        Each operator that updates them writes an empty tensor, which the next update reads, so that the updates keep
+        their order. A node after the update reads the old statistics, so that they are live during the update.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
@@ -190,7 +190,6 @@ class _Executed(JointReader):
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def leaf_gradients(self) -> tuple[LeafGradient, ...]:
-        """Return the gradients that the backward pass returns, in order."""
         pairs = [(node, self.ends.placeholder_of[of]) for node, of in self.ends.outputs if of is not None]
         pairs = [each for each in pairs if each[0].name in self.tensor_of]
         nodes = [node for node, _ in pairs]

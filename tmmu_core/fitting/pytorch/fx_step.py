@@ -84,7 +84,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: set the autocast of the trace if another is set: a context keeps casts alive."""
+        """Context manager: set the autocast of the trace if another is set; setting it always keeps casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))

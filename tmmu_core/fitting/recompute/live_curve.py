@@ -80,7 +80,7 @@ class Lives:
     birth: I64  # shape (lives,): the step that loads, computes or copies back the storage
     last: I64  # shape (lives,): the step of the last read
     node: I64  # shape (steps,): the position that runs; −1 for loading and copying
-    is_rerun: NDArray[np.bool_]  # shape (steps,): whether the position runs again
+    is_rerun: NDArray[np.bool_]  # shape (steps,): whether the position runs to restore a storage
     read_ptr: I64  # shape (steps + 1,): start of each step's reads in ``reads``; one read per operand, in its order
     reads: I64  # the lives that the steps read
 
@@ -156,7 +156,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): whether it is dropped at some step. Then a forward node may reuse its bytes."""
+        """``ever`` (storages,): whether a storage is ever dropped. Then a forward node may reuse saved bytes."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
@@ -213,7 +213,7 @@ class DropWalk:
     """
 
     run: Callable[[int], bool]  # run the node of a position
-    run_again: Callable[[int, int], bool]  # run the node of a position again before another position
+    run_again: Callable[[int, int], bool]  # run the node of a position, again or delayed, before another position
     copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position; this serves all gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
@@ -232,9 +232,9 @@ class DropWalk:
         self.delayed = self._delayed_positions(model)
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its node first runs later, to restore a result: nobody reads a result before.
+        """Return position → whether its node first runs when a result is restored, because no node reads one before.
 
-        A view is computed when its storage is.
+        A view is computed together with its storage.
         """
         unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
         delayed = model.can_delay.tolist()
@@ -290,7 +290,7 @@ class DropWalk:
         return True
 
     def delay(self, k: int) -> None:
-        """Drop the results of position ``k``, which does not run now."""
+        """Drop the results of position ``k``, whose node runs later."""
         for s in self.outputs[k]:
             self.dropped[s] = self.ever[s] = True
 

@@ -16,7 +16,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
 
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
-MOST_PART = 4  # a step of a path lowers its target by at most 1 / ``MOST_PART`` of the peak
+MOST_PART = 4  # the target of a step is below the peak by at most 1 / ``MOST_PART`` of the peak
 TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
 STRIDES = (1, 2, 3, 4, 6)
 """Sets of drops that are tried: all idle storages, then all but every second one, all but every third one, …."""

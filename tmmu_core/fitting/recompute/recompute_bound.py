@@ -65,9 +65,9 @@ def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
     """Return arena → lower bound of its bytes over all orders, because outputs stay live once they are computed.
 
     Choose for each output a node c: the node that computes the output, or one that the output depends on. After some
-    run of c, a storage on each path from c to the output is live until the output is. If the paths of all outputs share
-    no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak of these sums is lowest
-    if the nodes c run by falling difference of own bytes and bytes of outputs. O(outputs · ``MOST_BEFORE``).
+    run of c, a storage on each path from c to the output is live until the output is computed. If the paths of all
+    outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak of these
+    sums is lowest if the nodes c run by falling difference of own bytes and outputs. O(outputs · ``MOST_BEFORE``).
     """
     model = recompute_model(start.plan_input)
     found = {}

@@ -17,7 +17,7 @@ def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model of the graph without recomputation and offload, and a choice that adds them.
 
     Only drops after nodes of the initial graph are recovered: each is after the last use of one copy of the storage.
-    Drops after recomputing runs are lost, so that the written choice can have other runs than the graph.
+    Drops after recomputing runs are lost, so that a graph written from the choice can have other runs.
     """
     added = _Added(plan_input.graph)
     if not added.originals and not added.copied_tensor:
@@ -65,7 +65,6 @@ class _Added:
                     self.original_of[tensor.id] = name
 
     def original_graph(self) -> Graph:
-        """Return the graph without the added nodes and tensors."""
         repeated = {node.node_id for node in self.originals.values()}
         removed = self.original_of.keys() | self.away | {f"{node_id}{STATE}" for node_id in repeated}
         tensors = []

@@ -73,7 +73,7 @@ def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
 
 
 def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I64:
-    """Return an array of shape (cuts, cuts): bytes computed between two cuts that cross the second one."""
+    """Return an array of shape (cuts, cuts): bytes that are computed between two cuts and cross the second."""
     found = np.zeros((len(cuts), len(cuts)), np.int64)
     for j, p in enumerate(cuts[1:-1].tolist(), 1):
         crossing_cut = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]

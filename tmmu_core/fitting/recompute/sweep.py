@@ -256,8 +256,8 @@ def _remove_drops(search: Search, point: Point) -> Point:
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     """Return a function that returns whether a drop is needed: without it, the storage exceeds the goal in its gap.
 
-    Only steps of the initial order are checked. The storages that the recomputing runs at the end of the gap read last
-    may be live at these steps only because of the drop, so their bytes are subtracted.
+    Only steps of the initial order are checked. A storage whose last read is a recomputing run at the end of the gap
+    may be live at these steps only because of the drop, so its bytes are subtracted.
     """
     model, lives, arena = search.model, run.lives, search.arena
     freed = np.zeros(len(model.node_at), np.int64)

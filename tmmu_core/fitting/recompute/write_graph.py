@@ -140,7 +140,6 @@ class _Writer(DropWalk):
         )
 
     def phase(self, k: int) -> Phase:
-        """Return the phase of the node at a position."""
         return self.index.graph.nodes[self.node_at[k]].phase
 
     def copy_out(self, s: int, k: int) -> bool:
