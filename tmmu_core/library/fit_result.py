@@ -96,6 +96,5 @@ class Fit(Generic[P]):
         return f"<Fit {self.answer}: {figures}, {len(self.moves)} move{'s' * (len(self.moves) != 1)}>"
 
     def _repr_html_(self) -> str:
-        """Return the answer, and the figures and map of the plan."""
         plan_html = getattr(self.plan, "_repr_html_", str)()
         return f"<code>{app_module('texts.markup').esc(repr(self))}</code>{plan_html}"

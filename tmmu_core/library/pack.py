@@ -63,7 +63,6 @@ class Packed:
         return f"<Packed {len(self):,} buffers: extent {self.extent_bytes:,} B, {proof}>"
 
     def _repr_html_(self) -> str:
-        """Return the figures and the arena map of the plan."""
         return self.plan._repr_html_()
 
 

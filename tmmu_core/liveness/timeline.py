@@ -180,9 +180,6 @@ def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
     return default_order(index, edges, in_mode) if order is None else given_order(index, order, edges, in_mode)
 
 
-# --- phases -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PhaseSteps:
     """Consecutive steps ``[start, end)`` of one phase."""

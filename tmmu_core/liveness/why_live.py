@@ -48,7 +48,6 @@ def _event(liveness: Liveness, node: int) -> Event:
 
 
 def _reason(liveness: Liveness, tensor: int, readers: tuple[Event, ...]) -> str:
-    """Return the reason for the end of the live range, as text."""
     timeline, index = liveness.timeline, liveness.timeline.index
     death, last = int(liveness.death[tensor]), readers[-1] if readers else None
     if index.is_persistent[tensor]:

@@ -71,7 +71,7 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
 
 
 def _of_product(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole, as if k is split (partial sums)."""
+    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole or, with k split, a partial sum."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
             continue
@@ -186,10 +186,9 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     names = [mesh for _, mesh in split]
     steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
-        refusal = limits.limit_error(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r}")
-        raise spec_error(
-            refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id
-        )
+        tensor = sharding.graph.tensors[base].id
+        refusal = limits.limit_error(limits.SHARES, f"the tensor {tensor!r}")
+        raise spec_error(refusal.message, "$", refusal.hint, reason="shard_view", tensor=tensor)
     return [{**origin, **dict(zip(names, at, strict=True))} for at in product(*steps)]
 
 
@@ -220,10 +219,8 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
             hint = f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split."
             raise spec_error(message, "$", hint, "shard_axis", tensor=tensor.id)
         if shape[axis] < spec.sizes[mesh]:
-            rows, parts = f"{shape[axis]} rows", f"the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
-            message = (
-                f"axis {axis} of the tensor {tensor.id!r} has {rows}, too few for {parts}: a rank would have no rows."
-            )
+            what = f"{shape[axis]} rows, too few for the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
+            message = f"axis {axis} of the tensor {tensor.id!r} has {what}: a rank would have no rows."
             hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
             raise spec_error(message, "$", hint, "shard_too_small", tensor=tensor.id)
     return split

@@ -131,7 +131,6 @@ class Lives:
 
 
 def _first_violated(violated: Mapping[str, bool]) -> str:
-    """Return the first violated condition; empty if none is."""
     return next((condition for condition, is_violated in violated.items() if is_violated), "")
 
 
@@ -185,14 +184,11 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
     return "gradients" if tensor.role == "gradient" else "activations"
 
 
-# --- in-place writes that a node demands (contract §3, TMMU v2 II.G) ----------------------------------------------
-
-
 def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, int]) -> dict[str, int]:
     """Join each in-place output to its input's storage, at the input's offset; return tensor → death.
 
     An input that is overwritten at step k dies at k, unless it is persistent. Updates ``groups`` and ``offset``. Raises
-    ``InvalidIrShapes`` (reason ``in_place_denied``).
+    ``InvalidIrShapes`` (reason ``in_place_denied``). Source: contract §3, TMMU v2 II.G.
     """
     death = dict(ranges.death)
     overwritten: set[tuple[int, str]] = set()

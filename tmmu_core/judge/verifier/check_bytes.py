@@ -136,9 +136,6 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
     return [name for name in names if groups.leader(name) != groups.leader(names[0])]
 
 
-# --- overlaps ----------------------------------------------------------------------------------------------------
-
-
 def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``overlap``: storages that are live at the same step share no byte."""
     for space, a, b, box_a, box_b in overlaps(facts):

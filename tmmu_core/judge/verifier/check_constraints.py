@@ -264,7 +264,6 @@ def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tu
 
 
 def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
-    """Return the cost of two units at the offsets ``a`` and ``b``."""
     return sum(cost for size_a, size_b, cost in edges[i, j] if a < b + size_b and b < a + size_a)
 
 

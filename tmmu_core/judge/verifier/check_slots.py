@@ -15,10 +15,9 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``slot``: storages in their slot (start, order, generation), slots in an arena (number, overlap)."""
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
-        message = (
-            f'"{facts.name(s)}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slots.start[facts.slot_of[s]]}.'
-        )
-        yield error("slot", message, tensor=facts.name(s), arena=facts.arena_name(s))
+        name, slot_start = facts.name(s), slots.start[facts.slot_of[s]]
+        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slot_start}.'
+        yield error("slot", message, tensor=name, arena=facts.arena_name(s))
     for k in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
         first, second = order[k], order[k + 1]
         name, next_name, step = facts.name(first), facts.name(second), int(facts.birth[second])
@@ -54,7 +53,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return columns of possible slot alignments: one, or without ``lives`` two, from rows without and with views."""
+    """Return columns of possible slot alignments: one; without ``lives`` two, from rows without views and from all."""
     plan, slots = facts.plan, facts.slots
     if lives is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]

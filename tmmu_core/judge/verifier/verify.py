@@ -162,9 +162,6 @@ def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
     return tuple([f"not checked: {', '.join(names)} ({why})." for why, names in rules.items()])
 
 
-# --- columns -----------------------------------------------------------------------------------------------------
-
-
 def check_columns(plan: Plan) -> Iterator[Finding]:
     """Check rules ``columns`` and ``range``."""
     n, ids = len(plan), plan.tensor_ids
@@ -189,9 +186,6 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
         yield error("columns", f"the plan has {plan.steps} steps; its execution order has {ordered_steps}.")
 
 
-# --- in-place reuse, remarks of the reader, hashes, configuration ------------------------------------------------
-
-
 def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
     plan = facts.plan
@@ -210,9 +204,8 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         i, j = plan.row_of[x], plan.row_of[y]
         a, b = int(plan.storage[i]), int(plan.storage[j])
         if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
-            problems.append(
-                f'is not at the death of "{x}" ({facts.death[a]}) and the birth of "{y}" ({facts.birth[b]})'
-            )
+            ends = f'the death of "{x}" ({facts.death[a]}) and the birth of "{y}" ({facts.birth[b]})'
+            problems.append(f"is not at {ends}")
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
         # Where slots overlap, the reusing storage must have the offset of the reused storage.

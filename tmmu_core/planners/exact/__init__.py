@@ -202,9 +202,6 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     )
 
 
-# --- the peak first --------------------------------------------------------------------------------------------
-
-
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
     """Return offsets with an extent of at most the bound or the goal, or ``None`` if no attempt finds them.
 
@@ -241,9 +238,6 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
     with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
     best = best_greedy(with_peak, replace(bound, bytes=target), runs=RUNS[:3])
     return best.offset if best.extent <= target else None
-
-
-# --- independent components ------------------------------------------------------------------------------------
 
 
 def components(cols: Columns) -> list[I64]:
