@@ -53,8 +53,12 @@ class LiveBytes(TorchDispatchMode):
     def _measure(self) -> None:
         """Update the peak. Freed storages, which are slow to find, are removed only if the peak could rise."""
         if self.held_bytes > self.peak_bytes:
-            for address, (storage, size) in list(self.live.items()):
-                if storage.expired():
-                    del self.live[address]
-                    self.held_bytes -= size
+            self.remove_freed()
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+
+    def remove_freed(self) -> None:
+        """Remove the freed storages from ``live`` and ``held_bytes``."""
+        for address, (storage, size) in list(self.live.items()):
+            if storage.expired():
+                del self.live[address]
+                self.held_bytes -= size

@@ -274,7 +274,7 @@ def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
 
     class Steps(LiveBytes):
         def _measure(self) -> None:
-            self._remove_freed()
+            self.remove_freed()
             sizes.append(self.held_bytes)
 
     weight_bytes = LiveBytes(weights).held_bytes
