@@ -27,7 +27,7 @@ RULES: dict[str, str] = {
     "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
     "no_content_hash": "The file has no content hash, so that an edit may not be detected.",
 }
-"""Rule → its statement. The first four rules are errors, the other rules are warnings."""
+"""Rule → the property that it requires (first four rules, errors), or the condition that it reports (warnings)."""
 
 _VERIFIER_RULES = {
     "slots_equal_max_live": ("slots_max_live",),

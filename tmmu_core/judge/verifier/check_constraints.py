@@ -163,7 +163,7 @@ class CostBounds:
         return bound
 
     def _unit(self, name: str, number: int) -> Unit | None:
-        """Return the tensor with its colocated tensors; ``None`` without bytes or with a tensor of another arena."""
+        """Return the tensor with its colocated tensors; ``None`` without bytes, or if one is not in the arena."""
         members = sorted(self.colocated.members(name)) if name in self.rows else [name]
         if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in members):
             return None
@@ -194,7 +194,7 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
+    """Return a lower bound of the cost by counting cells; 0 if two units may share at no cost, or at a limit.
 
     The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
     need more cells than the arena has, pairs of units share cells. For each shared cell, a pair pays at least its
