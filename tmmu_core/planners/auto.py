@@ -34,14 +34,15 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the packing of the chosen planner; ``notes`` contain its name (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: continue after a packing fits the capacity (default: only if there is no capacity);
-    ``max_nodes`` (:mod:`.meter`).
+    Options: ``minimise``: continue after a packing fits the capacity (default: only if there is no capacity), or if
+    ``False`` and there is no capacity, make the greedy and skyline runs only; ``max_nodes`` (:mod:`.meter`).
     """
     meter = metered(progress, options)
     cols = columns(problem)
     bound = bound_of(cols)
     minimise = flag_option(options, "minimise", problem.capacity == UNLIMITED)
-    goal = 0 if minimise else problem.capacity
+    is_quick = not minimise and problem.capacity == UNLIMITED
+    goal = 0 if minimise or is_quick else problem.capacity
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     count = len(cols)
     uses_skyline = EXACT_ALONE_UP_TO < count <= SEARCH_UP_TO and cols.is_plain and cols.is_small
@@ -55,6 +56,8 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         why = f"a {kind} run meets the lower bound"
     elif best.extent <= goal:
         why = f"a {kind} run fits the capacity of {goal} bytes; a smaller extent was not requested"
+    elif is_quick:
+        why = f"{gap}; a smaller extent was not requested"
     elif best.stopped:
         why = "the search was stopped"
     elif not cols.is_small:

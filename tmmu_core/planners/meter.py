@@ -39,10 +39,7 @@ class Meter:
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Call ``progress.improved(arena, nodes, extent, bound)`` with the best extent and bound so far, in bytes.
-
-        Only if ``progress`` has this method and one of the two is better than before.
-        """
+        """Call ``progress.improved(arena, nodes, extent, bound)``, if it exists, when one of the last two is better."""
         if (report := getattr(self._progress, "improved", None)) is not None:
             before = self._best.get(arena, (extent, bound))
             best = min(extent, before[0]), max(bound, before[1])

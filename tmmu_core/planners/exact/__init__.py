@@ -74,9 +74,8 @@ def exact_from(
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
-    Further options: ``use_lns``, and ``accept_near``: end early less than one alignment above the bound
-    (:class:`.driver.SearchRequest`). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole
-    arena, which ``progress`` reports.
+    Further options: ``use_lns``, ``accept_near`` (end early less than one alignment above the bound). ``reported``
+    maps an extent or a bound of ``cols`` to the value of the whole arena, which ``progress`` reports.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)

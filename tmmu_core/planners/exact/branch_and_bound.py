@@ -129,7 +129,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return a smaller unit of the same sections directly below ``u``, or −1. The search tries the swapped pair."""
+        """Return a smaller unit directly below ``u`` that can swap with it, or −1. The search tries only their swap."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:

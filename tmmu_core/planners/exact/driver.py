@@ -34,8 +34,7 @@ MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them 
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
 """Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
-PATIENCE = 1 << 30
-"""Maximum nodes × pairs of neighbours without a smaller extent, if the extent is below ``SearchRequest.near``."""
+PATIENCE = 1 << 30  # maximum nodes × pairs of neighbours without a smaller extent, if the extent is below ``near``
 
 
 class ProgressLog:

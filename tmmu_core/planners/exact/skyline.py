@@ -23,7 +23,7 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.portfolio import Best, crown_of
 from tmmu_core.planners.problem import I64
 
-RUNS, FEW_RUNS = 24, 3
+RUNS, FEW_RUNS = 24, 4
 ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream

@@ -89,8 +89,7 @@ def repair(
         return _repair(place, rounds, threshold, seed, bound)
     columns = ("size", "align", "pin", "first", "reserved")
     fields: dict[str, Any] = {name: getattr(model, name) for name in columns} | {"matrix": weight_matrix(model)}
-    edges = np.ascontiguousarray(model.rows[:, 1:].T)
-    fields |= dict(zip(("other", "own_size", "other_size", "weight"), edges, strict=True))
+    fields |= dict(zip(("other", "own_size", "other_size", "weight"), model.rows.T[1:].copy(), strict=True))
     fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
