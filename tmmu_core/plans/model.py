@@ -81,7 +81,7 @@ class ArenaSummary:
     witness_step: int = -1
     """Step at which the witness is live; −1 if unknown or independent of time."""
     reuse_cost: int | None = None
-    """Sum of the penalties whose pairs share bytes; ``None`` without reuse penalties."""
+    """Sum of the penalties whose pairs share bytes; ``None`` without reuse terms (:class:`Constraints`)."""
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None

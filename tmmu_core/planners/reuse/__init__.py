@@ -31,7 +31,7 @@ RESTART_UNITS = 100
 """Maximum number of units (colocated buffers) for restarts. With more units, the local search runs once per initial
 placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""
 LARGE_FACTOR = 10
-WORK = 4_000_000_000  # maximum number of offsets that the exhaustive search of an arena compares, within a few seconds
+WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -21,7 +21,7 @@ LARGEST = 2**61  # upper limit of the capacity and of sums of sizes and costs; t
 
 @dataclass(frozen=True, eq=False)
 class ReuseModel:
-    """Units and edges as columns; both units of an edge list it."""
+    """Units as columns, and edges as rows: an edge has one row for each of its two units."""
 
     unit_of: I64  # unit of each storage of the problem
     capacity: int

@@ -40,7 +40,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # why the plan exceeds its lower bound; for a plan at its bound, the step of the peak
+    reason: str  # why the plan exceeds its lower bound; without a gap, the step of the peak or why it is unknown
     gap: Gap | None = None  # the gap that ``reason`` names, if any
 
     def __str__(self) -> str:

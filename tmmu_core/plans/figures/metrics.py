@@ -46,7 +46,7 @@ class Totals:
     lower_bound_bytes: int  # sum of the lower bounds of the arenas: no plan has a smaller sum of extents
     reserved_peak_bytes: int | None = None
     """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
-    reuse_cost: int | None = None  # sum of the active reuse penalties; ``None`` for plans without penalties
+    reuse_cost: int | None = None  # sum of the active reuse penalties; ``None`` for plans without reuse terms
 
     def written(self) -> dict[str, int]:
         """Return the figures that are not ``None``, by name."""
