@@ -85,12 +85,12 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
         options.setdefault("minimise", True)  # as in the fit; without it, the search stops when the plan fits
     limits = {"capacities": choice.capacities, "budget": choice.budget}
-    arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
+    arenas: dict[str, Any] = {each: getattr(choice, each) for each in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
         config, limited = as_given(plan_input.arenas or {}), as_given(choice.arenas or {})
-        for name, settings in config.items():
-            if "capacity_bytes" in limited.get(name, {}):
-                config[name] = {**settings, "capacity_bytes": limited[name]["capacity_bytes"]}
+        for arena, settings in config.items():
+            if "capacity_bytes" in limited.get(arena, {}):
+                config[arena] = {**settings, "capacity_bytes": limited[arena]["capacity_bytes"]}
         arenas |= {"arenas": config, "alignment": None}
     planned = {"planner": plan_input.planner, "options": options}
     full = with_explicit_defaults(choice, open_source(choice.source))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.session import page_jobs, planning
+from app.session import opening, page_jobs, planning
 from app.session.view_state import Choice
 from app.texts import numbers
 from tests.app.pages.run_page import PAGES, claim, html, opened
@@ -112,15 +112,15 @@ def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
     [
         ({"alignment": 65536}, {"planner"}),
         ({"page_size": 4096, "planner": "greedy", "options": {"order": "birth", "fit": "tightest"}}, {"order"}),
-        ({"arenas": {"activations": {"alignment_bytes": 4096, "capacity_bytes": 1 << 20}}}, {"alignment"}),
+        ({"arenas": {"activations": {"alignment_bytes": 1 << 19, "capacity_bytes": 1 << 20}}}, {"alignment"}),
     ],
 )
 def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any], kinds: set[Kind]) -> None:
     chosen = Choice(source="sample:mixed_sizes", **options)
-    fitted = page_jobs.search(chosen, Capacity(1), frozenset(kinds))
-    assert fitted.wait(120)
+    fitted = page_jobs.search(chosen, Capacity(1 << 20 if chosen.arenas else 1), frozenset(kinds))
     best = fitted.result().best
     shown = planning.make_plan(Choice(**page_jobs.applied_changes(best, chosen, "mixed_sizes")))
+    assert opening.label_of(shown.choice.source)[0] == "mixed_sizes.fitted.tmmu.cbor.gz"
     assert extents(shown.plan) == extents(best.plan)
     assert [a.alignment_bytes for a in shown.plan.arenas] == [a.alignment_bytes for a in best.plan.arenas]
     assert shown.choice.page_size == chosen.page_size
