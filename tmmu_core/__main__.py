@@ -9,7 +9,7 @@ from tmmu_core.base.app_package import app_module
 
 
 def main() -> None:
-    """Run the command line; ``--version`` prints the version without importing it."""
+    """Run the command line; for ``--version``, print the version without importing the command line."""
     if sys.argv[1:] == ["--version"]:
         with suppress(OSError, AttributeError):  # if standard output cannot be written, the command line reports it
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())

@@ -18,7 +18,7 @@ def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str,
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-LARGEST_SIZE = 1 << 24  # largest size that a user can choose for an open dimension, if the model does not declare more
+LARGEST_SIZE = 1 << 24  # largest size that a user can choose, unless size_range allows a larger declared maximum
 
 
 def size_range(graph: Graph, dim: str) -> Dim:

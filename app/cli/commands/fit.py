@@ -8,19 +8,8 @@ from typing import Any
 
 import msgspec
 
-from app.cli.console import (
-    FINDING,
-    NOT_COMPARABLE,
-    STREAM,
-    SUCCESS,
-    UsageError,
-    print_lines,
-    print_note,
-    read_input,
-    table,
-    write_json,
-    write_output,
-)
+from app.cli import console
+from app.cli.console import FINDING, NOT_COMPARABLE, STREAM, SUCCESS, UsageError
 from app.cli.options import AS_JSON, argument, flag, option, usage_errors
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
@@ -98,14 +87,16 @@ def fit_command(
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
         moves_document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
-        write_output(recipe, msgspec.json.format(msgspec.json.encode(moves_document), indent=2) + b"\n", "the recipe")
+        console.write_output(
+            recipe, msgspec.json.format(msgspec.json.encode(moves_document), indent=2) + b"\n", "the recipe"
+        )
     if json:
         found = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
-        write_json(as_json(fitted) | found)
+        console.write_json(as_json(fitted) | found)
     elif output != STREAM and recipe != STREAM:
         if (dim_or_axis := largest or mesh) is not None:
             text = f"every rank fits with {mesh} = {size}" if mesh else f"largest {largest} that fits: {size}"
-            print_lines(f"no size of {dim_or_axis} fits" if size is None else text)
+            console.print_lines(f"no size of {dim_or_axis} fits" if size is None else text)
         _print_fit(fitted)
     return EXIT_CODE[fitted.answer]
 
@@ -128,7 +119,9 @@ def _search(
         return fit_or_smallest(start, *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    other_sizes = resizable_model(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
+    other_sizes = resizable_model(
+        graph, request, largest, lambda sizes: read_at_sizes(console.read_input(file), sizes, file)
+    )
     found = largest_that_fits(start, largest, *limits, progress, other_sizes)
     return found.fitted, found.size
 
@@ -157,7 +150,7 @@ def _interruptible() -> Iterator[Progress]:
         nonlocal stopped
         stopped = True
         signal.signal(signal.SIGINT, previous)
-        print_note("stopping; the best result so far is kept")
+        console.print_note("stopping; the best result so far is kept")
 
     previous = signal.signal(signal.SIGINT, stop)
     try:
@@ -199,32 +192,32 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
 
 def _print_fit(fitted: Fitted) -> None:
     best, start = fitted.best, fitted.start
-    print_lines(f"{result_text(fitted, numbers.full_bytes)}.")
+    console.print_lines(f"{result_text(fitted, numbers.full_bytes)}.")
     if fitted.answer == "cannot":
         smallest = numbers.full_bytes(fitted.capacity.limited_bytes(best.plan))
-        print_lines(*(f"  {line}" for line in bound_lines(fitted)), f"  Smallest plan found: {smallest}.")
+        console.print_lines(*(f"  {line}" for line in bound_lines(fitted)), f"  Smallest plan found: {smallest}.")
     if fitted.next_steps:
-        print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
+        console.print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
     assumed = assumptions(fitted)
     alignments = ", ".join(f"{numbers.full_bytes(n)} in {name}" for name, n in assumed.alignment_bytes.items())
     excluded = ", ".join(f"{name} ({count})" for name, count in assumed.not_recomputable.items()) or "none"
-    print_lines(f"  alignment: {alignments}; operators that cannot be recomputed (nodes): {excluded}")
+    console.print_lines(f"  alignment: {alignments}; operators that cannot be recomputed (nodes): {excluded}")
     if fitted.unknown:
-        print_lines(numbers.unknown_operators(fitted.unknown))
+        console.print_lines(numbers.unknown_operators(fitted.unknown))
     if fitted.stopped:
-        print_lines("  The search was stopped; this is the best result so far.")
+        console.print_lines("  The search was stopped; this is the best result so far.")
     sizes = [(name, extents(start.plan).get(name, 0), size) for name, size in extents(best.plan).items()]
-    table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
+    console.table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
     if best.has("alignment") and len({arena.alignment_bytes for arena in best.plan.arenas}) > 1:
-        print_lines("A graph file has only one alignment. To set one per arena, plan it with --arenas FILE.")
+        console.print_lines("A graph file has only one alignment. To set one per arena, plan it with --arenas FILE.")
     if best.moves:
         rows = []
         for move in best.moves:
             saved, moved = numbers.full_bytes(move.bytes), numbers.full_bytes(move.cost.moved_bytes)
             rows.append([move.kind, move.what, saved, f"{move.cost.extra_flops:,}", moved])
-        table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
+        console.table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
     titles, rows = module_table(fitted)
     if rows:
-        print_lines(peak_text(fitted))
-        table((titles[0], *(f">{each}" for each in titles[1:])), rows)
+        console.print_lines(peak_text(fitted))
+        console.table((titles[0], *(f">{each}" for each in titles[1:])), rows)
     show_warnings(fitted.warnings)

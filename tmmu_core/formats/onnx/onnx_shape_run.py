@@ -53,7 +53,7 @@ def with_supported_ir_version(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes that onnxruntime infers at ``point``; none if it fails, or does not support the scope nodes."""
+    """Return the shapes that onnxruntime infers at ``point``; none if it fails, with scope nodes, or without sympy."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("symbols", {}, bind(model, dict(point)))
@@ -99,7 +99,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 
 
 def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield ``(condition, whether then ran)`` of each If if its branches have nodes and only one branch ran."""
+    """Yield ``(condition, whether then ran)`` of each If with two nonempty branches of which only one ran."""
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
     not_empty = {name for _, origin in nodes for name in origin.branches}
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}

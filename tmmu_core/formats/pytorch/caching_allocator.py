@@ -113,7 +113,7 @@ class CachingAllocator:
         if self.reserved + segment > self.limit:
             raise OutOfMemory
         block = Block(self._next_address, segment, pool)
-        self._next_address += segment + SEGMENT_UNIT  # with a gap: readers join adjacent segments
+        self._next_address += segment + SEGMENT_UNIT  # the gap keeps the snapshot reader from joining segments
         self.reserved += segment
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         self.record("segment_alloc", block.addr, segment)

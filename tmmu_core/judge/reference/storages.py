@@ -13,7 +13,7 @@ class Ranges(NamedTuple):
     """Birth, death and step of the last read by tensor id, and the tensors saved for the backward pass."""
 
     birth: Mapping[str, int]
-    death: Mapping[str, int]  # half-open ends, before in-place writes and in-place reuse
+    death: Mapping[str, int]  # exclusive ends, without the effects of in-place writes and in-place reuse
     saved: frozenset[str]
     last_read: Mapping[str, int]  # contains only tensors that a node reads
 
@@ -49,7 +49,7 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    nearest: dict[str, str] = {}  # view that no node writes → its nearest base that is no such view
+    nearest: dict[str, str] = {}  # view without birth and producer → its nearest base with one of them, or its root
     for name in run.tensors:
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
