@@ -1,11 +1,13 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
-The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment) at the *deciding step* of an
-arena: the step with the most live bytes in the live range of the storage with the highest end. O(n) for n rows.
+The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment, tail) at the *deciding step* of
+an arena: the step with the most live bytes in the live range of the storage with the highest end; of several such
+steps, the one that misses the least reuse. Live bytes above the lower bound are missed reuse. O(n) for n rows.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -16,9 +18,8 @@ from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, li
 from tmmu_core.plans.figures.metrics import over_limits, totals
 from tmmu_core.plans.model import GIVEN_OFFSETS, ArenaSummary, Plan
 
-Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
-CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
-"""Known causes; of causes with equal losses, the first one is reported."""
+Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "tail"]
+CAUSES: tuple[Cause, ...] = get_args(Cause)  # of causes with equal losses, the first one is reported
 LONGEST_NAME = 32  # maximum number of characters of a name in a sentence
 
 
@@ -31,8 +32,7 @@ class Gap:
     step: int  # the deciding step
     cause: Cause  # the largest loss at that step
     cause_bytes: int
-    reuse: tuple[str, str] | None = None
-    """The largest in-place reuse that is not taken at that step, as ``(from, to)``; for the cause ``reuse``."""
+    reuse: tuple[str, str] | None = None  # ``(from, to)``: the largest listed in-place reuse not taken at that step
 
 
 @dataclass(frozen=True)
@@ -57,32 +57,33 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
         return Explanation(headline, "A part of the graph is not planned and needs more memory.")
-    gaps = [arena for arena in plan.arenas if arena.open_bytes]
-    explained = limited or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
-    if explained in gaps:
+    explained = limited or max(plan.arenas, key=lambda arena: (arena.open_bytes, arena.name))
+    if explained.open_bytes:
         gap = gap_of(plan, explained.name)
         return Explanation(headline, _reason(plan, gap, is_named=limited is not None), gap)
-    in_arena = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
+    place = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
     figures = totals(plan)
-    step, live = peak_step_of(plan, explained.name) if in_arena else (figures.peak_step, figures.peak_live_bytes)
+    step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
-    peak = f"{short_bytes(live)}{in_arena} are live at {_step(plan, step)}"
-    return Explanation(headline, f"{peak}; no plan {scope} is smaller.")
+    peak, least = short_bytes(live), short_bytes(explained.extent_bytes if place else figures.lower_bound_bytes)
+    bound = f", the lower bound is {least}" if least != peak else ""
+    return Explanation(headline, f"{peak}{place} are live at {_step(plan, step)}{bound}; no plan {scope} is smaller.")
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
     """Return the gap of an arena and its cause."""
-    summary, step = plan.arena_of[arena], _deciding_step(plan, arena)
-    untaken = []
+    untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
         row = plan.row_of[source]
-        if at == step and not taken and plan.arenas[plan.arena[row]].name == arena:
-            untaken.append((int(plan.size[row]), source, target))
-    lost_bytes = {**waste_ledger(plan, arena).at(step), "reuse": sum(size for size, _, _ in untaken)}
+        if not taken and plan.arenas[plan.arena[row]].name == arena:
+            untaken[at].append((int(plan.size[row]), source, target))
+    summary = plan.arena_of[arena]
+    missed = {step: sum(size for size, _, _ in untaken[step]) for step in _deciding_steps(plan, arena)}
+    step = min(missed, key=missed.__getitem__)
+    lost_bytes = waste_ledger(plan, arena).at(step)
+    lost_bytes["reuse"] = max(missed[step], lost_bytes["live"] - (summary.extent_bytes - summary.open_bytes))
     cause = max(CAUSES, key=lost_bytes.__getitem__)
-    if not lost_bytes[cause]:
-        return Gap(arena, summary.open_bytes, step, "unknown", 0)
-    reuse = max(untaken)[1:] if cause == "reuse" else None
+    reuse = max(untaken[step])[1:] if cause == "reuse" and untaken[step] else None
     return Gap(arena, summary.open_bytes, step, cause, lost_bytes[cause], reuse)
 
 
@@ -96,8 +97,7 @@ def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSumm
         exceeded = max(over, key=lambda arena: (over[arena], arena))
         arena, excess = plan.arena_of.get(exceeded), short_bytes(over[exceeded])
         if arena is None:  # the budget
-            limit = short_bytes(budget)
-            return f"{name} does not fit: it needs {total}, {excess} over the budget of {limit}.", None
+            return f"{name} does not fit: it needs {total}, {excess} over the budget of {short_bytes(budget)}.", None
         subject = "it needs" if only_arena else f"{_short(exceeded)} {'need' if exceeded.endswith('s') else 'needs'}"
         need, limit = short_bytes(arena.extent_bytes), short_bytes(arena.capacity_bytes)
         return f"{name} does not fit: {subject} {need}, {excess} over the limit of {limit}.", arena
@@ -108,16 +108,15 @@ def _headline(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSumm
     return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only_arena
 
 
-def _deciding_step(plan: Plan, arena: str) -> int:
+def _deciding_steps(plan: Plan, arena: str) -> list[int]:
     s, points = storages_of(plan), curve_points_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, arena))
     ends = (s.offset + s.size)[here]
-    live = live_bytes(plan, arena)
-    candidates = []
-    for k in here[ends == ends.max()].tolist():
-        first, last = int(points.birth[k]), max(int(points.death[k]), int(points.birth[k]) + 1)
-        candidates.append(first + int(np.argmax(live[first:last])))
-    return int(points.steps[max(sorted(candidates), key=live.__getitem__)])
+    top, live = here[ends == ends.max()], live_bytes(plan, arena)
+    is_candidate = np.zeros(len(live), np.bool_)
+    for first, last in zip(points.birth[top].tolist(), points.death[top].tolist(), strict=True):
+        is_candidate[first : max(last, first + 1)] = True
+    return points.steps[is_candidate & (live == live[is_candidate].max())].tolist()
 
 
 def _step(plan: Plan, step: int) -> str:
@@ -132,12 +131,13 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     """Return the gap and its cause as text. ``is_named``: whether the headline has the name and size of the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
+    missed = f"{target} does not reuse {source}'s memory in place ({lost})"
     causes = {
-        "reuse": f"at {at}, {target} does not reuse {source}'s memory in place ({lost})",
+        "reuse": f"at {at}, {missed if gap.reuse else f'{lost} are not reused in place'}",
         "holes": f"at {at}, {lost} are free between live tensors",
         "slot_rounding": f"at {at}, {lost} are unused inside the slots of live tensors",
         "alignment_gaps": f"at {at}, alignment costs {lost}",
-        "unknown": "no smaller plan is known",
+        "tail": f"no tensor uses the last {lost}",
     }
     above = f"{short_bytes(gap.bytes)} are above"
     if not is_named and len(plan.arenas) > 1:
