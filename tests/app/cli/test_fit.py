@@ -135,6 +135,11 @@ def test_capacity_of_one_arena_is_compared_with_its_own_bytes(tmmu: Any) -> None
     assert "  parameters: " not in out  # nothing limits them
 
 
+def test_lower_bound_lists_persistent_bytes(tmmu: Any) -> None:
+    out = tmmu("fit", str(SAMPLES / "training_step.tmmu.json"), "--capacity", "1MiB")[1]
+    assert "the node reads and writes them in one step, plus 1.04 MiB of persistent tensors\n" in out
+
+
 def test_largest_size_is_reported(tmmu: Any) -> None:
     code, answer = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--largest", "B")
     assert code == 0

@@ -23,6 +23,7 @@ from tmmu_core.fitting.problem.in_place import missing_pairs
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
+from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
@@ -37,10 +38,8 @@ class Need:
 
     arena: str
     bytes: int
-    step: str
-    """The node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound is not that of one step."""
-    tensors: tuple[str, ...]
-    """Ids of the storages that need these bytes at the step; without persistent ones, unless the order is fixed."""
+    step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
+    tensors: tuple[str, ...]  # ids of the storages live at the step; without persistent ones, unless the order is fixed
     why: str
 
 
@@ -120,7 +119,9 @@ def _step_needs(
             if needed > need.bytes:
                 largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
-                need = Need(arena, needed, moment.step, tuple(names), moment.why)
+                why = moment.why + f", less {short_bytes(moment.reused)} of in-place reuse" * (moment.reused > 0)
+                why += f", plus {short_bytes(persistent)} of persistent tensors" * (persistent > 0)
+                need = Need(arena, needed, moment.step, tuple(names), why)
         yield need
 
 
