@@ -225,9 +225,10 @@ def write_graph(graph: Graph, name: str, what: str) -> None:
 
 def print_findings(resolved: Resolved) -> None:
     """Print the first findings of an invalid plan; print nothing for a valid plan."""
-    if resolved.findings:
-        print_lines("", f"INVALID: {resolved.name} has {numbers.count(len(resolved.findings), 'finding')}:")
-        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in resolved.findings[:MAX_FINDINGS]))
+    if findings := resolved.findings:
+        print_lines("", f"INVALID: {resolved.name} has {numbers.count(len(findings), 'finding')}:")
+        more = [f"  … and {len(findings) - MAX_FINDINGS} more. Use tmmu verify."] * (len(findings) > MAX_FINDINGS)
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in findings[:MAX_FINDINGS]), *more)
 
 
 def planning_options(request: PlanRequest) -> tuple[str, ...]:

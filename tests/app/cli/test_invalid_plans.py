@@ -47,11 +47,11 @@ def test_gate_fails_with_the_first_findings(
     shown_text = capsys.readouterr().out
     assert shown_text.startswith("failed: ")
     assert "both use bytes" in shown_text
+    assert " more. Use tmmu verify.\n" in shown_text
     assert "−" not in shown_text
     assert run(["gate", tampered, *limits, "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["ok"], answer["valid"]) == (False, False)
-    assert answer["findings"]
+    assert (answer["ok"], answer["valid"], len(answer["findings"])) == (False, False, 5)
 
 
 def test_verify_and_gate_count_the_same_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_sizes_are_read_with_units(head: str, cells: list[str], sizes: list[int]
 def test_size_that_is_no_whole_number_is_rejected_at_its_place(cell: str) -> None:
     with pytest.raises(UnreadableInput, match="not a whole number") as caught:
         csv_table.read(f"name|from|to|size|alias\na|0|1|1|s\n\nb|0|1|1|s\nc|0|1|{cell}|\n".encode(), NAMES)
-    assert "line 5" in caught.value.place
+    assert "(at line 5, column size)." in str(caught.value)
 
 
 def test_number_of_cells_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
                     word = digits_of(text.strip())
                     found.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
-            what, hint = str(error).rstrip("."), "Write digits only, 0 or more."
+            what, hint = str(error).rstrip("."), "Write a whole number, 0 or more."
             raise _fault(lines[len(found)], column, what, hint) from None
         return found
 
@@ -189,7 +189,7 @@ def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
 
 def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
     place = f"line {line}, column {column}" if column else f"line {line}"
-    return UnreadableInput(what, place=place, hint=hint)
+    return UnreadableInput(f"{what}.", place=place, hint=hint)
 
 
 def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:

@@ -359,9 +359,9 @@ def only(found: Sequence[Module], folder: str) -> Module:
     if len(found) == 1:
         return found[0]
     if not found:
-        hint = "Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
+        hint = "Dump XLA with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
         hint += f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}."
-        raise UnreadableInput("the folder contains no module of an XLA dump.", source=folder, hint=hint)
+        raise UnreadableInput("the folder contains no PyTorch snapshot and no XLA dump.", source=folder, hint=hint)
     offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:MAX_LISTED]]
     if len(found) > MAX_LISTED:
         offered.append(f"  and {len(found) - MAX_LISTED} smaller ones")

@@ -62,8 +62,8 @@ OWN_RULES: dict[str, str] = {
 RULES: dict[str, str] = OWN_RULES | against_graph.RULES
 
 _RULES_NOT_APPLIED: dict[str, dict[str, str]] = {
-    "slots": {"numbering": "it places slots", "sparse_address": "it places slots"},
-    "bytes": {"slot_offset": "it places bytes", "sparse_address": "it places bytes"},
+    "slots": {"numbering": "the planner places slots", "sparse_address": "the planner places slots"},
+    "bytes": {"slot_offset": "the planner places bytes", "sparse_address": "the planner places bytes"},
     "sparse": {
         "bounds": "hashed addresses are not limited by the extent",
         "slot_offset": "its addresses are hashed",
