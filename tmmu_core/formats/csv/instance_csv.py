@@ -188,8 +188,7 @@ def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
 
 
 def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
-    place = f"line {line}, column {column}" if column else f"line {line}"
-    return UnreadableInput(f"{what}.", place=place, hint=hint)
+    return UnreadableInput(f"{what}.", place=f"line {line}" + f", column {column}" * bool(column), hint=hint)
 
 
 def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:

@@ -84,8 +84,7 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
     """
     names = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(names) != 1:
-        several = f"an instance has one arena, not {len(names)}: use --arena."
-        what = several if arena is None else f"the plan has no arena {arena!r}."
+        what = "an instance has one arena: use --arena." if arena is None else f"the plan has no arena {arena!r}."
         raise UnreadableInput(what, source=plan.ir_name, hint=strict.closest_hint(arena or "", plan.arena_of))
     storages, number = storages_of(plan), arena_number(plan, names[0])
     for pair in plan.constraints.exclusions if plan.constraints is not None else ():

@@ -143,6 +143,5 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     if not is_named and len(plan.arenas) > 1:
         verb = "take" if gap.arena.endswith("s") else "takes"
         above = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, {short_bytes(gap.bytes)} above"
-    bound = short_bytes(arena.extent_bytes - gap.bytes)
-    text = f"{above} the lower bound of {bound}: {causes[gap.cause]}."
+    text = f"{above} the lower bound of {short_bytes(arena.extent_bytes - gap.bytes)}: {causes[gap.cause]}."
     return text[0].upper() + text[1:]
