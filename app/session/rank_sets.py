@@ -29,7 +29,7 @@ pair is split along its output axis, the second along its input axis."""
 
 
 def presets(graph: Graph) -> dict[str, tuple[str, str]]:
-    """Return name → ``(explanation, shard spec as JSON)``. Mesh axes that only the graph names have size 1."""
+    """Return name → ``(explanation, shard spec as JSON)``. Mesh axes of the graph that a preset omits have size 1."""
     graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 

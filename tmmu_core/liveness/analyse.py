@@ -78,7 +78,7 @@ def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> 
 def _arenas(
     timeline: Timeline, ranges: Ranges, head_of: I64, arenas: Mapping[str, Arena]
 ) -> tuple[tuple[str, ...], I64]:
-    """Return the arenas in use by name, and for each tensor the number of its storage's arena."""
+    """Return the sorted names of used and declared arenas, and each tensor's arena as an index (−1: not planned)."""
     tensors = timeline.graph.tensors
     planned = np.flatnonzero(ranges.planned)
     heads, head_number = np.unique(head_of[planned], return_inverse=True)

@@ -66,7 +66,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest runs of a model on one branch that are comparable with the last of them, as ``tmmu bisect``.
+    """Return the latest comparable runs of a model on one branch, selected as in ``tmmu bisect``.
 
     The branch is the chosen one if the model has runs there, else ``main``, else the branch of the model's last run.
     """

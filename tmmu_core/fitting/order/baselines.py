@@ -80,7 +80,7 @@ def _depth_first(model: OrderModel) -> I64:
 
 
 def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
-    """Return the units in the ``wanted`` order, but each directly after those of its inputs that have not run."""
+    """Return the units in the ``wanted`` order, but place inputs that would come after a unit directly before it."""
     position = {unit: k for k, unit in enumerate(wanted)}
     needs = [sorted(before, key=position.__getitem__, reverse=True) for before in model.predecessors]
     order: dict[int, None] = {}

@@ -10,7 +10,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 
-Answer = Literal["fits", "cannot", "open"]  # "open": no plan that fits, and no proof that there is none
+Answer = Literal["fits", "cannot", "open"]  # "open": found no plan that fits and no proof that none exists
 DEFAULT_KINDS: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
 """Kinds of moves that are allowed by default: those that change neither the results nor the alignment."""
 

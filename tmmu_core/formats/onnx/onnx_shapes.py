@@ -1,4 +1,4 @@
-"""Infer the shapes of an ONNX model with named dimensions; derive open sizes from shapes at several fixed sizes.
+"""Infer the shapes of an ONNX model with named dimensions; derive unnamed sizes by inference at several points.
 
 Shape inference is that of the onnx package. If it stops because a shape is *computed* (``Range``, ``Where``,
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
@@ -64,7 +64,7 @@ class Sizes:
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
     def fix(self, names: Collection[str]) -> None:
-        """Fix these dimensions at their assumed size. Given bounds are kept: shapes are known at the upper bound."""
+        """Fix these dimensions at their assumed size. Bounds that the user gave stay: shapes use the maximum."""
         self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
 
 
@@ -186,7 +186,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return the factors of a size that hold at all ``points``: at most two dimensions and a number (N, 2)."""
+    """Return at most two dimensions and a number, as ``("N", 2)``, whose product is the size at all ``points``."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None

@@ -33,7 +33,7 @@ DEEPEST = 200  # maximum nesting depth of lists and maps
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Pause the garbage collector, which would scan a million new rows without cycles dozens of times."""
+    """Pause the garbage collector: it would scan a million new rows dozens of times, and rows have no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -102,9 +102,9 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. The
-    value must contain the name and version of a schema. The version alone is enough in a file of this program, which
-    has ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
+    A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. A
+    value counts if it contains the name and version of a schema. In a file of this program, a version alone counts too:
+    such a file has ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():

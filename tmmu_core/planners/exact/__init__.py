@@ -2,7 +2,7 @@
 
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts (:mod:`.branching`). A packing found lowers the extent; an exhausted search raises the bound above
+learn from conflicts (:mod:`.branching`). Each packing lowers the extent; an exhausted search raises the bound above
 its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between branch and bound
 and large neighbourhood search (:mod:`.lns`).
 
@@ -74,8 +74,8 @@ def exact_from(
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
-    Further options: ``use_lns``, ``accept_near`` (end early less than one alignment above the bound). ``reported``
-    maps an extent or a bound of ``cols`` to the value of the whole arena, which ``progress`` reports.
+    Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
+    bound). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole arena for ``progress``.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -143,7 +143,7 @@ def _pack_around_always_live(
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
     An always live storage takes the same bytes at every step, so every other storage is in one of the bands of memory
-    between the always live storages. These bands can be moved together without a larger extent, so the result is
+    between the always live storages. These bands can be joined into one without a larger extent, so the result is
     optimal if the packing of the other storages is optimal. The storage with the most padding goes to the top, because
     the padding of the topmost storage is not part of the extent. ``start`` is returned if its extent is lower.
     """

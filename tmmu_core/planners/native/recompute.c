@@ -56,7 +56,7 @@ static int copy_in(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run node n again before position k, and append the storages that position k drops because of this run to `pending`.
+/* Run node n again before position k. Append to `pending` the storages that position k drops because of this run.
    Return the new number of pending storages, or -1 if the run is impossible. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
@@ -82,7 +82,7 @@ static I run_again(const struct recompute *p, I n, I k, I count)
     return count;
 }
 
-/* Compute or copy back storage `root` before position k, after the storages that this needs. Return the new number of
+/* Compute or copy back storage `root` before position k, its dropped inputs first. Return the new number of
    pending storages, or -1 if this is impossible. */
 static I restore(const struct recompute *p, I root, I k, I count)
 {

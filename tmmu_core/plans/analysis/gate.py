@@ -62,8 +62,8 @@ class Check:
 def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
     """Return the checks of ``plan`` against each limit, in order; for a growth over ``before``, one per arena.
 
-    The growth of the peak is also checked over all arenas, that of the lower bound only if both plans have rows. Raises
-    ``UnreadableInput`` if a limit that is not a growth names an arena that the plan does not have.
+    The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
+    have rows. Raises ``UnreadableInput`` if a limit that is not a growth names an arena that the plan does not have.
     """
     checks: list[Check] = []
     for limit in limits:

@@ -77,8 +77,8 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether the page returns a value that this chart sent. Such a value must not replace a newer value of the
-   * user. Keep in `sent` only the values that were sent after it. */
+  /** Return whether this chart sent the value that the page returns: it must not replace a newer value of the user.
+   * Remove it and earlier values from `sent`, or all values if it is current or this chart did not send it. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
