@@ -65,7 +65,7 @@ def test_rule_that_splits_no_tensor_is_a_warning():
 def test_contract_that_splits_no_tensor_is_a_warning():
     contracts = {"parameters": split(5), "activations": split(1), "gradients": split(5)}
     assert idle_rules(linear(), spec(contracts=contracts)) == [
-        "shard contract 'parameters' has no effect: no tensor has the axis with enough rows to split."
+        "shard contract 'parameters' has no effect: no tensor has enough rows along the axis."
     ]
 
 

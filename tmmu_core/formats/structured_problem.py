@@ -2,8 +2,7 @@
 
 The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena. A buffer is a tensor with
 the id ``name``, or ``name#id`` for a repeated name. ``pypto_structure``, ``metadata``, reasons and bank geometry are
-ignored, unknown keys are rejected. The objective is that of the contract: fit the capacity, least reuse cost, least
-extent.
+ignored, unknown keys are rejected. The objective, in this order: fit the capacity, least reuse cost, least extent.
 """
 
 from collections import Counter

@@ -223,7 +223,7 @@ def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the size of each dimension: from ``dims``, else assumed, else its ``max``. Raises ``InvalidIrShapes``."""
+    """Return each dimension's size: from ``dims``, else ``assumed``, else its ``max``. Raises ``InvalidIrShapes``."""
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:

@@ -101,7 +101,7 @@ def _convolution(call: Call) -> int | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output; then the bias.
 
     A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I for each element of the
-    input. It is recognised by I channels in the input and, in the output, another number of channels or larger axes.
+    input. It is recognised by an input with I channels whose output has another number of channels, or larger axes.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -198,7 +198,7 @@ FORMULAS: dict[str, Formula] = {
     **{f"each{n}": partial(lambda n, call: n * call.output_elements, n) for n in (1, 2, 3, 4, 5, 8, 9, 14)},
     **{f"read{n}": partial(lambda n, call: n * call.input_elements, n) for n in (1, 2, 3, 4, 6, 11, 14)},
     "fold": _fold,
-    # With three inputs, a choice by a mask. PyTorch's ``select``, with fewer, is a view.
+    # Three inputs: a choice by a mask. PyTorch's ``select`` has fewer and is a view.
     "select": lambda call: call.output_elements if len(call.inputs) > 2 else 0,
     # In training, the second output is a mask.
     "dropout": lambda call: 2 * call.output_elements if len(call.outputs) > 1 else 0,

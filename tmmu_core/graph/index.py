@@ -207,7 +207,7 @@ def _set_bases(index: GraphIndex) -> None:
     for i in views:
         base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds ``ancestor`` is the base 2^k levels up, or the last base. A chain has at most as
-    # many levels as there are views, so that after the loop an ancestor that is a view is part of a cycle.
+    # many levels as there are views, so after the loop an ancestor that is still a view is part of a cycle.
     ancestor = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         ancestor = ancestor[ancestor]

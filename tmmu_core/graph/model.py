@@ -1,7 +1,7 @@
 """The types of a graph: tensors, nodes, dimensions and arenas, all frozen.
 
-Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The small types are
-not tracked by the garbage collector (``gc=False``), which a million objects would slow down: they contain no cycles.
+Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The garbage
+collector does not track the small types (``gc=False``): they contain no cycles, and a million would slow it down.
 """
 
 from typing import Any, Literal, get_args

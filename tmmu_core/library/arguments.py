@@ -98,8 +98,8 @@ _TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token":
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
     """Return the graph, instance, plan or trace of a source; a PyTorch module is traced on ``example_inputs``.
 
-    ``dims``: sizes of named dimensions; some readers infer all shapes from these. Raises
-    ``UnreadableInput`` for a value of another type, and the errors of the readers.
+    ``dims``: sizes of named dimensions; some readers infer all shapes from these. Raises ``UnreadableInput`` for a
+    value of another type, and the errors of the readers.
     """
     dims = sizes_of(dims or {})
     if isinstance(source, Graph | PlainInstance | Plan | Trace):
@@ -267,7 +267,7 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
 
 
 def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -> list[Limit]:
-    """Return the limits of :class:`GateOptions`. With a baseline, the limit of a growth without an option is 0.
+    """Return the limits of :class:`GateOptions`. With a baseline, a growth without an option has the limit 0.
 
     A limit of the command line is a list of texts ``[ARENA=]VALUE``. Raises ``UnreadableInput``, which names an option
     as ``written`` returns it.

@@ -239,7 +239,7 @@ class Plan(model.Plan):
     ) -> Path | bytes:
         """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
 
-        Without ``path``, return the HTML as bytes. ``.md`` ignores ``baseline``, a plan to compare with.
+        Without ``path``, return the HTML as bytes. ``baseline``: a plan to compare with; ignored by ``.md``.
         Raises ``UnreadableInput`` for an unsupported suffix; ``UnwritableOutput`` if the file cannot be written, and
         for PDF without an installed browser.
         """

@@ -385,7 +385,7 @@ def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
 
 
 def _runs_on_gpu(plan: Any, limit: int) -> bool:
-    """Whether PyTorch's caching allocator can run the plan within ``limit`` bytes, by a model of it.
+    """Return whether a model of PyTorch's caching allocator can run the plan within ``limit`` bytes.
 
     With expandable segments, free memory is never too fragmented.
     """
@@ -401,7 +401,7 @@ def _fitted(
 ) -> Fitted:
     """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan.
 
-    On a GPU, a plan must also fit by the caching allocator; if it does not, smaller plans are searched.
+    On a GPU, a plan must also fit in the model of the allocator; if it does not, smaller plans are searched.
     """
     from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit

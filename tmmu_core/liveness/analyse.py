@@ -137,7 +137,7 @@ def row_bytes(timeline: Timeline) -> U64:
 def _storages(
     timeline: Timeline, ranges: Ranges, groups: Groups, placed: tuple[I64, I64], pairs: I64, death: I64, handoffs: I64
 ) -> tuple[Storages, I64]:
-    """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor.
+    """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor.
 
     ``placed``: the head of each group, and the arena of each tensor.
     """
@@ -199,7 +199,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
     """Raise if an offset is not a multiple of the declared alignment or, checked second, of the item size.
 
-    Names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
+    The error names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
     shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned

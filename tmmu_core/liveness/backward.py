@@ -109,7 +109,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``, or all needed ones if none is marked."""
+    """Return the operands that the backward step reads: those in ``marked``; if it is empty, all needed ones."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -130,8 +130,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with recomputing nodes and rewired readers, and its order.
 
-    Marks on graph outputs, on tensors that no forward node writes, and on tensors that are read only by forward nodes
-    recompute nothing.
+    Nothing is recomputed for a marked tensor that is a graph output, that no forward node writes, or that neither
+    another phase nor a recomputed node reads.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}

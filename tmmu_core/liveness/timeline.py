@@ -1,6 +1,6 @@
 """Resolve a graph, a mode, a preset and an optional order to a sequence of steps (contract §2).
 
-Where the mode needs a backward pass that the graph lacks, it is synthesised (``backward.py``); where the preset needs
+If the mode needs a backward pass that the graph lacks, it is synthesised (``backward.py``); if the preset needs
 rematerialisation, recomputing nodes are inserted. Later stages see one graph and one order.
 
 The default order is topological, with the lowest node id among ready nodes. Ids compare by UTF-8 bytes, which equals

@@ -7,8 +7,8 @@
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
 The first two files, concatenated in any order, form a plan. The allocations are placed one after the other in the
-order of the file. The allocation of a donated parameter holds temporaries and results after the
-parameter's last use. Constants and parameters that are not donated are live from the first instruction to the last.
+order of the file. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
+Constants and parameters that are not donated are live from the first instruction to the last.
 
 A value that a loop carries, or the result of branches, is in one buffer. XLA lists several values for this buffer,
 and marks the last one ``(phi)``. The reader merges them into one storage, with gaps where the loop body reuses its
@@ -84,7 +84,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the other files of a module, the program's text last; empty if ``name`` has neither ending of a plan."""
+    """Return the names of a module's other files, the program last; ``[]`` if ``name`` has neither ending of a plan."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -142,12 +142,12 @@ def read_dump(data: bytes) -> Dump:
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", hint=HINT)
-    notes = ["the dump has no alignments: a buffer can start at any byte, an allocation where the previous one ends"]
+    notes = ["the dump has no alignments: all buffers have alignment 1, and allocations follow each other directly"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
     merged = [row for row in rows if len(row.names) > 1]
     if merged:
-        notes.append(f"{len(merged)} buffers have several values at the same time (loops and in-place updates)")
+        notes.append(f"{len(merged)} buffers hold several values (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
     origins, origin_of = xla_program.origins_of(program), {}
     for row in ordered:  # ``tuple{1}`` has the origin of ``tuple``
@@ -236,7 +236,7 @@ def _buffers_of(
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after merging each phi with its values. The dump does not state which rows these are."""
-    # Assumption: the preceding rows with its offset and size, until another row uses these bytes between two of them.
+    # Assumption: a phi's values are the rows before it at its offset and size, back to another use of these bytes.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}

@@ -179,11 +179,11 @@ class GraphView:
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    too_many: int  # vertices with the requested levels or one radius more, if over ``MOST_DRAWN``; else 0
+    too_many: int  # vertices of the last part rejected because it has over ``MOST_DRAWN``; 0: none
 
 
 def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """Return the requested part; above ``MOST_DRAWN`` vertices, with only the initial levels or a smaller radius."""
+    """Return the requested part; if it has too many vertices, with more levels closed or a smaller radius."""
     if view.radius is None:
         initial = tree.opened(MOST_AT_FIRST)
         opened = (initial | frozenset(view.opened)) - frozenset(view.closed)

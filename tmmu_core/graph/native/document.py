@@ -182,7 +182,7 @@ _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6)."""
+    """Raise ``UnreadableInput`` for a number that does not fit into 64 bits (contract §4, §6)."""
     if b"0" * 19 not in text.translate(_TO_ZEROS):  # all numbers are short: the text need not be decoded
         return
     try:

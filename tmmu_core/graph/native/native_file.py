@@ -83,7 +83,7 @@ def decode(data: bytes, name: str = "") -> Graph:
             raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first version omitted the dtype float32 and the shape of a scalar: decode again to find missing fields.
-        # A dtype is the default object only if the field is missing.
+        # A missing ``dtype`` is the default object itself.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
         graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)

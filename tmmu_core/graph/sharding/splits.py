@@ -119,7 +119,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    implicit: list[int] = []  # tensors split by a contract
+    implicit: list[int] = []  # tensors split by a contract or by following
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
@@ -157,12 +157,12 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
     for kind, split in spec.contracts.items():
         alike = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
         if split and alike and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in alike):
-            warnings.append(f"shard contract {kind!r} has no effect: no tensor has the axis with enough rows to split.")
+            warnings.append(f"shard contract {kind!r} has no effect: no tensor has enough rows along the axis.")
     return warnings
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the ``bases`` to leave whole: no view has an explicit split, and a view cannot follow the base's split."""
+    """Return the ``bases`` to leave whole: a view cannot follow the split, and no view has an explicit split."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:

@@ -173,7 +173,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
     """Return the arena that a tensor declares, else that of its role; for one memory, ``memory`` or ``offload``."""
-    if ONE_MEMORY in declared and declared <= {ONE_MEMORY, OFFLOAD_ARENA}:  # all tensors but offloaded copies
+    if ONE_MEMORY in declared and declared <= {ONE_MEMORY, OFFLOAD_ARENA}:  # one memory, plus the offloaded copies
         return OFFLOAD_ARENA if tensor.arena == OFFLOAD_ARENA else ONE_MEMORY
     if tensor.arena is not None:
         return tensor.arena

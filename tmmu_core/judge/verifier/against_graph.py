@@ -37,9 +37,9 @@ OWN_ARENAS = "the plan defines its own arenas"
 def examine(
     facts: PlanFacts, graph: Graph, dims: Mapping[str, int] | None, cut_from: bytes | None = None
 ) -> tuple[list[Finding], Lives | None]:
-    """Check ``facts.plan`` against ``graph``, or against a rank's part of the graph with the hash ``cut_from``.
+    """Check ``facts.plan`` against ``graph``. ``cut_from``: hash of the whole graph if ``graph`` is a rank's part.
 
-    Return the findings, and the live ranges and storages of the graph; ``None`` if the graph is invalid.
+    Return the findings, and the live ranges and storages of the graph (``None`` if the graph is invalid).
     """
     plan = facts.plan
     is_of_other_graph = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)

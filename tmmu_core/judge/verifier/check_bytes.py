@@ -44,7 +44,7 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
             if j < 0:  # another mode may write the base; the root still has a row
                 problem = "" if int(plan.storage[i]) in storages_with_root else "which has no row"
             elif j == i or plan.storage[i] != plan.storage[j]:
-                problem = "which is itself" if j == i else "which is another storage"
+                problem = "which is itself" if j == i else "which is in another storage"
             elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
                 problem = "but is not inside its bytes"
             if problem:

@@ -176,7 +176,7 @@ class CostBounds:
         return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
 
     def _pair_costs(self, a: Unit, b: Unit, penalties: dict[frozenset[str], int]) -> list[tuple[int, int, float]]:
-        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; set the penalties to 0."""
+        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; set these penalties to 0."""
         found: list[tuple[int, int, float]] = []
         birth, death = self.plan.birth, self.plan.death
         for (x, size_a), (y, size_b) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
@@ -194,7 +194,7 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 if two units may share at no cost, or at a limit.
+    """Return a lower bound of the cost by counting cells; 0 if a pair has no cost, if no cell is free, or at a limit.
 
     The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
     need more cells than the arena has, pairs of units share cells. For each shared cell, a pair pays at least its

@@ -183,7 +183,7 @@ def _pack_around_always_live(
 
 
 def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
-    """Raise ``ArenaTooSmall``, or ``AllocationOverflow`` without a capacity, if no packing with this bound fits."""
+    """Raise ``ArenaTooSmall`` if ``bound`` is above the capacity, ``AllocationOverflow`` without a capacity."""
     if bound <= problem.capacity:
         return
     if problem.capacity == UNLIMITED:
@@ -202,7 +202,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 
 
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
-    """Return offsets with an extent of at most the bound or the goal, or ``None`` if no attempt finds them.
+    """Return offsets with an extent of at most the larger of bound and goal; ``None`` if no attempt finds them.
 
     Only plain problems of at least :data:`MIN_STORAGES` are tried. The notes and the meter count the nodes.
     """

@@ -149,7 +149,7 @@ class JointReader(torch.fx.Interpreter):
             self.inputs += self._add(self._unused(name), value, "input")
 
     def _unused(self, name: str) -> str:
-        """Return ``name``, with underscores until no tensor has this id: a parameter may have an operator's name."""
+        """Return ``name``, plus underscores if a tensor has this id: a parameter may have an operator's name."""
         while name in self.tensors:
             name += "_"
         return name
@@ -159,7 +159,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, after the id of its storage if this is new and larger."""
+        """Declare a tensor; return ``[id]``, or ``[storage id, id]`` if it does not equal its new storage."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -243,7 +243,7 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.backward = True
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(descriptor.output, "base_of", descriptor.output)  # or a result in the tangent's storage
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base: one of its views
             output = self.ends.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
@@ -252,7 +252,7 @@ class JointReader(torch.fx.Interpreter):
             self.nodes.append(Draft(name, TANGENT, reads, ids, "backward"))
 
     def _inplace_pairs(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
-        """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
+        """Return the pairs ``(input, 0)`` of inputs that the only result may reuse in place, else ``"none"``."""
         is_changed_copy = operator_of(str(n.target)).name in CHANGED_COPIES
         if len(draft.outputs) != 1 or not (is_changed_copy or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
@@ -288,8 +288,8 @@ class JointReader(torch.fx.Interpreter):
     def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
         """Append the bodies of node ``n`` as nested scopes; ``node_id`` is its id, ``values`` are its results.
 
-        Return False, and change nothing, if the operator is not in ``FLOWS``, or if the numbers of operands or results
-        differ from those of the bodies.
+        Return False, and change nothing, if the operator is not in ``FLOWS``, if a body returns a constant, or if the
+        numbers of operands or results differ from those of the bodies.
         """
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
@@ -301,7 +301,7 @@ class JointReader(torch.fx.Interpreter):
         inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
-            return False  # a body may return a constant
+            return False
         if not flow.takes(groups, inputs, list(map(len, results)), len(values)):
             return False
         reads = [each for group in groups for each in group]
@@ -400,7 +400,7 @@ class JointReader(torch.fx.Interpreter):
         """Append the nodes by which eager mode computes a parameter's gradient from ``gradients``; return its id.
 
         A tied parameter has a gradient per name, and eager mode sums these in order. Eager mode copies a gradient that
-        has another reader, or other strides than the parameter.
+        no backward node computes, that another parameter also has, or whose strides are not those of the parameter.
         """
         (total, first), *others = gradients
         written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}

@@ -77,7 +77,7 @@ class Rebuilt:
         (module.register_parameter if role == "parameter" else module.register_buffer)(name, value)
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """Run the program and return its tensor results; write the buffers and inputs that its signature declares."""
+        """Run the program and return its tensor results; update the buffers and inputs that it mutates."""
         values = dict(self.constants)
         values.update({name: attrgetter(path)(self.module) for name, path in self.paths.items()})
         values.update(zip(self.graph_names, tensors, strict=True))
@@ -198,7 +198,7 @@ def _callable(op: pt2_operators.Operator) -> Callable[..., Any]:
 
 
 def _checked(value: Any) -> Any:
-    """Return ``value``, a 64-bit integer, a bool or a string. Raises ``ValueError`` for any other."""
+    """Return ``value``. Raises ``ValueError`` if it is no 64-bit integer, bool or string."""
     if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
         raise ValueError("an argument is neither a 64-bit integer nor a string")
     return value

@@ -44,7 +44,7 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
-        """Return a call of ``module`` without default values, with positional arguments where possible."""
+        """Return a call of ``module``: positional where possible, without arguments that are the default values."""
         with contextlib.suppress(TypeError, ValueError):  # without a signature, or with missing arguments
             signature = inspect.signature(module.forward)
             bound = signature.bind(*args, **kwargs)
@@ -56,7 +56,7 @@ class Call(NamedTuple):
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Replace each tensor in ``arguments``, except parameters, by a new leaf of its storage with its own ``grad``."""
+    """Replace each tensor in ``arguments``, except parameters, by a leaf with its storage, but without its ``grad``."""
     leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:
@@ -101,7 +101,7 @@ def _each_once(results: Any) -> Any:
 
 
 def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
-    """Return the loss of an output. Raises ``UnreadableInput`` if it drops the gradient, or takes more arguments."""
+    """Return an output's loss. Raises ``UnreadableInput`` if ``loss`` drops the gradient or needs more arguments."""
     try:
         result = loss(output)
     except TypeError as error:
@@ -210,7 +210,7 @@ def exported(
 
 
 def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
-    """Return storages as tensors of bytes: those of tensors with data that are smaller than their storage."""
+    """Return, as tensors of bytes, the storages of real tensors that are smaller than their storage."""
     real = [each for each in tensors if isinstance(each, torch.Tensor) and not hasattr(each, "fake_mode")]
     storages = [each.untyped_storage() for each in real if each.untyped_storage().nbytes() > each.nbytes]
     return [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in storages]
@@ -352,7 +352,7 @@ _VALUES = (
     "configuration, or pass its result as an input."
 )
 _EXPERTS = (
-    "A mixture of experts of transformers is traced in bfloat16 as it is, or with "
+    "For a mixture of experts of the package transformers, use bfloat16, or set "
     'experts_implementation="batched_mm" in its configuration.'
 )
 _KERNELS = (
@@ -379,7 +379,7 @@ _HINTS = {
     "distributed.py": (
         "Give the module inside of DistributedDataParallel: model.module. Reduce its gradients after the step."
     ),
-    "its data is not allocated": "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
+    "its data is not allocated": "Give lists of numbers to operators as tensors, such as the lengths of ctc_loss.",
     "DataDependent": _VALUES,
     "DynamicOutputShape": _VALUES,
     "non-functional tensor": "A hook writes to a buffer in the backward pass: write to it after the step instead.",

@@ -222,7 +222,7 @@ class Device:
 
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
-    """Return the live ranges of a device, by birth and address, from its events and its blocks at the end."""
+    """Return a device's live ranges, sorted by birth and address, from its events and its blocks at the end."""
     _private_lanes(events, segments)
     rows = array("q")
     allocated, steps = _traced(events, rows)

@@ -11,7 +11,7 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack and from its live range. An allocation without a stack during the trace belongs to the backward pass if other
+stack and from its live range. An allocation during the trace that has no stack belongs to the backward pass if other
 stacks have a phase. Allocations without a phase that are never freed are parameters or optimizer state, by size.
 """
 
