@@ -5,10 +5,10 @@ literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic st
 first fit in birth order with a free list.
 
 The Python loop and the native loops give the same offsets. The Python loop visits the gaps between the placed storages
-that conflict. The native library does the same if each storage has one live part and no extra conflict, and there are
-few neighbours or few storages. Otherwise it uses a segment tree over the k compressed steps: each node has two merged
-lists of address ranges, of the storages that cover it and of those that overlap it. A lifetime covers O(log k) nodes,
-so a run visits O(n log k) lists.
+that conflict. The native library does the same if each storage has one live part and no extra conflict, and the mean
+number of neighbours is small, or at least 2 √n for n storages. Otherwise it uses a segment tree over the k compressed
+steps: each node has two merged lists of address ranges, of the storages that cover it and of those that overlap it. A
+lifetime covers O(log k) nodes, so a run visits O(n log k) lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def widest(cols: Columns) -> NDArray[Any]:
 
 
 def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:
-    """Return the offset of each storage of one run. ``order``: all storages; those with a fixed offset go first.
+    """Return the offset of each storage. ``order``: all storages; those with a fixed offset go first.
 
     ``plain`` selects the Python loop even if the native library is available. The offsets are the same.
     """

@@ -74,7 +74,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
     Return the regions by role, then memory name; a region's index is its id. Arena, capacity, gaps, fixed offsets and
-    in-place reuse of ``problem`` are ignored: a caller must extend the death of an input that outlives its reader.
+    in-place reuse of ``problem`` are ignored: the input of an in-place reuse must die one step after its last read.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
@@ -223,5 +223,4 @@ class _Placing:
 
 
 def _region_key(region: Region) -> tuple[int, str]:
-    """Return the sort key of region-id order."""
     return ROLES.index(region.role), region.memory

@@ -322,7 +322,7 @@ class Plan:
         return zip(*lists, strict=True)
 
     def node_at(self, step: int) -> str:
-        """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if no node is known."""
+        """Return the id of the node at ``step`` (``@inputs`` for the loading step); ``""`` if no node is known."""
         if self.has_inputs_step:
             if step == 0:
                 return "@inputs"

@@ -131,7 +131,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
         raise StoreFault("the store does not exist.", store=name, hint=_CREATE_HINT)
     with faults_of(name):
         try:
-            # Without a pool, a SQLite file that was replaced is opened again. A server may close a pooled connection.
+            # Without a pool, a replaced SQLite file is opened again. The ping finds connections that a server closed.
             pool: dict[str, Any] = {"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True}
             engine = sql.create_engine(parsed, **pool)
             if is_sqlite:

@@ -102,7 +102,7 @@ class PlainSearch(Propagation):
     def _branching_unit(self) -> int:
         """Return an unplaced unit under which no unplaced unit fits; −1 if there is none.
 
-        Begin at the unit of lowest offset without a hole; the rank breaks ties. Go down to a neighbour that fits below,
+        Begin at the lowest unit that has no hole; the rank breaks ties. Go down to a neighbour that fits below,
         until there is none. The neighbours that can fill the hole of a unit count as below it.
         """
         is_placed, low, rank = self.placed_since, self.low, self.rank
@@ -129,7 +129,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return a smaller unit directly below ``u`` that can swap with it, or −1. The search tries only their swap."""
+        """Return a smaller unit just below ``u`` that can swap with it, or −1. Only the swapped order is searched."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:

@@ -94,7 +94,7 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model per choice of in-place reuses, the greedy one first; if too many, only it, and a relaxation."""
+    """Return a model per choice of in-place reuses, greedy first; for many reuses, the greedy one and a relaxation."""
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, handoffs=False)

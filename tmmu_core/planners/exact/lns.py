@@ -32,8 +32,8 @@ MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
 MAX_LONG_RUNS = 4  # upper limit of long runs
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
-"""Iterations of the last run, as a multiple (a fraction) of a long run. It is made if a long run at the low end omitted
-at most :data:`CLOSE_OMITTED` units."""
+"""Iterations of the last run in long runs, as a fraction. The last run is made if a long run at the low end omitted at
+most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Minimum number of units; number above which runs are shorter; maximum number, because of the conflict matrix."""
 NEAR_FRACTION = 8  # an extent is near the bound if it is at most bound / NEAR_FRACTION above the bound

@@ -36,7 +36,7 @@ STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
-"""An iteration draws its first column of ``noise`` below this number, and uses as many columns as there are units."""
+"""An iteration uses one column of ``noise`` per unit. It draws the first one, below this number, for each row."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits
@@ -178,7 +178,7 @@ class Search:
         return [*self.omitted, *nearest], [i for i in self.packing.order if i not in removed]
 
     def sort_placed(self, by: int) -> I64:
-        """Sort the placed units by position; return the position of each unit, −1 if it is omitted or fixed."""
+        """Sort the placed units by position unless ``KEEP_ORDER``; return the positions, −1 if omitted or fixed."""
         order, low_end, high_offset = self.packing
         twice = {}  # unit → 2 × its position
         for i in order:

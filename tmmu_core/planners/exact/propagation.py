@@ -14,13 +14,13 @@ open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. The event that made a claim true is
-explained: the claims that caused the event replace the claim, and the level of its decision joins the nogood. A claim
-that was true before the event stays.
+explained: the claims that caused the event replace the claim, and the level of the decision behind the event joins the
+nogood. A claim that was true before the event stays.
 
 Every claim holds in all packings of least Σ height · offset among the packings that fit and contain the decisions:
 
-* first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts above the end of u; u lies
-  at most at ``a``, because at a higher offset it could be moved down;
+* first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts at or above the end of u;
+  u lies at most at ``a``, because at a higher offset it could be moved down;
 * second branch (a hole): some unit overlaps that place.
 """
 

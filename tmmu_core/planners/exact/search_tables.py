@@ -47,7 +47,7 @@ class State(NamedTuple):
 
     unit: I64  # (14, n): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found
     section: I64
-    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, a search column, number of failures,
+    """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
     order: I64  # (3, r): entries by section, unplaced ones first; the position of each entry in that row; their units
 
@@ -152,7 +152,7 @@ def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
 
 
 def _twin_candidates(model: Model) -> list[int]:
-    """Return the units, ascending, with the first section, last section and number of sections of another unit.
+    """Return the units, ascending, that share first section, last section and number of sections with another unit.
 
     Only these units can have twins or mates. Comparing all sections is slow."""
     begin, end = model.entry_of[:-1], model.entry_of[1:]

@@ -3,8 +3,8 @@
 #include "native.h"
 
 /* Columns of the tables of search_tables.py, and columns that only the search uses. PLACED_SINCE: number of events when
-   the unit was placed. QUEUED_LOW: lower bound when the unit joined `changed`. Of conflict analysis: CLAIM, the offset
-   at or above which the unit must lie (0: no claim); LOW_THEN, the lower bound before the event that is explained. */
+   the unit was placed. QUEUED_LOW: lower bound before the unit joined `changed`. Conflict analysis: CLAIM, the claimed
+   lower bound of the offset (0: none); LOW_THEN, the lower bound before the event that is explained. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };

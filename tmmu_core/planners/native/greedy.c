@@ -334,7 +334,7 @@ SHARED I tmmu_skyline(const struct skyline *p)
     height[0] = 0;
     end[0] = steps;
     for (I unplaced = p->first[steps]; unplaced;) {
-        I begin = 0, left_height = INFINITE; /* of the lowest stretch: its first step, and the height on its left */
+        I begin = 0, left_height = INFINITE; /* first step of the lowest stretch; height on its left */
         for (I at = 0, last = INFINITE; at < steps; last = height[at], at = end[at]) {
             while (end[at] < steps && height[end[at]] == height[at])
                 end[at] = end[end[at]];

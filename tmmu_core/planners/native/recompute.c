@@ -10,7 +10,7 @@ struct totals {
     I steps, lives, reads, flops, moved;
 };
 
-/* Begin another life of storage s, a period in which it is in memory, at the current step. */
+/* Begin another life (period in memory) of storage s at the current step. */
 static void begin_life(const struct recompute *p, I s)
 {
     struct totals *const t = p->totals;

@@ -138,8 +138,8 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove `most` units, mostly neighbours of removed units, beginning at a unit with an active penalty if one is drawn.
-   Add the units that are not placed to `removed`. Return the saved cost, and in `count` the number of removed units. */
+/* Remove up to `most` units, mostly neighbours of removed units, beginning at a unit with an active penalty if one is
+   drawn. Add the units without a place to `removed`. Return the saved cost, and in `count` the number of `removed`. */
 static I ruin(struct reuse *r, I most, I *count)
 {
     I saved = 0, from = 0;

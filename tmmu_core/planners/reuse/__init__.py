@@ -103,7 +103,7 @@ def observed_by_all(problem: Problem) -> bool:
 def _proven_extent(problem: Problem, meter: Meter) -> int | None:
     """Return a proven lower bound of the extent that exceeds the capacity, or ``None`` if there is no proof."""
     try:
-        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # ``meter`` itself would ignore the limit
+        exact(relaxed(problem), {"max_nodes": PROOF_NODES}, meter.__call__)  # a ``Meter`` would ignore ``max_nodes``
     except ArenaTooSmall as error:
         return int(str(error.diagnostics["required"]))
     return None
@@ -146,7 +146,7 @@ def relaxed(problem: Problem) -> Problem:
 
 
 def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
-    """Return a placement of the same cost and a smaller extent, found by bisection; ``offset`` if none is found."""
+    """Return a placement of smaller extent and no greater cost, found by bisection; ``offset`` if none is found."""
     cost, size = Placement(model, offset).cost(), model.size.tolist()
     least_extent = lower_bound(problem).bytes if observed_by_all(problem) else max(size, default=0)
     low, high = least_extent - 1, max(map(add, offset, size), default=0)
@@ -166,7 +166,7 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
 
 
 def first_placement(model: ReuseModel) -> list[int]:
-    """Return a greedy placement: pinned units, then large ones first, each at the lowest of its cheapest offsets."""
+    """Return a greedy placement: pinned units first, then by falling size, each at its lowest cheapest offset."""
     place = Placement(model)
     degree: I64 = np.diff(model.first)
     for u in np.lexsort((-degree, -model.size, model.pin < 0)).tolist():

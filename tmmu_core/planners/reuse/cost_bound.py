@@ -5,8 +5,8 @@ counted in cells of ``g`` bytes, their greatest common divisor: rounding every o
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
 overlap in it. That is convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 +
 (S − B q) q`` overlaps, ``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its
-penalty once. So the cost is at least that of the pairs of least cost per overlap that reach this number. The bounds of
-cliques add up if each penalty counts in only one clique.
+penalty once. So a bound is the cost of the pairs with the least cost per overlap, taken until they reach this number of
+overlaps. The bounds of cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to

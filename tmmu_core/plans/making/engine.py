@@ -112,12 +112,12 @@ def solve(
 
 
 def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the bytes that the undeclared arena of ``error`` needs: its extent in a plan over the limits."""
+    """Return the extent of ``error``'s undeclared arena in a plan over the limits; ``required`` if planning fails."""
     undeclared = str(error.diagnostics["arena"])
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
     used -= {"optimizer_state"}  # if this arena is declared, tensors of that role move to it
     arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | as_given(request.arenas)
-    with suppress(ContractError):  # planning may fail for another reason
+    with suppress(ContractError):
         plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan
         return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
     return error.diagnostics["required"]
@@ -139,7 +139,7 @@ def _planned(
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
     capacities = config
-    if over_limits and not planner.defines_arenas:  # a region of such a planner gets its capacity from here
+    if over_limits and not planner.defines_arenas:  # a memory planner needs the capacities
         capacities = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
     liveness, regions, problems, packings = _packed(timeline, capacities, planner, options, meter)
     packed = tuple(map(packed_arena, problems, packings))

@@ -172,8 +172,8 @@ def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
 def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return the rows of all arenas by id, with their in-place reuse and the categories of an allocator snapshot.
 
-    As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
-    one step longer.
+    If the planner has no slots, an unused in-place reuse is omitted and its input lives one step longer, as in the plan
+    of a graph.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for packed in arenas:
