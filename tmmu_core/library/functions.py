@@ -280,8 +280,8 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
-        Search for the least extent even after a packing fits, which may take minutes. Default: only without a capacity,
-        and the search ends soon once the extent is less than one alignment above the lower bound. ``False`` without a
+        Search for the least extent even after a packing fits, which may take minutes. Default: only without a capacity;
+        the search then ends soon after the extent is less than one alignment above the lower bound. ``False`` without a
         capacity: no search, only quick placements.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffers, by index, that must not share a byte, and pairs that must have the same offset.

@@ -246,7 +246,7 @@ class Plan(model.Plan):
         suffix = "" if path is None else Path(path).suffix.lower()
         if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
             hint = "Use the suffix .html, .pdf or .md."
-            raise UnreadableInput(f"a report is not written as {suffix}.", source=str(path), hint=hint)
+            raise UnreadableInput(f"a report cannot be written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":
             data = app_module("report.summary").markdown(self, verdict, title, self.better)

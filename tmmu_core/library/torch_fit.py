@@ -350,7 +350,6 @@ def trace_step(model: TorchModel) -> Any:
 
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
-    """Return the module with its loss, its call, and its name."""
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, new_leaves, with_loss
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs

@@ -44,7 +44,7 @@ def paused_gc() -> Iterator[None]:
 
 
 def kind(data: bytes) -> str:
-    """Return ``"json"`` if bytes begin like a JSON object (also in UTF-16), ``"cbor"`` for a CBOR map, else ``""``."""
+    """Return ``"json"`` for bytes that begin with ``{`` or a UTF-16 mark, ``"cbor"`` for a CBOR map, else ``""``."""
     if data.lstrip(b" \t\r\n").startswith(b"{") or data.startswith(UTF16_MARKS):
         return "json"
     first = data[: len(CBOR_SELF_DESCRIBED) + 1].removeprefix(CBOR_SELF_DESCRIBED)

@@ -6,7 +6,7 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
 * A buffer that the program writes (the running mean of ``batch_norm``) is written in place if the operator that
-  computes the new value reads the old value; else a node copies the new value into the buffer.
+  computes the new value reads the old value and neither is a view; else a node copies the new value into the buffer.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
   are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -489,7 +489,6 @@ class _Body(JointReader):
 
 
 def _layout_of(value: Any) -> StridedLayout:
-    """Return shape, strides, offset and element bytes of ``value``."""
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
     return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
 
