@@ -6,7 +6,7 @@ Layout of the bytes (every array starts at a multiple of 8)::
     u32         version, 1
     u32         length of the header in bytes
     header      JSON, UTF-8, padded with spaces
-    arrays      located by the [type, start, count] triples of the header; start counts from its end
+    arrays      located by [type, start, count] in the header; start is in bytes after the header
 
 The integers of a column have the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about
 20 MB plus their names.
@@ -129,7 +129,7 @@ def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return per row whether its id or its producer's id contains ``text``, as the canvas searches."""
+    """Return per row whether its id or its producer's id contains ``text``, like ``searchHits`` in picking.js."""
     if not text:
         return np.zeros(len(plan), np.bool_)
     needle = _fold(text)

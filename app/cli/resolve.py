@@ -282,7 +282,7 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
-    """Return the plan of a file under ``request``, or the stored plan of ``store:MODEL@COMMIT``.
+    """Return the plan of a file, planned with ``request``, or the stored plan of ``store:MODEL@COMMIT``.
 
     A reference without a model refers to the model of ``other_plan``.
     """

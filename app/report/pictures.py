@@ -82,7 +82,7 @@ class Sheet:
         return f'<text x="{_LEFT - 7}" y="{self.y(position) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
 
     def step_labels(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
-        """Yield labels below the drawing area for columns of one step each, as many as fit."""
+        """Yield as many step labels below the drawing area as fit. Each step of ``steps`` has one column."""
         columns_per_label = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL_WIDTH)))  # rounded up
         for column in range(0, len(steps), columns_per_label):
             x = self.x(column / len(steps))
@@ -107,9 +107,9 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour (default, and for "": the role's). At
-    most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` those that are written
-    first. Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour; without it or for "", the role's colour.
+    At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
+    Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """
     plan = in_memory(plan)
     summary = plan.arena_of[arena]
@@ -166,7 +166,7 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a picture: the arena size, or a capacity from this size to twice this size."""
+    """Return the bytes at the top of a picture: the arena size, or a larger capacity of at most twice this size."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 

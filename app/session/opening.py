@@ -31,7 +31,7 @@ from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
-MIN_BYTES_FOR_WORKER = 1 << 23  # bytes of a file that is read in a worker, where reading can be cancelled
+MIN_BYTES_FOR_WORKER = 1 << 23  # minimum bytes of a file that a worker reads, so that reading can be cancelled
 GALLERY_ENV = "TMMU_GALLERY"  # environment variable; the value ``shared`` lists the files of all visitors
 SAMPLES = project_path("sample_graphs")
 

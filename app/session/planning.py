@@ -36,7 +36,7 @@ PATIENCE = 2.5  # seconds that a page waits for a result before it shows progres
 LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
 MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
 MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
-MIN_READ_BY_WORKER = 2_000  # tensors from which a worker reads a graph from its file instead of a pickle
+MIN_READ_BY_WORKER = 2_000  # minimum tensors of a graph that a worker reads from the file, not from a pickle
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that repeats a stopped search, and cache its result for this choice; else ``None``."""
+    """Return the choice that repeats a stopped search, and cache the job for it; ``None`` if none was stopped."""
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -274,7 +274,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. Replaced offsets of the file become the baseline if there is none."""
+    """Return the fields that select ``planner``; without a baseline, the offsets that it replaces become one."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 

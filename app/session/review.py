@@ -99,7 +99,7 @@ _KEY = "tmmu.review"
 
 
 def current() -> Review:
-    """Return the review of the open file, from the store (shared by all visitors) if any, else from the session."""
+    """Return the review of the open file: the stored one, which all visitors share, else that of the session."""
     source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := history.with_store(lambda store: store.file(f"review:{source}"))) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)

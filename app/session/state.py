@@ -31,9 +31,7 @@ class Session:
     has_unchecked_link: bool = False  # the link may name items that the plan does not have
     last_valid: Choice | None = None  # the last choice that could be planned
     previous: Choice | None = None  # last valid choice with another request; ``None`` if it had another file
-    uploads: int = 0
-    """Number of times that the user opened files. The keys of the upload widgets contain this number,
-    so that each opening leaves empty widgets."""
+    uploads: int = 0  # number of times that files were opened; in the keys of the upload widgets, which empties them
 
 
 def session() -> Session:
@@ -159,7 +157,7 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and sets field ``name``; if it is empty, to the default."""
+    """Return the arguments of a widget that shows ``value`` and sets field ``name``, its default for an empty widget."""
     widget = widget or name
 
     def set_field() -> None:

@@ -173,7 +173,7 @@ def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the constants in the file of ``--model``, else in the planned file; none for a plan or for ``-``."""
+    """Return the constants in the file of ``--model``, else in the planned file; none in a plan or standard input."""
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):

@@ -191,7 +191,7 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
-    """Return an ``::error`` command of GitHub Actions for each exceeded limit."""
+    """Return an ``::error`` command of GitHub Actions for each failed check."""
     file = for_annotation(after.name, is_property=True)
     planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
     text = ""
@@ -226,7 +226,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
 
 
 def _link(explorer: str | None, store_url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the plan or comparison in an explorer; "" without one, or if its store lacks a plan."""
+    """Return the URL of the plan or comparison in ``explorer``; "" for ``None``, or if the store lacks a plan."""
     if explorer is None:
         return ""
     scheme = ""

@@ -119,13 +119,13 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return growth (in its series) and changed settings (in its series, else branch) of each run from ``first`` on."""
+    """Return ``(growth, changed settings)`` of each run from ``first`` on, since the previous run of its series."""
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
     for position, run in enumerate(runs):
         before_in_series = latest.get(run.series)
-        previous = before_in_series or latest.get((run.branch,))
+        previous = before_in_series or latest.get((run.branch,))  # for a new series, that of the branch
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
@@ -174,7 +174,7 @@ def bisect_command(
     """Find the commit that increased a model's memory.
 
     The runs of one branch are compared (without --branch: main, or the branch of the latest run). A commit is
-    represented by its runs with the planner, mode and preset of the branch's latest run, or without them by its own
+    represented by its runs with the planner, mode and preset of the branch's latest run; if it has no such run, by its
     latest run. Changed plan settings also change the size, so the output lists them.
 
     Exit code: 0 no growth, 1 growth.

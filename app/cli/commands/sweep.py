@@ -227,7 +227,7 @@ def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
 
 
 def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[tuple[str, int] | None, ...]:
-    """Parse the text of ``--over`` to ``(dimension, size)`` pairs. Raises :class:`UsageError`."""
+    """Return ``(dimension, size)`` pairs: the sizes of ``--over``, else samples of the range. Raises ``UsageError``."""
     dim, listed, values = (part.strip() for part in text.partition("="))
     if dim in request.dims:
         raise UsageError(f"--dims and --over both set {dim}.", f"Remove {dim} from --dims.")

@@ -129,7 +129,7 @@ def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure
 
 
 def _selected_run(runs: tuple[Run, ...]) -> int | None:
-    """Return the index of the latest run of the selected commit; ``None`` without one."""
+    """Return the index of the latest run of the selected commit; ``None`` if no run has it."""
     commit = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 

@@ -130,7 +130,7 @@ def draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
 
 def _plan_with_selected_change() -> Candidate | None:
-    """Return the plan with the single change that is selected in the ranking; ``None`` if none is planned."""
+    """Return the plan with the single change that is selected in the ranking; ``None`` if none is selected or ready."""
     move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None

@@ -156,7 +156,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
 
 
 def _vertex_of(scene: Scene, tensor: int) -> int:
-    """Return the vertex of the tensor's producer, or of the tensor if it has none; −1 for no vertex."""
+    """Return the vertex of the tensor's producer, else that of the tensor or of all inputs; −1 if it is not drawn."""
     graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1

@@ -161,7 +161,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
 MOST_IN_ONE_ROW = 64
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The opacity grows with the size, so that the scale suits a light and a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # for points that receive the clicks: Streamlit sends none for a heat map
+HIDDEN = {"marker": {"opacity": 0}}  # for points that receive the clicks: a heat map sends no clicks
 
 
 def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:

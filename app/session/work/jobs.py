@@ -218,7 +218,7 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Reserve a free worker; return whether there was one. Else end a job, if one is too old or off the page."""
+        """Return whether a free worker was reserved. Else stop a job that is too old, or end one that no page needs."""
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
             is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)
@@ -232,7 +232,7 @@ class JobTable:
                 for other in working[:1]:
                     if time.monotonic() - self._working[other][1] > FAIR_SHARE:
                         other.stop(other.visitors())
-            # Until the current page run has requested this job, it may still request the running jobs.
+            # A page run that has not requested this job yet may still request the running jobs.
             elif job.visitors().get(visitor) == page:
                 unshared = (other for other in working if [*other.visitors()] == [visitor])
                 if (stale := next((other for other in unshared if other.visitors()[visitor] < page), None)) is not None:

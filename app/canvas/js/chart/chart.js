@@ -77,8 +77,8 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether this chart sent the value that the page returns: it must not replace a newer value of the user.
-   * Remove it and earlier values from `sent`, or all values if it is current or this chart did not send it. */
+  /** Return whether a value from the page is one that this chart sent: it must not replace a newer value of the user.
+   * Remove it and older values from `sent`; remove all if the state has this value or this chart did not send it. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
@@ -508,10 +508,10 @@ export class Chart extends Drawing {
 
   // --- searching -------------------------------------------------------------------------------------------------
 
-  /** Highlight the tensors that contain the search text or, without a text, those that the page marks. */
+  /** Highlight the tensors that match the search text or, without a text, those that the page marks. */
   search() {
     const { plan } = this, marked = this.state.marked ?? [], text = this.state.search.trim();
-    this.hits = text || marked.length ? searchHits(plan, text, this.shown) : null; // no hits for an empty text
+    this.hits = text || marked.length ? searchHits(plan, text, this.shown) : null; // searchHits() finds nothing for ""
     if (!text) for (const row of marked) this.hits[row] = 1;
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
     const heads = new Set(Array.from(rows ?? [], (row) => plan.head(row)));

@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted), start and end of each arena (solid), in a map its lower bound (dotted) and capacity
- * (dashed), and its label. For one memory, draw its capacity instead of bounds, capacities and labels of arenas. */
+/** Draw the peak step (dotted) and, for each arena, its label, start and end (solid); in the view "map" also its lower
+ * bound (dotted) and its capacity (dashed). One memory has its own capacity instead of labels, bounds and capacities. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);

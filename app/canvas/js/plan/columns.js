@@ -156,7 +156,7 @@ export class Columns {
     return this.ids.indexOf(id);
   }
 
-  /** Return the row of the tensor whose bytes a view shows, through all views between them; `row` if it is no view. */
+  /** Return the row of the tensor that owns the bytes of a view, also for a view of a view; `row` if it is no view. */
   rootOf(row) {
     return this.baseOf.has(row) ? this.rootOf(this.baseOf.get(row)) : row;
   }

@@ -87,8 +87,8 @@ export function columnsOf(plan) {
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
 
-/** Return per row the step after the last use of its bytes. An in-place reuse that is possible but not taken reads its
- * input in the step of the reuse (contract §11). Compute `taken` of each reuse if the plan lacks it. */
+/** Return per row the step after the last use of its bytes. If a possible in-place reuse is not taken, its input is
+ * still read in the step of the reuse (contract §11). Compute `taken` of each reuse if the plan lacks it. */
 function lastUses(plan, handoffs, rowOf) {
   const ends = plan.tensors.map((row) => row.death);
   for (const reuse of handoffs) {
@@ -224,7 +224,7 @@ function table(strings) {
   return { codes: Uint32Array.from(strings, (text) => codeOf.get(text)), pool: pool(distinct) };
 }
 
-/** Return a text for each arena size, peak and capacity that is wrong or exceeded, and for the overlapping tensors. */
+/** Return a text for each wrong arena size or peak, for each exceeded capacity, and for the overlapping tensors. */
 function findings(plan, arenas, rows, conflicts) {
   const errors = [];
   for (const { name, extent, peak, capacity } of arenas) {
