@@ -184,7 +184,7 @@ class ContractError(TmmuError):
         return f"{self.code_id}: {super().__str__()}"
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
-        """Set the rank, and the token and diagnostics that are missing or ``"unknown"``."""
+        """Set the rank if given; set the token and diagnostics only if they are missing or ``"unknown"``."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
         for key, value in diagnostics.items():

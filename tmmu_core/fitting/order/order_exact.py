@@ -60,7 +60,7 @@ class Proof:
 
 
 class OrderStates(OrderLists):
-    """Sets of units as bit masks, and the memory change of running a unit at a set."""
+    """Sets of units as bit masks, and the memory change of a unit that runs after a set."""
 
     def __init__(self, model: OrderModel) -> None:
         arenas = model.variable_arenas
@@ -68,8 +68,7 @@ class OrderStates(OrderLists):
         self.all = (1 << len(model)) - 1
         self.expansions = 0
         self.constant = int(model.constant.sum())
-        self.touchers = [0] * len(self.size)
-        """Storage → units that touch it."""
+        self.touchers = [0] * len(self.size)  # storage → units that touch it, as a bit mask
         for unit, storages in enumerate(self.storages_of):
             for s in storages:
                 self.touchers[s] |= 1 << unit

@@ -1,13 +1,13 @@
 """The order problem: dependencies between nodes, and the storages that are live for a set of executed nodes.
 
 The live storages depend on the *set* of executed nodes only: a storage is live from the first to the last node that
-touches it (reads or writes a member). The same holds for in-place reuse (contract §1): n reads x last if all other
-nodes that touch its storage have run. An order is a path through those sets; its peak is the most live bytes at a
-step.
+touches it (reads or writes a member). The same holds for in-place reuse (contract §1): node n is the last reader of
+tensor x if all other nodes that touch x's storage have run. An order is a path through those sets; its peak is the most
+live bytes at a step.
 
 Dependencies besides the flow of data, taken from the initial order (the execution order of the graph):
 
-* **overwriting**: nodes that touch a storage keep their order with each of its writers;
+* **overwriting**: a node that touches a storage stays before or after each writer of the storage;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
 * **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
 * **phases**, on request.
@@ -286,7 +286,7 @@ def _candidates(
 ) -> tuple[list[list[int]], I64]:
     """Return the fields ``candidates`` and ``out`` of the model.
 
-    A candidate meets all conditions of in-place reuse that do not depend on the order. ``touched_tensors`` is the
+    A candidate satisfies all conditions of in-place reuse that do not depend on the order. ``touched_tensors`` is the
     second result of ``_touches``.
     """
     timeline = liveness.timeline

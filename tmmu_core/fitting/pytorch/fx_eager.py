@@ -1,7 +1,7 @@
 """Record a training step as eager PyTorch runs it, on fake tensors: a node per operator that allocates or writes bytes.
 
 Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
-When a storage is freed, the recorder adds it to the inputs of the last node that ran before.
+When a storage is freed, the recorder adds it to the inputs of the node that ran last.
 """
 
 from __future__ import annotations
@@ -136,8 +136,7 @@ class EagerRecorder(TorchDispatchMode):
         self.scratch: dict[str, int] = {}
         self.name_of: dict[int, str] = {}  # address of a storage → the tensor of its latest write
         self.alive: dict[int, StorageWeakRef] = {}  # address of a storage → weak reference to it
-        self.used: Counter[str] = Counter()
-        """Name of a tensor, or of an operator → number of its uses, so that node ids are unique."""
+        self.used: Counter[str] = Counter()  # name of a tensor or operator → number of its uses, for unique node ids
         self.updated: set[str] = set()  # persistent tensors that result from a write
         self.has_bodies = False  # whether a control-flow operator ran
 
@@ -218,7 +217,7 @@ class EagerRecorder(TorchDispatchMode):
         self.nodes.append(Draft(node_id, operator_name(func), inputs, outputs, self.phase, in_place_write=pairs))
 
     def name_gradient(self, parameter: str, gradient: torch.Tensor) -> str:
-        """Return the name of a gradient's storage: ``PARAMETER.grad``, unless two share it or it existed before."""
+        """Name a gradient's storage ``PARAMETER.grad``, unless it has such a name or is persistent; return its name."""
         address, name = gradient.untyped_storage()._cdata, f"{parameter}.grad"
         old = self.name_of[address]
         if old.endswith(".grad") or self.tensors[old].persistent:  # shared by two parameters, or accumulated

@@ -87,8 +87,7 @@ class _BackwardStart:
         self.sums: dict[str, tuple[int, Node]] = {}
         """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
-        self.copied: set[tuple[str, str]] = set()
-        """Parameter or input that is a result, and its gradient, which the caller holds and so the engine copies."""
+        self.copied: set[tuple[str, str]] = set()  # (leaf that is a result, its gradient held by the caller)
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
@@ -227,7 +226,7 @@ class _BackwardEnd:
                 self._replace(leaf, "grad_copy", ())
 
     def add_end(self, leaves: Iterable[str], held: Iterable[str]) -> None:
-        """Add gradients that exist before the step, and a node that adds the new ones; it also reads ``held``."""
+        """Add gradients that exist before the step, and a node that updates them; the node also reads ``held``."""
         existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in leaves}
         for leaf, name in existing.items():
             self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)

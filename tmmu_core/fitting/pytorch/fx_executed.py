@@ -30,8 +30,7 @@ class Executed:
     graph: Graph
     tensor_of: Mapping[str, str]  # name of an fx node → id of its tensor
     fx_of: Mapping[str, Any]  # node id → fx node
-    constants: tuple[Any, ...]
-    """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
+    constants: tuple[Any, ...]  # tensors that are no parameters, buffers or inputs, such as attributes of a module
     results: Mapping[int, str]  # index of a result of the module → its tensor
     leaf_gradients: tuple[LeafGradient, ...]  # gradients that the backward pass returns, in order
     generators: tuple[torch.Generator, ...]  # random generators that the step uses, except the default ones
@@ -55,7 +54,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         raise UnreadableInput(
             "the module has no backward pass.",
             source=name,
-            hint="Give a module with a parameter that needs a gradient, outside of torch.inference_mode.",
+            hint="Pass a module with a parameter that requires a gradient, and leave torch.inference_mode.",
         )
     graph, tensor_of = reading.native(name), reading.tensor_of
     return Executed(
@@ -71,7 +70,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
 
 
 def _compute_results_first(joint: Any) -> None:
-    """Move nodes that compute the module's results before backward: a trace has views of results at its end."""
+    """Move the nodes of the module's results to before the backward pass: a trace has views of results at its end."""
     needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
