@@ -157,7 +157,7 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and sets field ``name``, its default for an empty widget."""
+    """Return the arguments of a widget that shows ``value`` and sets field ``name``; an empty one sets its default."""
     widget = widget or name
 
     def set_field() -> None:

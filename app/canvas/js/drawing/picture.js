@@ -132,7 +132,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
 }
 
 /** Draw the peak step (dotted) and, for each arena, its label, start and end (solid); in the view "map" also its lower
- * bound (dotted) and its capacity (dashed). One memory has its own capacity instead of labels, bounds and capacities. */
+ * bound (dotted) and its capacity (dashed). One memory has one capacity instead of labels, bounds and capacities. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
