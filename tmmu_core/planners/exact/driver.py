@@ -34,7 +34,7 @@ MAX_ENUMERATED_HANDOFFS = 5  # in-place reuses up to which every choice of them 
 LNS_TURNS = 8  # without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search
 MIN_TURN_NODES = 5_000
 """Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
-PATIENCE = 1 << 30  # maximum nodes × pairs of neighbours without a smaller extent, if the extent is below ``near``
+PATIENCE = 1 << 30  # a search below ``near`` ends after this many nodes × neighbour pairs without a smaller extent
 
 
 class ProgressLog:
@@ -167,7 +167,7 @@ class ComponentSearch:
 def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> ComponentSearch:
     """Return a new search for an extent below ``best`` (extent, offsets), which is above the floor."""
     models, relaxation = search_models(cols)
-    # Extents are multiples of the grain. An extent of the largest multiple up to the floor is low enough.
+    # Extents are multiples of the grain. The largest multiple at or below the floor is low enough.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)

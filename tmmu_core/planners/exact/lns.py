@@ -24,7 +24,7 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
-CLOSE_OMITTED = 1  # a normal run that omits at most this many units is repeated with twice the iterations
+CLOSE_OMITTED = 1  # a normal run that omits units, at most this many, is repeated with twice the iterations
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2

@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first row of each section in ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit. Mates have the same sections, each with one height in all of them: mates that touch can swap."""
+    """Mates by unit. Mates have the same sections, and each has one height in all of them: touching mates can swap."""
     wall: I64
     """(w, 3), by unit: begin and end of a fixed unit in a section of the unit, and the height of the unit in it."""
 

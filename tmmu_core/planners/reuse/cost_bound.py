@@ -30,7 +30,7 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
-"""Minimum number of units from which cliques grow, and number of visited pairs up to which more are used."""
+"""Cliques grow from at least ``FEWEST_SEEDS`` units, and from more while they visit at most ``SEED_PAIRS`` pairs."""
 SHIFT = 128  # fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61
 MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
 MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
@@ -106,7 +106,7 @@ def is_infeasible(model: ReuseModel, work: int) -> bool:
 
 
 def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
-    """Yield the connected components of the graph of all edges that contain one of ``units``."""
+    """Yield each connected component, over all edges, that contains at least one of ``units``."""
     seen: set[int] = set()
     for first in units:
         component, pending = {first}, [] if first in seen else [first]
