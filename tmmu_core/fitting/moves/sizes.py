@@ -31,12 +31,6 @@ def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
     return replace(plan_input, graph=local_graph_of(shard(plan_input.graph, read_spec(move.details["spec"])), 0))
 
 
-def size_move(name: str, size: int) -> Move:
-    """Return the move that sets the upper bound of a dimension."""
-    why = "the same computation on smaller tensors, such as a smaller batch"
-    return Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}})
-
-
 def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
     """Return the bounds of a dimension. Raises ``InvalidIrShapes`` (``unknown_dimension``)."""
     dims = plan_input.graph.dims

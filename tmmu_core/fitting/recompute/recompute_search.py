@@ -12,7 +12,7 @@ Every choice is simulated (``live_curve.py``), so that the memory of recomputati
 the first three methods; ``recompute_moves.py`` combines all.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -93,8 +93,16 @@ class Search:
     def cuts(self) -> list[Point]:
         """Return the initial choice, minimum cuts at rising prices, and cuts between segments, without arrays."""
         found = {b"": self.initial_point}
-        cost = self._cost_of_keeping()
-        for keeping_cost in chain((cost * price for price in PRICES), self._costs_in_segments(cost)):
+        start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
+        idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
+        cost = self.model.size * (idle & ~self.initial.away)  # already offloaded storages cost nothing
+        """Shape (storages,): the bytes of storages idle at the peak node or after it, else 0."""
+        costs_in_segments = (
+            np.where(is_between, 0, cost * price)
+            for is_between in segmentations(self.model, self.boundary)
+            for price in SEGMENT_PRICES
+        )
+        for keeping_cost in chain((cost * price for price in PRICES), costs_in_segments):
             nodes = nodes_to_recompute(self.model, self.boundary, keeping_cost)
             if nodes.tobytes() not in found:
                 point = self.simulate(self.initial | choice_of(self.model, self.boundary, nodes))
@@ -102,18 +110,6 @@ class Search:
             if not self.should_continue():
                 break
         return list(found.values())
-
-    def _costs_in_segments(self, cost: I64) -> Iterator[I64]:
-        """Yield the costs of keeping each storage: 0 between two segments, else ``cost`` at rising prices."""
-        for is_between in segmentations(self.model, self.boundary):
-            for price in SEGMENT_PRICES:
-                yield np.where(is_between, 0, cost * price)
-
-    def _cost_of_keeping(self) -> I64:
-        """Return an array of shape (storages,): the bytes of storages idle at the peak node or after it, else 0."""
-        start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
-        idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
-        return self.model.size * (idle & ~self.initial.away)  # already offloaded storages cost nothing
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 

@@ -180,12 +180,14 @@ class _Writer(DropWalk):
         n = self.node_at[position]
         node = self.nodes[n]
         self.nodes[n] = msgspec.structs.replace(node, inputs=self._inputs(n, k), phase=self.phase(k))
-        if node.phase != self.phase(k):
-            for i in self.index.outputs_of(n).tolist():
-                self.tensors[i] = msgspec.structs.replace(self.tensors[i], saved_for_backward=False)
         for i in self.index.outputs_of(n).tolist():
-            if self.has_view[i] and self.storage[i] >= 0:
-                self._rebase_view(i, k)
+            if node.phase != self.phase(k):
+                self.tensors[i] = msgspec.structs.replace(self.tensors[i], saved_for_backward=False)
+            layout = self.tensors[i].view
+            if layout is not None and self.storage[i] >= 0:  # the base of a view is the current copy of its storage
+                self.view_names[i, self.current[self.storage[i]]] = self.tensors[i].id
+                layout = msgspec.structs.replace(layout, base_tensor_uid=self._name(int(self.index.base[i]), k))
+                self.tensors[i] = msgspec.structs.replace(self.tensors[i], view=layout)
         if node.in_place_write:
             reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
             self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
@@ -198,19 +200,6 @@ class _Writer(DropWalk):
             self.dropped[s] = self.dropped[s] and self.away[s]
             for view in self.delayed_views.pop(s, ()):
                 self._first_run(view, k)
-
-    def _rebase_view(self, view: int, k: int) -> None:
-        """Set the base of a view to the current copy of its storage."""
-        s = self.storage[view]
-        copy = self.current[s]
-        self.view_names[view, copy] = self.tensors[view].id
-        base = self._name(int(self.index.base[view]), k)
-        layout = self.tensors[view].view
-        assert layout is not None
-        if layout.base_tensor_uid != base:
-            self.tensors[view] = msgspec.structs.replace(
-                self.tensors[view], view=msgspec.structs.replace(layout, base_tensor_uid=base)
-            )
 
     def _inputs(self, n: int, k: int) -> tuple[str, ...]:
         late = self.phase(k) != "forward"

@@ -14,7 +14,7 @@ import msgspec
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves import offload
 from tmmu_core.fitting.moves.alignment import apply_alignment
-from tmmu_core.fitting.moves.sizes import apply_shards, apply_sizes, dim_bounds, size_move
+from tmmu_core.fitting.moves.sizes import apply_shards, apply_sizes, dim_bounds
 from tmmu_core.fitting.problem.in_place import apply_inplace
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, solve_input
 from tmmu_core.fitting.recompute import recompute_moves
@@ -82,7 +82,8 @@ def with_size(start: Candidate, name: str, size: int) -> Candidate:
     """Return the plan at another upper bound of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
     if dim_bounds(start.plan_input, name).max == size:
         return start
-    return plan_moves(start, (size_move(name, size),))
+    why = "the same computation on smaller tensors, such as a smaller batch"
+    return plan_moves(start, (Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}}),))
 
 
 def planner_move(planner: str) -> Move:
