@@ -318,7 +318,7 @@ def test_overwritten_input_prevents_recomputation(in_place_write: tuple[tuple[in
         *(
             (("q", "fb"), "unknown tensor 'q'"),
             (("a", "q"), "unknown node 'q'"),
-            (("b", "fa"), "not computed before"),
+            (("b", "fa"), "is computed after node"),
             (("a", "bc@remat"), "does not read"),
             (("x", "fa"), "cannot"),
         )

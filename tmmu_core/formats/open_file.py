@@ -49,7 +49,7 @@ class Reader:
         """Return the content of unpacked bytes. Raises ``TmmuError``; the caller adds the file to it."""
         try:
             return _load(self.module)(data, name, *dims)
-        except RecursionError as error:  # since Python 3.12, decoders accept more levels than functions can call
+        except RecursionError as error:  # decoders accept deeper nesting than recursive functions
             raise UnreadableInput("the file is nested too deeply.", hint="Check the program that wrote it.") from error
 
 
@@ -169,7 +169,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Return the graph in a file with bounds of dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
+    """Return the graph in a file, read with these bounds. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

@@ -84,7 +84,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: set the autocast of the trace if another is set; setting it always keeps casts alive."""
+        """Context manager: set the autocast of the trace, unless it is set: a nested autocast keeps casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -92,7 +92,7 @@ class TorchStep:
 
     @property
     def device(self) -> str:
-        """The device of the first parameter, else of the first input."""
+        """The device of the first parameter, else of the first input, else ``cpu``."""
         tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
         return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
 
@@ -172,7 +172,7 @@ class TorchStep:
             self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
             for one, other in sorted(_shared(named, written) - shared):
                 raise ValueError(
-                    f"{one} and {other.removeprefix(WRAPPER)} share memory, which the step writes, but not in the "
+                    f"{one} and {other.removeprefix(WRAPPER)} share memory that the step writes, but did not in the "
                     "fit. Pass a copy of one of them (clone()), or call tmmu.fit again with these tensors."
                 )
             has_warned = has_warned or self._warn_of_gradients(named)
@@ -208,8 +208,8 @@ class TorchStep:
         return unplanned > 0
 
     def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` for other tensors or parts (``_parts``, ``before`` and ``now``) than in the fit."""
-        # A call without autocast uses the autocast of the fit, because its casts are operators of the step.
+        """Raise ``ValueError`` if tensors or parts (``_parts``: ``before`` in the fit, ``now`` in the call) differ."""
+        # A call without autocast is valid after a fit with autocast: the casts are operators of the step.
         expected, actual = {**self.tensors, **before}, {**_described(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
             fitted, given = expected.get(name), actual.get(name)

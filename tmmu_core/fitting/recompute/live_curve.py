@@ -1,7 +1,7 @@
 """Simulate a recomputation choice: the live bytes at each step, and the cost, without writing a graph.
 
 The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
-or copied back before the next node that reads it, which begins another *life* of the storage. The storages that a
+or copied back before the next node that reads it; this begins another *life* of the storage. The storages that a
 recomputed node needs are restored first.
 
 O(steps + operands). The loop over positions runs in the native library (``planners/native/recompute.c``) where one is
@@ -91,7 +91,7 @@ NO_LIVES = Lives(NONE, NONE, NONE, NONE, np.zeros(0, np.bool_), np.zeros(2, np.i
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result of simulating a choice. An impossible one has the highest cost and peaks, in one step."""
+    """The result of simulating a choice. An impossible choice has maximum cost and peaks, and one step."""
 
     flops: int  # extra FLOPs
     moved: int  # bytes copied to the other memory and back
@@ -156,7 +156,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): whether a storage is ever dropped. Then a forward node may reuse saved bytes."""
+        """``ever`` (storages,): whether a storage is ever dropped. If so, a forward node may reuse its saved bytes."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
@@ -214,7 +214,7 @@ class DropWalk:
 
     run: Callable[[int], bool]  # run the node of a position
     run_again: Callable[[int, int], bool]  # run the node of a position, again or delayed, before another position
-    copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position; this serves all gaps
+    copy_out: Callable[[int, int], bool]  # copy a storage to the other memory after a position, once for all its gaps
     copy_in: Callable[[int, int], bool]  # copy a storage back before a position
 
     def __init__(self, model: RecomputeModel, choice: Choice) -> None:
@@ -232,7 +232,7 @@ class DropWalk:
         self.delayed = self._delayed_positions(model)
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its node first runs when a result is restored, because no node reads one before.
+        """Return position → whether its node runs later, when a result is restored: its results are dropped unread.
 
         A view is computed together with its storage.
         """
@@ -338,7 +338,6 @@ class _Execution(DropWalk):
         self.read_ptr.append(len(self.reads))
 
     def has_room(self, lives: int, reads: int) -> bool:
-        """Return whether the tables have room for a step with this many lives and reads."""
         tables = self.tables
         return (
             len(self.node) < tables.most_steps

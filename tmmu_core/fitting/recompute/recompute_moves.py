@@ -33,7 +33,7 @@ NESTED_UP_TO = 100
 NESTED_DIVISOR = 4
 """Nested search also runs if all plans that fit need more than ``1 / NESTED_DIVISOR`` of the graph's FLOPs."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cut in the first 2, or 4, tenths from the least to the initial excess."""
+"""Nested search also starts at the cheapest cut in these lowest tenths of the range from least to initial excess."""
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 

@@ -182,7 +182,7 @@ def _cheapest_drops(
 
 
 def _flops_to_restore(search: Search, available: list[bool], storage: int, most: int) -> tuple[int, bool]:
-    """Return the FLOPs to recompute a storage and those of its operands that are not available, and ``True``.
+    """Return the FLOPs to recompute a storage together with its unavailable operands, and ``True``.
 
     Stop above ``most`` FLOPs: return the FLOPs counted so far, and ``False``.
     """
@@ -204,7 +204,7 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int, most:
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
     """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
-    If a recomputing run read the storage last, a drop after all recomputing runs of its node is preferred.
+    If a recomputing run read the storage last, a drop after every recomputing run of that node is preferred.
     """
     lives = run.lives
     candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
@@ -239,7 +239,7 @@ def _drops_by_cost(search: Search, point: Point) -> list[int]:
 
 
 def _remove_drops(search: Search, point: Point) -> Point:
-    """Remove each drop, most expensive first, without which the point fits and is cheaper."""
+    """Remove drops, most expensive first, if the point still fits without them and is cheaper."""
     point = search.simulate(point.choice)
     is_needed = _needed_drops(search, point.run)
     for drop in _drops_by_cost(search, point):
@@ -254,7 +254,7 @@ def _remove_drops(search: Search, point: Point) -> Point:
 
 
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
-    """Return a function that returns whether a drop is needed: without it, the storage exceeds the goal in its gap.
+    """Return a function that returns whether a drop is needed: without it, the peak in its storage's gap is too high.
 
     Only steps of the initial order are checked. A storage whose last read is a recomputing run at the end of the gap
     may be live at these steps only because of the drop, so its bytes are subtracted.

@@ -67,7 +67,7 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
         if after not in position and not edges:
             raise _rejected(f"node {after!r} does not read tensor {tensor!r}", tensor, after)
         if k < model.producer[s]:
-            raise _rejected(f"tensor {tensor!r} is not computed before node {after!r} has run", tensor, after)
+            raise _rejected(f"tensor {tensor!r} is computed after node {after!r}, not before", tensor, after)
         codes += [k * len(model.size) + s] if after in position else [-1 - e for e in edges]
         offloaded += [s] if away else []
     extended = choice.dropping(codes)
@@ -175,7 +175,7 @@ class _Writer(DropWalk):
         return self._first_run(k, k)
 
     def _first_run(self, position: int, k: int) -> bool:
-        """Run the node of ``position``, which is ``k`` or was delayed until before ``k``."""
+        """Run the node of ``position`` for the first time: in its place (``k``), or delayed to just before ``k``."""
         self.delayed[position] = False
         n = self.node_at[position]
         node = self.nodes[n]
@@ -228,7 +228,7 @@ class _Writer(DropWalk):
         return self.view_names[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
-        """Return the name of a view without a node in the copy with suffix ``copy``. Add the view to the graph."""
+        """Return the name, in the copy with suffix ``copy``, of a view that no node writes; add it if it is new."""
         tensor = self.tensors[i]
         if not copy:
             return tensor.id

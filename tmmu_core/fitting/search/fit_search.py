@@ -198,7 +198,7 @@ class _FitSearch:
         return self.capacity.fits(candidate.plan)
 
     def raise_bound(self) -> None:
-        """Raise the bound by the storages that no move can drop, or by the lower bound of the order search."""
+        """Raise the bound: with costly kinds by storages that no move can drop, else by that of the order search."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return
@@ -378,7 +378,7 @@ class _FitSearch:
             smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # No later list costs less than the first one, but it can cost less than the list before it.
+                # A later list never costs less than the first one, but can cost less than its predecessor.
                 if not number or not is_small_graph:
                     break
         return min(fitting, key=lambda each: each.key, default=smallest)
@@ -386,8 +386,8 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        ``shares``: the goals, in parts per million of the capacity. At the first list above the maximum cost, the list
-        with the lowest peak found within this cost is the last one.
+        ``shares``: the goals, in parts per million of the capacity. If a list exceeds the maximum cost, the list with
+        the lowest peak found within this cost replaces it and is the last.
         """
         for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch, shares):
             if self.exceeds_cost((*base.moves, *moves)):

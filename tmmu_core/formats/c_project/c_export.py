@@ -177,7 +177,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write files and their manifest, delete the other files of the previous manifest. Return the bytes written."""
+    """Write files and their manifest; delete other files of the previous manifest. Return the bytes written."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
     new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}

@@ -170,7 +170,7 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
 
 
 def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of every line of a table that is not blank. Raises ``UnreadableInput``."""
+    """Yield (line number, cells) of every line that is not blank. Raises ``UnreadableInput``."""
     if isinstance(data, bytes):
         try:
             data = data.decode()
@@ -198,7 +198,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
         name = COLUMN_OF.get(cell.lower())
         if name is None and cell == "tensor_id":
             hint = "Open the plan as .json or .cbor, or export it as an instance."
-            raise _fault(line, cell, "the table of a plan, without its arenas and hashes", hint)
+            raise _fault(line, cell, "this is the table of a plan, without its arenas and hashes", hint)
         if name is None:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
             raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", hint)

@@ -70,7 +70,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 class _Table:
-    """A table of an untrusted flatbuffer. Fields have their number in the schema; an absent field is 0 or empty."""
+    """A table of an untrusted flatbuffer. A field is its number in the schema; absent ones are 0, empty or ``None``."""
 
     def __init__(self, data: bytes, position: int, elements_left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, position)
@@ -83,7 +83,6 @@ class _Table:
         return int(struct.unpack_from(f"<{kind}", self.raw.Bytes, self.raw.Pos + offset)[0]) if offset else 0
 
     def table(self, field: int) -> _Table | None:
-        """Return a table; ``None`` if it is absent."""
         offset = self._offset(field)
         self._count(1)
         return _Table(self.raw.Bytes, self.raw.Indirect(self.raw.Pos + offset), self.elements_left) if offset else None

@@ -56,7 +56,7 @@ BODIES = {
 """Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16  # maximum levels of nested bodies that are planned
-MOST_REPEATED = 1 << 17  # maximum :attr:`.Subgraph.words` of repeated uses of subgraphs, summed
+MOST_REPEATED = 1 << 17  # maximum sum of :attr:`.Subgraph.words` over the repeated uses of subgraphs
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operands and index of the value
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles

@@ -25,16 +25,11 @@ BINARY = _words(
     "SQUARED_DIFFERENCE SUB"
 )
 """Kernels that read an element of both operands before they write its result."""
-SAME_SIZE = UNARY | {
-    "BITCAST",
-    "EXPAND_DIMS",
-    "RESHAPE",
-    "SQUEEZE",
-}  # operators whose result has the bytes of operand 0
+SAME_SIZE = UNARY | {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}  # kernels whose result has the bytes of operand 0
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return in-place pairs ``(operand, 0)``: operands of the result's size that the only result may overwrite."""
+    """Return in-place pairs ``(operand, 0)`` of operands as large as the only result, or ``"none"``."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
@@ -116,7 +111,7 @@ class ModelFile:
         self.counted = 0  # number of operands, dimensions and letters that were read so far
 
     def label(self, number: int) -> str:
-        """Return the name of a subgraph. Raises ``UnreadableInput`` for an unknown number."""
+        """Return the name of a subgraph, or ``subgraph_<number>``. Raises ``UnreadableInput`` for an unknown one."""
         if not 0 <= number < self.model.SubgraphsLength():
             raise self.damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
         return _text(self.model.Subgraphs(number).Name())[:1000] or f"subgraph_{number}"
@@ -128,14 +123,14 @@ class ModelFile:
         return self.found[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
-        """Return ``(offset in the file, bytes)`` of a tensor's data; large models store it after the flatbuffer."""
+        """Return ``(offset in the file, bytes)`` of a tensor's data; ``(0, 0)`` if the file has none."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
             return 0, 0
         buffer = self.model.Buffers(at)
         if buffer.DataLength():
             return int(buffer._tab.Vector(buffer._tab.Offset(4))), int(buffer.DataLength())
-        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
+        return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)  # after the flatbuffer
 
     def data_bytes(self, tensor: Any) -> int:
         """Return the size of a tensor's data in the file, in bytes."""

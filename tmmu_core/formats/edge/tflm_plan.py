@@ -192,7 +192,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
             placed[key] = place
         else:
             unplaced.append(model.tensor(key).id)
-    # The runtime reserves bytes for a tensor even if no operator uses it.
+    # Without an offset, the runtime reserves bytes also for a tensor that no operator uses.
     offsets = {key: 0 for key in model.in_arena if key not in model.lives}
     offsets |= {key: at for key, (at, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]

@@ -136,7 +136,7 @@ DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose fir
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return ``model`` with its functions inlined and ``""`` as the default operator set. Changes ``model``."""
+    """Return ``model`` with functions inlined and ``""`` as the name of the default set. Changes ``model``."""
     for part in (model, *model.functions):
         has_default = any(not entry.domain for entry in part.opset_import)
         for k in reversed(range(len(part.opset_import))):

@@ -10,7 +10,7 @@
    dimensions that it depends on are fixed at their assumed sizes (:mod:`.onnx_shapes`). Shapes that inference does not
    find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape; not ``DequantizeLinear``: onnxruntime also keeps the weights quantized.
+   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not: as in onnxruntime, weights stay quantized.
    Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
    Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
@@ -96,7 +96,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
     """Return the graph. ``fix``: fix the assumed dimensions, because the shapes are known at these sizes only."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point()):
-        sizes.fix(sizes.dims)  # the scopes are checked at the assumed sizes only
+        sizes.fix(sizes.dims)  # equal sizes are proved at the assumed sizes only
     graph = Builder(flat, facts, sizes, name).build()
     if fix:
         sizes.fix(sizes.dims)
@@ -276,7 +276,7 @@ class Builder:
         return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
 
     def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
-        """Return the nodes that depend on a graph input or are random, with their position in the file."""
+        """Return the nodes that are not folded, with their position; add the outputs of others to ``constant``."""
         unfolded: list[tuple[int, onnx.NodeProto]] = []
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):

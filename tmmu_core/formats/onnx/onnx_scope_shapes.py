@@ -140,7 +140,7 @@ def _number(node: onnx.NodeProto, name: str) -> int:
 
 
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
-    """Return the model without the branches that never run, because ``values`` has the If's condition."""
+    """Return the model without the branches that never run: those of an If whose condition is in ``values``."""
     decided = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
     dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in decided}
     if not dead:

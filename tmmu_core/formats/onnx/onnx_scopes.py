@@ -305,7 +305,7 @@ def captured(node: onnx.NodeProto) -> list[str]:
 
 
 def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """Return a body's inputs; before IR version 4 they include its weights."""
+    """Return a body's inputs without its weights, which are inputs too before IR version 4."""
     weights = {weight.name for weight in body.initializer}
     return [value for value in body.input if value.name not in weights]
 

@@ -135,7 +135,7 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
 
 
 def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Give each node of ``graph`` and its bodies a unique name. Yield the name and its outputs in the flat model."""
+    """Give each node of ``graph`` and its bodies a unique name. Yield it, with the outputs of the flat node."""
     outputs_at: dict[tuple[str, int, bool], list[str]] = {}  # (scope, position, whether the node closes the scope)
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         is_closing = is_scope(node) and node.op_type.endswith(".close")

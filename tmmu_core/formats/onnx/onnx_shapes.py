@@ -72,7 +72,7 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     """Return the named dimensions with their bounds. Changes ``model``: names every open size of an input.
 
     An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name is
-    a batch if it is used for axis 0 only or contains "batch" (B and N too, if no name contains it). A batch is assumed
+    a batch if it is used for axis 0 only or contains "batch" (if no name contains it, B and N too). A batch is assumed
     to be 1, other names have the upper bound. A size that no input has is a dimension if ``envelopes`` has its name.
     """
     weights = {weight.name for weight in model.graph.initializer}
@@ -186,7 +186,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return at most two dimensions and a number, as ``("N", 2)``, whose product is the size at all ``points``."""
+    """Return up to two dimensions and a number (``("N", 2)``) whose product is the size at ``points``, or ``None``."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None

@@ -170,7 +170,7 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[LineChange, ...]:
-        """Changes between the peaks of two snapshots by line and category; empty for plans of one graph."""
+        """Changes between the peaks of two snapshots by line and category; empty for plans of one graph or digests."""
         is_other_graph = self.complete and self.left.ir_hash != self.right.ir_hash
         return changes_at_peak(self.left, self.right) if is_other_graph else ()
 
@@ -332,7 +332,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": redescribed_rows,
     }
-    # A plan without slots numbers its storages instead, so these numbers differ from slot numbers.
+    # In a plan without slots, these are numbers of storages, which differ from slot numbers.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
         masks["renumbered"] = is_renumbered & ~moved & ~other_arena

@@ -1,7 +1,7 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
 A ``.pt2`` file is a zip archive. To plan, the reader opens only its JSON: ``models/model.json`` (PyTorch 2.8 and newer)
-or ``serialized_exported_program.json`` (older), and the tables of the weights' names. Other members contain pickles;
+or ``serialized_exported_program.json`` (older), and the tables of the weights' names. Other members can be pickles;
 loading a pickle, or the program with PyTorch, can run code.
 """
 

@@ -205,7 +205,7 @@ class _Reader:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result is in the storage of ``first``, its ``out`` argument or the first operand."""
+        """Return whether a result is in the storage of ``first`` (its ``out`` argument, else first operand)."""
         if op.space not in ("aten", "prims"):
             return False
         if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.has_view_of_all or op.is_in_place:
@@ -223,7 +223,7 @@ class _Reader:
         return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
     def _inplace_pairs(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
-        """Return ``(input, output)`` pairs for in-place reuse: inputs with the layout of the only result."""
+        """Return in-place pairs ``(input, 0)`` of inputs with the layout of the only result, or ``"none"``."""
         is_changed_copy = op.name in pt2_operators.CHANGED_COPIES
         if len(results) != 1 or op.space != "aten" or not (is_changed_copy or operator_of(op.title).is_elementwise):
             return "none"

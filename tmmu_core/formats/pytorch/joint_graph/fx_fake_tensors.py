@@ -8,7 +8,7 @@ module's tensors are restored.
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
 AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
-``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is given.
+``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is true.
 ``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
 and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
 distribution; the patch draws nothing.
@@ -103,7 +103,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep theirs in a training step, so that dropout is one kernel, unless traced as eager CPU mode."""
+"""Operators that keep it in a training step, unless this is traced as eager CPU mode: dropout is one kernel."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None
