@@ -93,7 +93,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "gpt2_small_train_b1_s1024",
         "GPT-2 small, training step",
-        "Attention in plain operators: its matrices of 1,024 × 1,024 are most of the saved bytes.",
+        "Attention in plain operators: most bytes kept for the backward pass are matrices of 1,024 × 1,024.",
     ),
     traced(
         "gpt2_small_inference_b1_s1024",
@@ -108,7 +108,7 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "llama3_8b_train_b1_s2048",
         "Llama 3 8B, training step",
-        "8.03 billion parameters in bfloat16: the saved bytes grow layer by layer, mostly attention matrices.",
+        "8.03 billion parameters in bfloat16: each layer keeps more bytes, mostly attention matrices.",
     ),
     traced(
         "llama3_405b_inference_b1_s2048",
@@ -225,8 +225,8 @@ def challenge(letter: str, rest: str) -> Sample:
 
 
 INSTANCES: tuple[Sample, ...] = (
-    challenge("A", "SRAM of an accelerator: greedy planners do not fit it into 1,048,576 bytes, search does."),
-    challenge("B", "Another program for the memory of problem A: 170 buffers."),
+    challenge("A", "SRAM with 1,048,576 bytes: greedy planners need more, the planner search does not."),
+    challenge("B", "170 buffers of another program, for the same memory as A."),
     challenge("C", "203 buffers; the smallest packing has 1,039,360 bytes."),
     challenge("D", "213 buffers; of the six problems, the hardest to prove optimal."),
     challenge("E", "215 buffers."),
@@ -266,7 +266,7 @@ INSTANCES: tuple[Sample, ...] = (
     Sample(
         "instances/pypto_matmul.json",
         "PyPTO, a matrix multiplication",
-        "Four scratchpads of a kernel: reuses that make engines wait have a cost; the lowest sum is 9.",
+        "Four scratchpads of a kernel: a reuse that makes an engine wait has a cost. The lowest total is 9.",
         None,
         INSTANCE,
         "tonibohnlein/dsa-solver",

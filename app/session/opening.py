@@ -111,9 +111,8 @@ def content_of(source: str) -> tuple[bytes, str]:
     if kind != "sample":
         stored = shelf().get(source)
         if stored is None:
-            why = "the link names a file that is no longer on this server."
-            hint = "Open the file again. The link of a file works until the server restarts."
-            raise UnreadableInput(why, source=source, hint=hint)
+            hint = "Open the file, or paste a link of the explorer. The link of a file works until the server restarts."
+            raise UnreadableInput("there is no such file on this server.", source=source, hint=hint)
         return stored[1], stored[0]
     path = next((sample.path for sample in samples() if sample.name == name), None)
     if path is None:

@@ -17,7 +17,7 @@ def limit_text(capacity: Capacity, size: Callable[[int], str] = numbers.short_by
 
 
 def result_text(fitted: Fitted, size: Callable[[int], str] = numbers.short_bytes) -> str:
-    """Return the result: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why the plan does not fit."""
+    """Return the result: ``Fits 2.00 GiB: 1.98 GiB after 4 changes, 2 % more FLOPs``, or why the plan does not fit."""
     best, capacity = fitted.best, fitted.capacity
     limit = limit_text(capacity, size)
     planned, bound = map(size, (capacity.limited_bytes(best.plan), fitted.lower_bound_for(capacity)))
@@ -27,7 +27,7 @@ def result_text(fitted: Fitted, size: Callable[[int], str] = numbers.short_bytes
         return f"Best plan found: {planned}, {size(fitted.over_bytes)} over the limit of {limit}; lower bound {bound}"
     if not best.moves:
         return f"Fits {limit} without changes: {planned}"
-    cost = [f"+{numbers.percent(best.cost.extra_flops, fitted.flops)} FLOPs"] if best.cost.extra_flops else []
+    cost = [f"{numbers.percent(best.cost.extra_flops, fitted.flops)} more FLOPs"] if best.cost.extra_flops else []
     cost += [f"{size(best.cost.moved_bytes)} transferred"] if best.cost.moved_bytes else []
     count = numbers.count(len(best.moves), "change")
     return f"Fits {limit}: {planned} after {count}, {', '.join(cost) or 'no extra cost'}"
@@ -60,6 +60,6 @@ def bound_lines(fitted: Fitted) -> list[str]:
     for need in fitted.bound.needs:
         if need.arena in limited:
             step = f" at {need.step!r}" if need.step else ""
-            tensors = f" of {numbers.some([*map(repr, need.tensors)], 4)}" if need.tensors else ""
-            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{tensors}{step}: {need.why}")
+            tensors = f", with {numbers.some([*map(repr, need.tensors)], 4)}" if need.tensors else ""
+            lines.append(f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}{tensors}: {need.why}")
     return lines

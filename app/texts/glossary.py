@@ -51,6 +51,7 @@ TERM_OF = {
     **dict.fromkeys(("previous in slot", "next in slot", "use of slot", "tensors"), "tenant"),
     **dict.fromkeys(("operator", "producer"), "node"),
     "tensor live": "live range",
+    "memory": "platform memory",
     "view of": "view",
     "reuses": "taken",
     "spilled": "spill",

@@ -74,7 +74,7 @@ def test_layer_is_marked_and_lists_its_tensors(visit: Visit) -> None:
     page.get_by_text("Tensors", exact=True).click()
     expect(page.locator(".tm-sub", has_text="Tensors of activations")).to_contain_text("of layer block3")
     rest(page)
-    page.get_by_text("Buffers by idle bytes").click()
+    page.get_by_text("Buffers with idle steps").click()
     expect(page.locator(".tm-sub", has_text="Buffers of activations")).to_contain_text("bytes × idle steps")
 
 

@@ -90,7 +90,7 @@ def _arenas(
         arena, declared = missing[0], ", ".join(sorted(arenas or DEFAULT_ARENAS))
         tensor = min(tensors[i].id for i, key in zip(heads.tolist(), keys, strict=True) if name_of[key] == arena)
         message = f"tensor {tensor!r} needs arena {arena!r}, which the arena configuration does not declare."
-        hint = f"Declare {arena!r}; declared are: {declared}."
+        hint = f"Declare {arena!r}; the declared arenas are {declared}."
         raise ArenaTooSmall(message, arena=arena, capacity=0, required="unknown", tensor=tensor, hint=hint)
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}

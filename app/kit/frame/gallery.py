@@ -21,7 +21,7 @@ def draw() -> None:
     """Draw the upload field, the opened files and the samples by group."""
     _upload("Open files", "upload")
     formats = ", ".join(sorted((reader.title for reader in READERS), key=str.lower))
-    st.caption(f"You can also drop files anywhere on the page. Two files open on Compare. Formats: {formats}.")
+    st.caption(f"You can also drop files anywhere on the page. Open two files to compare them. Formats: {formats}.")
     if files := opening.shelf().names():
         st.html(markup.heading("Opened files"))
     for source, name in files:

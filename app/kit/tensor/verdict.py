@@ -32,7 +32,7 @@ def mark(shown: Shown) -> str:
     failed = len(judged.verified.errors) or len(judged.lint.errors)
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
-    title = markup.esc(", ".join((*judged.verified.checked, *judged.lint.checked)))
+    title = markup.esc("Checked rules: " + ", ".join((*judged.verified.checked, *judged.lint.checked)))
     warnings = len(judged.lint.warnings)
     rest = f", {numbers.count(warnings, 'warning')}" if warnings else ""
     return f'<span class="ok" title="{title}">✓ verified{rest}</span>'

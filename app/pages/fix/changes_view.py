@@ -42,7 +42,7 @@ def draw(shown: Shown) -> None:
     """Draw the changes that make the plan fit its limit. Without a limit, draw the ranking of single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("No memory limit is set. Enter a limit above to combine changes until the plan fits"))
+        st.html(markup.claim("No memory limit. Enter a limit above to find changes that make the plan fit"))
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
@@ -196,8 +196,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     assert graph is not None
     if not graph.dims:
         return
-    chosen = state.choice()
-    names = sorted(graph.dims)
+    chosen, names = state.choice(), sorted(graph.dims)
     st.html(markup.heading("Largest size that fits", "bisection over a named dimension"))
     widget = state.bound("fit_dim", chosen.fit_dim if chosen.fit_dim in names else "")
     st.selectbox("Dimension", ["", *names], format_func=lambda name: name or "choose", width=200, **widget)

@@ -57,8 +57,7 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
     note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
     if saving := len(ranking.moves):
-        note += f", {saving:,} save memory; {numbers.of(len(listed), saving, 'change')} listed, the largest savings"
-        note += "; click a change to preview its plan"
+        note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))

@@ -13,7 +13,7 @@ from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.plan_notes import SearchPoint, search_progress
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import over_limits, totals
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, UNPROVEN, Plan
 
 WEAKEST_FIRST = (INVALID, INCOMPLETE, CLAIMED, UNPROVEN, FEASIBLE, OPTIMAL)  # optimality statuses
@@ -23,7 +23,7 @@ def page() -> None:
     """Draw the view Changes or the view All planners."""
     shown = page_frame.draw()
     if shown.opened.plan is not None:
-        st.html(markup.empty("Fix cannot change a plan file", "Open the graph or the CSV instance of this plan."))
+        st.html(markup.empty("Fix cannot change a plan file", "Open the graph or the packing instance of this plan."))
         return
     views = {"planners": "All planners"}
     if shown.opened.graph is not None:
@@ -52,10 +52,7 @@ def planners(shown: Shown) -> None:
     st.html(_table(shown, plans, errors))
     plan_in_table = plans.get(shown.choice.planner or "")
     if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:
-        st.caption(
-            "The current plan is not in the table: its planner stopped when the plan fitted the memory limit. The "
-            "table shows the smallest plan of each planner."
-        )
+        st.caption("The current plan is not listed: its planner stopped when the plan fitted the memory limit.")
     _search_curves(plans, arena_focus.arena(shown))
 
 
@@ -82,12 +79,14 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     figures, current_size = totals(plans[best]), totals(shown.plan).extent_bytes
     size = figures.extent_bytes
     gap = "the lower bound" if not figures.gap[0] else f"{numbers.over_bound(*figures.gap)} over the lower bound"
-    more = ""
-    if current_size > size:
-        more = f"; {shown.plan.planner} needs {numbers.percent(current_size - size, size)} more"
-    equal = sum(totals(plans[name]).extent_bytes == size for name in valid) - 1
+    result = f"{numbers.short_bytes(size)}, {gap}"
+    if figures.reuse_cost is not None:
+        result = f"reuse cost {figures.reuse_cost:,}"
+    elif current_size > size:
+        result += f"; {shown.plan.planner} needs {numbers.percent(current_size - size, size)} more"
+    equal = sum(_best_first(plans[name], name)[:3] == _best_first(plans[best], best)[:3] for name in valid) - 1
     names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
-    return f"{names} best: {numbers.short_bytes(size)}, {gap}{more}"
+    return f"{names} best: {result}"
 
 
 def _selects_memories(name: str) -> bool:
@@ -100,9 +99,11 @@ def _status(plan: Plan) -> str:
     return min((arena.status for arena in plan.arenas), key=WEAKEST_FIRST.index, default=OPTIMAL)
 
 
-def _best_first(plan: Plan, name: str) -> tuple[int, int, str]:
-    """Return the sort key of a plan: total size, then planning time, then the planner's name."""
-    return totals(plan).extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
+def _best_first(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
+    """Return the sort key: with reuse costs, whether a limit is exceeded, and cost; then size, time and planner."""
+    sums = totals(plan)
+    is_over = sums.reuse_cost is not None and bool(over_limits(plan))
+    return is_over, sums.reuse_cost or 0, sums.extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
 
 
 def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -> str:
@@ -114,14 +115,16 @@ def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -
         if shown.opened.instance is not None and _selects_memories(name):
             reason = "needs a graph: it selects memories by tensor role"
         rows.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
-    head = ("planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout")
+    head = ["planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout"]
+    head += [totals_text.COST] if any(len(row) > len(head) for row in rows) else []
     current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
-    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=current)
+    return markup.table(head, rows, numbers=(1, 2, 3, 5, 7), now=current)
 
 
 def _row(name: str, plan: Plan, arena: str) -> list[str]:
     figures, status = totals(plan), _status(plan)
     arena = arena if arena in plan.arena_of else totals_text.main_arena(plan)
+    excess = ", over a limit" if over_limits(plan) else ""
     detail = "" if name in PLANNERS else " (offsets of the file)"
     if _selects_memories(name):
         detail = f" (memories: {', '.join(plan.arena_of)})"
@@ -133,6 +136,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
         f'<span class="{"better" if status == OPTIMAL else ""}">{markup.optimality(status)}</span>',
         markup.esc(numbers.duration(int(plan.metrics.get("allocation_time_ns", 0)) or None)),
         f'<span class="mono">{numbers.short_hash(plan.layout_hash)}</span>',
+        *([] if figures.reuse_cost is None else [f"{figures.reuse_cost:,}{excess}"]),
     ]
 
 

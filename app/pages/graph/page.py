@@ -24,8 +24,7 @@ def page() -> None:
     shown = page_frame.draw()
     if shown.solution is None:
         st.html(markup.claim(f"{shown.opened.name} has no graph"))
-        kind = "plan" if shown.opened.plan is not None else "CSV instance"
-        st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
+        st.html(markup.empty("No nodes to draw", "Open the graph of the model."))
         return
     st.html(markup.claim(claim(shown)))
     selectable_part(shown)
@@ -109,8 +108,7 @@ def reuses_not_allowed(shown: Shown) -> None:
     reasons = ", ".join(f"{REFUSAL_WORDS.get(name, name)} ({count:,})" for name, count in counts)
     plan, size = shown.plan, shown.plan.size
     title = f"In-place reuse: {totals_text.handoffs(plan)}, {len(refusals):,} not allowed"
-    count = numbers.of(len(listed), len(refusals), "row")
-    st.html(markup.heading(title, f"{reasons}; {count} listed, by step"))
+    st.html(markup.heading(title, f"reasons: {reasons}; {numbers.of(len(listed), len(refusals), 'row')}, by step"))
     table = pd.DataFrame(
         {
             "step": [numbers.step(r.step, plan.node_at(r.step)) for r in listed],

@@ -109,7 +109,7 @@ def _tables(shown: Shown) -> None:
     if shown.solution is None:
         return
     is_marked = state.choice().marked == marks.LATE
-    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun", expanded=is_marked)
+    idle = st.expander("Buffers with idle steps", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
             marks.late_button(shown)

@@ -61,7 +61,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest has 44.4 %``."""
+    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest takes 44 %``."""
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
     step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
     where = arena or "all arenas"
@@ -69,7 +69,7 @@ def claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, i
         return f"No live bytes in {where} at {step_text}"
     total = sum(size for _, size in buffers)
     largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
-    return f"{numbers.short_bytes(total)} of {where} in {count} at {step_text}; the largest has {largest}"
+    return f"{numbers.short_bytes(total)} of {where} in {count} at {step_text}; the largest takes {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:

@@ -104,8 +104,7 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
 
 def draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell selects its rank."""
-    note = "all arenas; stronger blue is larger; click a rank to select it"
-    st.html(markup.heading("Bytes per rank", note))
+    st.html(markup.heading("Bytes per rank", "all arenas; stronger blue: more bytes; click a rank to select it"))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"

@@ -42,12 +42,12 @@ def kernel() -> str:
 
 
 def test_view_shows_costs_reasons_and_curve() -> None:
-    at = opened("plan", graph=kernel(), tab="reuse")
-    assert "Reuse cost " in html(at)
-    assert ", proven lowest" in html(at)
-    assert "waits for the bytes of" in html(at)
-    assert "Every placement of these groups" in html(at)
-    assert " more capacity lowers the reuse cost by " in html(at)
+    page = html(opened("plan", graph=kernel(), tab="reuse"))
+    assert all(text in page for text in ("proven lowest", "waits for", "Every placement of", "lowers the reuse cost"))
+
+
+def test_planners_are_ranked_by_reuse_cost() -> None:
+    assert " and 1 other are best: reuse cost 9<" in html(opened("planners", graph="sample:pypto_matmul"))
 
 
 def test_reuse_curve_has_the_alignment_of_the_plan() -> None:

@@ -33,7 +33,7 @@ COLUMNS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset")
 COLUMN_OF = {name: column for column in COLUMNS for name in (column, *ALIASES.get(column, ()))}
 REQUIRED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
-OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
+OTHER_NAMES = "For other column names, use tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
 MAX_SAFE_DIGITS = 18  # maximum digits of a number that is below every limit
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64

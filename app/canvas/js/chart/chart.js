@@ -278,11 +278,11 @@ export class Chart extends Drawing {
 
   /** Return the arguments of the drawing functions for one frame. */
   frameState() {
-    const { plan, other, scene, plane, plot, strip, shown, hits, stripArena, ratio, width, height } = this;
+    const { plan, other, scene, plane, plot, strip, shown, hits, stripArena, ratio, width, height, isCandidate } = this;
     const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme, shown));
     const namer = (this.namer ??= namerOf(plan));
     const layout = { plane, plot, strip, ratio, width, height };
-    return { ...layout, plan, other, scene, shown, hits, stripArena, look, colouring, namer };
+    return { ...layout, plan, other, scene, shown, hits, stripArena, look, colouring, namer, isCandidate };
   }
 
   /** Return the row at a pixel of the stage, or −1. */

@@ -29,7 +29,7 @@ export function build(chart) {
   const colours = menu("colour by", "colour"), arenas = menu("arena", "arena");
   const find = el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" });
   const outlines = el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) });
-  const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " Baseline outlines");
+  const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " Outline changes");
   const count = el("span", { class: "count" }), legend = el("span", { class: "legend" });
   const status = el("span", { class: "status" }), live = el("span", { class: "unseen", "aria-live": "polite" });
   const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, base, over, tip);

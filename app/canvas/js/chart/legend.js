@@ -5,7 +5,7 @@ import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "../base/formats.js";
 
 /** Return the entries of the legend for the arenas shown, as elements. */
-export function legendOf({ plan, shown, colouring, scene }) {
+export function legendOf({ plan, shown, colouring, scene, isCandidate }) {
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
   for (const [name, colour] of usedEntries(colouring, plan, shown)) {
@@ -18,7 +18,8 @@ export function legendOf({ plan, shown, colouring, scene }) {
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
-  if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top-style:dashed" }), "live bytes of the baseline");
+  const compared = isCandidate ? "baseline" : "candidate";
+  if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top:1px dashed" }), `live bytes of the ${compared}`);
   if (scene.view === "map") {
     if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const bands = scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands;
