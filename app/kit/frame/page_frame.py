@@ -216,7 +216,7 @@ def _notes(shown: Shown) -> None:
 
 
 def _check_link(shown: Shown) -> None:
-    """After a link was opened, reset the fields of the choice whose items the plan does not have; draw a notice."""
+    """After a link was opened, reset the fields that name items which the plan lacks; draw a notice."""
     session = state.session()
     if session.has_unchecked_link:
         session.has_unchecked_link = False
@@ -227,7 +227,7 @@ def _check_link(shown: Shown) -> None:
 
 
 def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
-    """Reset the fields of the choice whose items the plan does not have; return the names of these items."""
+    """Reset the fields of the choice that name items which the plan lacks; return the names of these items."""
     plan, opened = shown.plan, shown.opened
     missing: dict[str, str] = {}
     if opened.instance is not None:  # a packing problem has no mode and no preset

@@ -73,7 +73,7 @@ def page() -> None:
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     arenas(comparison)
-    if not comparison.incomparable:  # otherwise this table, or a table of changes, is above
+    if not comparison.incomparable:  # else this table or a table of changes is already above
         difference_table(comparison)
 
 

@@ -174,7 +174,7 @@ class JobTable:
             job.ended.set()
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job with this key, first the one that ended early for this visitor; ``None`` without a job."""
+        """Return the job with this key, preferably one that ended early for this visitor; ``None`` without a job."""
         with self._lock:
             ended_early = self.cache.get(("ended early", visitors.visitor(), key))
             return ended_early or self._jobs.get(key) or self.cache.get(("job", key))

@@ -146,7 +146,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches it; must run before a toucher; after a toucher; before all other touchers.
+        # [storage, unit]: whether the unit touches it, must run before or after a toucher, or before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)

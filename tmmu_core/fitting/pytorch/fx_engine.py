@@ -151,7 +151,7 @@ class _BackwardStart:
         return name
 
     def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return for each summand whether it is new; order of the sum: the storage, then its views in reverse."""
+        """Return whether each summand is new, in the order of the sum: the storage, then its views in reverse."""
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 
@@ -162,7 +162,7 @@ class _BackwardStart:
     def graph_with_sums(self) -> Graph:
         """Return the graph: the caller's gradients are written first, then the other tangents, then ``sums``.
 
-        The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
+        The engine computes several sums at a time, so the sum with the most scratch is last: all others are live then.
         Backward begins when all sums are live.
         """
         graph = self.graph
