@@ -34,6 +34,7 @@ from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native, sorte
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
+from tmmu_core.plans.making.arena_summary import reuse_cost
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -116,7 +117,7 @@ def costly(seed: int) -> list[object]:
     room = max((at + size for at, size in zip(offsets(greedy(p, {})), p.size.tolist(), strict=True)), default=0)
     costs = replace(p, reuse=ReuseTerms(penalties=tuple(pairs)), capacity=max(room, 1))
     found = ARENA_PLANNERS["reuse"].pack(costs, {"rounds": 200, "work": 100_000}, None)
-    return [offsets(found), found.cost_bound, found.notes.get("reuse_cost", 0)]
+    return [offsets(found), found.cost_bound, reuse_cost(costs, found)]
 
 
 def fitted(seed: int) -> list[object]:

@@ -15,6 +15,7 @@ import tmmu
 from benchmarks import checker
 from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
+from tests.planners.alike import costly
 from tmmu_core.base.errors import AllocationOverflow, ContractError, UnreadableInput
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.open_file import read_any
@@ -302,10 +303,9 @@ def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
 
 def test_placement_of_the_exhaustive_search_is_used() -> None:
     """The local search ends at cost 5, and the exhaustive search proves that the least cost is 4."""
+    rows = [0, 5, 2, 4, 0], [3, 7, 3, 5, 1], [2, 2, 2, 3, 3]
     packed = tmmu.pack(
-        [0, 5, 2, 4, 0],
-        [3, 7, 3, 5, 1],
-        [2, 2, 2, 3, 3],
+        *rows,
         alignment=[1, 2, 1, 1, 2],
         capacity=7,
         separations=[[1, 3]],
@@ -314,6 +314,11 @@ def test_placement_of_the_exhaustive_search_is_used() -> None:
         reuse_penalties=[[0, 4, 2], [1, 2, 1], [1, 3, 2], [1, 4, 2], [2, 3, 2], [2, 4, 2], [3, 4, 4]],
     )
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 4
+
+
+def test_cost_bound_holds_if_a_greedy_packing_reuses_in_place() -> None:
+    _, bound, cost = costly(5144)
+    assert bound <= cost
 
 
 def test_stopped_search_is_repeated_by_its_node_limit() -> None:
@@ -325,10 +330,11 @@ def test_stopped_search_is_repeated_by_its_node_limit() -> None:
     assert plan_problem(found, planner="reuse", options=options).arenas[0].reuse_cost == 13
 
 
-def test_penalties_of_one_pair_add_up() -> None:
+def test_gate_limits_the_sum_of_the_penalties_of_a_pair() -> None:
     packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=7, reuse_penalties=[[0, 1, 3], [1, 0, 2]])
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 5
     assert packed.plan.gate(max_reuse_cost=5)
+    assert not packed.plan.gate(max_reuse_cost=4)
 
 
 def test_pack_keeps_separations_colocations_and_pins() -> None:
@@ -512,13 +518,6 @@ def test_instance_with_temporal_exclusions_is_not_written() -> None:
     plan = next(plans(("temporal_exclusions",)))
     with pytest.raises(UnreadableInput, match="the arena 'UB' has temporal exclusions"):
         to_instance(plan)
-
-
-def test_gate_limits_the_reuse_cost() -> None:
-    packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=7, reuse_penalties=[[0, 1, 3]])
-    assert packed.reuse_cost == 3
-    assert packed.plan.gate(max_reuse_cost=3)
-    assert not packed.plan.gate(max_reuse_cost=2)
 
 
 @pytest.mark.parametrize("planner", sorted(ARENA_PLANNERS))

@@ -19,7 +19,7 @@ from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, Packing, Problem, Progress, ReuseTerms, subproblem
+from tmmu_core.planners.problem import Packing, Problem, Progress, ReuseTerms, subproblem
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
@@ -27,10 +27,8 @@ from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 PROOF_NODES = 50_000  # maximum nodes of the search for a proof that no placement fits
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
-RESTART_UNITS = 100
-"""Maximum number of units (colocated buffers) for restarts. With more units, the local search runs once per initial
-placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""
-LARGE_FACTOR = 10
+RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
+LARGE_FACTOR = 10  # with more units: factor of the rounds of the one run for each initial placement (packed, greedy)
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
 
@@ -78,8 +76,11 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         if k == 0 and not best[0]:
             cost_groups = with_search_bounds(model, cost_groups, best[2], work)
             best = 0, Placement(model, best[2]).cost(), best[2]
-    bound = sum(cost for cost, _ in cost_groups) + model.unavoidable
     missing, cost, offset = best
+    place = Placement(model, offset)
+    if any(place.price(u, at) < 0 for u, at in enumerate(offset) if at >= 0):
+        cost_groups = ()  # a packing of auto reuses bytes in place, which the bounds exclude
+    bound = sum(cost for cost, _ in cost_groups) + model.unavoidable
     if missing:
         proven = None if observed_by_all(problem) else _proven_extent(problem, meter)
         required = problem.capacity + 1 if proven is None and is_infeasible(model, work) else proven
@@ -168,8 +169,7 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
 def first_placement(model: ReuseModel) -> list[int]:
     """Return a greedy placement: pinned units first, then by falling size, each at its lowest cheapest offset."""
     place = Placement(model)
-    degree: I64 = np.diff(model.first)
-    for u in np.lexsort((-degree, -model.size, model.pin < 0)).tolist():
+    for u in np.lexsort((-np.diff(model.first), -model.size, model.pin < 0)).tolist():
         place.put(u)
     return place.offset
 

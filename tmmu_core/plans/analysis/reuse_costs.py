@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.problem import UNLIMITED, Problem, packing_extent
 from tmmu_core.planners.reuse import plan_reuse
+from tmmu_core.plans.making.arena_summary import reuse_cost
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_POINTS = 24
@@ -59,15 +60,14 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
 
     The first search has no capacity; the capacity of each further one is the extent of the plan before, minus one byte.
     """
-    points: list[CostPoint] = []
-    capacity = UNLIMITED
+    points, capacity = list[CostPoint](), UNLIMITED
     while len(points) < MOST_POINTS and capacity >= 0:
         try:
             packing = plan_reuse(replace(problem, capacity=capacity), EFFORT)
         except ArenaTooSmall:
             break
         extent = packing_extent(packing.offset, problem.size)
-        point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
+        point = CostPoint(extent, reuse_cost(problem, packing) or 0, packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
             # The new point also covers the capacities of the last one, so it keeps the last bound: it holds for both.
             point = replace(point, bound=points.pop().bound)
