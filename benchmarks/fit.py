@@ -166,8 +166,8 @@ def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
         began = time.perf_counter()
         found = best_order(model)
         seconds = time.perf_counter() - began
-        inductor = min(measure(model, order).sum() for _, order in baselines(model))
-        given = measure(model, np.arange(len(model))).sum()
+        inductor = min(int(measure(model, order).sum()) for _, order in baselines(model))
+        given = int(measure(model, np.arange(len(model))).sum())
         assert found.peak <= inductor
         constant = int(model.constant.sum())
         peaks = [round((peak - constant) / 2**20, 2) for peak in (given, inductor, found.peak, found.bound)]
