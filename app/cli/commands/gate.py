@@ -162,7 +162,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
 def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> None:
     sides = [side for side in (after, before) if side is not None]
     invalid = [side for side in sides if side.findings]
-    reason = numbers.count(sum(not check.ok for check in checks), "limit") + " exceeded"
+    reason = f"{sum(not check.ok for check in checks)} of {numbers.count(len(checks), 'check')}"
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
