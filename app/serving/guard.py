@@ -2,8 +2,8 @@
 
 A cross-origin request is rejected. If ``TMMU_PROXY_HEADER`` names a header of an authenticating proxy, a request needs
 this header; else, if ``TMMU_TOKEN`` is set, it needs the token or the cookie that replaces it. Without these settings,
-a server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding; another
-server rejects every request.
+a server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding; a
+server on any other address rejects every request.
 """
 
 import asyncio

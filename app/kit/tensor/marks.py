@@ -25,7 +25,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` without mark or rows."""
+    """Return the rows of the marked layer (possibly none) or of the marked buffers freed late; else ``None``."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
         origins = plan_rows.origins(shown)
@@ -43,7 +43,7 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` for each last use of a marked buffer freed late: ``(14, "conv_12 frees x +1")``."""
+    """Return ``(step, text)`` of steps that free marked buffers late; ``+1`` counts others: ``"conv_12 frees x +1"``."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
     for row, last_use, _ in _late(shown):

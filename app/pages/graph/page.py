@@ -20,7 +20,7 @@ DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
 
 
 def page() -> None:
-    """Draw the page, or the reason why the file has no graph to draw."""
+    """Draw the page; for a file without a graph, draw a message instead."""
     shown = page_frame.draw()
     if shown.solution is None:
         st.html(markup.claim(f"{shown.opened.name} has no graph"))

@@ -47,7 +47,7 @@ class TaskContext:
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph that the server also has (argument ``graph`` of :func:`run`). Results contain a reference to it."""
+    """The task's graph. Results come without it; the server inserts its copy (argument ``graph`` of :func:`run`)."""
 
 
 Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
@@ -159,7 +159,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # results are sent after a pause of ten times the last sending time, so that the task stays fast
+    next_found = 0.0  # found results are dropped until then: ten times the duration of the last sending
 
     def send(kind: str, value: Any) -> None:
         connection.send_bytes(_pickled((kind, value), context.graph))

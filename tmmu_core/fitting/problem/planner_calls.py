@@ -1,4 +1,4 @@
-"""Plan inputs and candidates. No other module of ``fitting`` calls planners."""
+"""The classes ``PlanInput`` and ``Candidate``. No other module of ``fitting`` calls planners."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class PlanInput:
     """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``. With default options, it gives the plan of this input.
+    """The graph, with an ``execution_order``. With the planner options, it gives the plan of this input.
 
     Its ``planner`` and its ``alignment`` (if all arenas have the same one) are set to those of the plan input.
     """
@@ -90,7 +90,7 @@ class Candidate:
 
     @property
     def fitted_graph(self) -> Graph:
-        """The graph that gives this plan with default options."""
+        """The graph that gives this plan with the planner options of ``plan_input``."""
         return self.plan_input.graph
 
     @property

@@ -68,7 +68,7 @@ class _ConstantReader:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of a tensor of the flattened model: those of the tensor in the file that its tag names."""
+        """Return the bytes of a tensor of the flattened model: those of the stored tensor with the index in its tag."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
@@ -76,7 +76,7 @@ class _ConstantReader:
             if not proto.HasField("raw_data"):
                 return lambda: in_memory(_packed(self._stored_array(proto)))
             if len(proto.raw_data) != size:
-                raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} bytes")
+                raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} of them")
             return partial(in_memory, proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.path.parent if self.path else None

@@ -20,7 +20,7 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, spec_error
 
 DENSE = frozenset({"linear", "fullyconnected", "gemm"})
 PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
-CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only a split of the batch follows
+CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})  # only a batch split propagates
 TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
 LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
 
@@ -37,7 +37,7 @@ class Sharded(NamedTuple):
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor → split: ``splits`` of one axis, and those that follow for the outputs of nodes. O(operands)."""
+    """Return tensor → one-axis split: those in ``splits`` (rank ≥ 2), and those that nodes propagate. O(operands)."""
     found = {
         i: Sharded(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
@@ -107,7 +107,7 @@ DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # of the ids of gradient
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
-    """Return the split of every tensor at the sizes ``dims`` [assumed or largest]. Raises ``InvalidIrShapes``."""
+    """Return the split of every tensor; ``dims`` default to assumed, else largest sizes. Raises ``InvalidIrShapes``."""
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
         # The spec may name gradients and recomputed tensors that the graph does not have.

@@ -1,4 +1,4 @@
-"""Branching orders: which unit goes first among equal lowest offsets, learned from the conflicts of earlier attempts.
+"""Branching orders: ranks of units with equal lowest offsets. Most are learned from conflicts of earlier attempts.
 
 The number of nodes that an order needs is heavy-tailed, so attempts are many and short: an order that finds a packing
 mostly does so within three to ten nodes per storage (decision 5).
@@ -112,7 +112,7 @@ class BranchingOrder:
         self.learned_attempts += 1
         nodes = RESTART_NODES * luby(round_ + 1)
         most_failures = self.model.greatest(self._failures[order][self.model.section])
-        # Weights in steps of √2: a finer scale would rank by random differences.
+        # Conflict counts in steps of a factor √2: a finer scale would rank by random differences.
         level = 2 * log2_fixed(1 + most_failures) >> 12
         rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
         if self.tried.get(rank.tobytes(), 0) >= nodes:

@@ -1,8 +1,9 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
 The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment, tail) at the *deciding step* of
-an arena: the step with the most live bytes in the live range of the storage with the highest end; of several such
-steps, the one that misses the least reuse. Live bytes above the lower bound are missed reuse. O(n) for n rows.
+an arena. This step is in the live range of the storage that ends at the highest address: the step with the most live
+bytes, of several such steps the one that misses the least reuse. Live bytes above the lower bound are missed reuse.
+O(n) for n rows.
 """
 
 from collections import defaultdict
@@ -40,7 +41,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # why the plan exceeds its lower bound; without a gap, the step of the peak or why it is unknown
+    reason: str  # why the plan exceeds its lower bound; without a gap, the peak or why it has no explanation
     gap: Gap | None = None  # the gap that ``reason`` names, if any
 
     def __str__(self) -> str:
@@ -128,7 +129,7 @@ def _short(name: str) -> str:
 
 
 def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
-    """Return the gap and its cause as text. ``is_named``: whether the headline has the name and size of the arena."""
+    """Return the gap and its cause as text. ``is_named``: whether the headline states the size of the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     missed = f"{target} does not reuse {source}'s memory in place ({lost})"
