@@ -43,7 +43,7 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` of steps that free marked buffers late; ``+1`` counts others: ``"conv_12 frees x +1"``."""
+    """Return ``(step, text)`` of steps that free marked buffers late; ``+1`` is one more: ``"a frees x +1"``."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
     for row, last_use, _ in _late(shown):

@@ -76,7 +76,7 @@ class _ConstantReader:
             if not proto.HasField("raw_data"):
                 return lambda: in_memory(_packed(self._stored_array(proto)))
             if len(proto.raw_data) != size:
-                raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} of them")
+                raise self._wrong_size(proto, size, f"has {len(proto.raw_data):,} bytes of it")
             return partial(in_memory, proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.path.parent if self.path else None
