@@ -9,7 +9,7 @@ from tmmu_core.formats.planfile.compare_plans import ArenaChange, Comparison, Di
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
-ABSENT = "–"  # stands for each figure of an arena or tensor that only the other plan has
+ABSENT = "–"  # shown instead of a figure, if only the other plan has the arena or tensor
 ARENA_FIGURES = ("lower bound", "arena size", "change", "gap", "optimality", "slots", "max live")
 TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")

@@ -26,7 +26,7 @@ from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
 
-MOST_BOXES = 600  # buffers with a box of their own; one more box stands for all smaller buffers
+MOST_BOXES = 600  # maximum number of buffers with their own box; one more box shows the sum of the others
 MOST_LEVELS = 12  # nested groups around a buffer
 
 Path = tuple[str, ...]

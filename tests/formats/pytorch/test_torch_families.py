@@ -22,7 +22,7 @@ from tmmu_core.plans.making.engine import plan_graph
 pytestmark = pytest.mark.torch
 
 BOOKKEEPING = frozenset({"alias", "detach", "empty", "lift_fresh"})
-"""Operators that move no byte; ``empty`` is what batch norm hands out for statistics that nobody reads."""
+"""Operators that move no byte; ``empty`` is what batch norm returns for statistics without readers."""
 SAME = {
     "_native_batch_norm_legit": "native_batch_norm",
     "_native_batch_norm_legit_functional": "native_batch_norm",
