@@ -93,7 +93,7 @@ def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: 
     """Draw a dashed line for a limit in bytes, at ``value`` (default: the limit) of the y axis; ``across``: x axis."""
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
-    draw, side = (fig.add_vline, "top right") if across else (fig.add_hline, "bottom left")
+    draw, side = (fig.add_vline, "top right") if across else (fig.add_hline, "bottom")
     draw(limit if value is None else value, line=line, annotation=label, annotation_position=side)
 
 
