@@ -237,6 +237,20 @@ class Gru(nn.Module):
         return self.head(torch.stack(made, 1)).log_softmax(-1)
 
 
+class Adapted(nn.Module):
+    """A frozen linear layer with a trained product of two small matrices and dropout (LoRA)."""
+
+    def __init__(self, inputs: int, outputs: int, rank: int = 4) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(inputs, outputs).requires_grad_(False)
+        self.down = nn.Sequential(nn.Dropout(0.1), nn.Linear(inputs, rank, bias=False))
+        self.up = nn.Linear(rank, outputs, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output."""
+        return self.frozen(x) + self.up(self.down(x))
+
+
 def blocks(count: int, make: Callable[[int], nn.Module]) -> nn.Sequential:
     """Return ``count`` modules in sequence."""
     return nn.Sequential(*map(make, range(count)))
@@ -280,6 +294,10 @@ MORE: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "feature pyramid": lambda: (Pyramid(), (torch.randn(4, 3, 64, 64),)),
     "Perceiver-like": lambda: (Loss(CrossAttended()), (torch.randn(4, 512, 64),)),
     "GRU": lambda: (Loss(Gru()), (torch.randn(32, 12, 64),)),
+    "LoRA": lambda: (
+        Loss(blocks(4, lambda _: nn.Sequential(nn.LayerNorm(64), Adapted(64, 256), nn.GELU(), Adapted(256, 64)))),
+        (torch.randn(256, 64),),
+    ),
     "perceptron": lambda: (
         Loss(
             blocks(8, lambda _: nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.Linear(256, 128), nn.LayerNorm(128)))
