@@ -28,7 +28,7 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
     cols = columns(problem)
     order = sorted(range(len(cols)), key=lambda i: (-cols.size[i], i))
     fixed = [i for i in order if cols.fixed[i] >= 0]
-    fixed_regions: dict[int, _Region] = {}  # offset → region, which storages without a fixed offset do not share
+    fixed_regions: dict[int, _Region] = {}  # by offset; only storages with this fixed offset are in the region
     for i in fixed:
         fixed_regions.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).storages.add(i)
     end = unshared_end = max((cols.fixed[i] + cols.size[i] for i in fixed), default=0)

@@ -74,7 +74,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
     Return the regions by role, then memory name; a region's index is its id. Arena, capacity, gaps, fixed offsets and
-    in-place reuse of ``problem`` are ignored: the input of an in-place reuse must die one step after its last read.
+    in-place reuse of ``problem`` are ignored. Every input must die at least one step after its last read.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
@@ -89,8 +89,6 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
 
 
 class _Placing:
-    """State of one run."""
-
     def __init__(self, problem: Problem, facts: Sequence[Facts], platform: Platform) -> None:
         self.problem, self.facts, self.platform = problem, facts, platform
         self.memory = {memory.name: memory for memory in platform.memories}

@@ -30,16 +30,12 @@ class Meter:
         """Return how many more nodes may be used, at most ``most``."""
         return most if self.limit is None else max(0, min(most, self.limit - self.used))
 
-    def spend(self, nodes: int) -> None:
-        """Count ``nodes`` as used."""
-        self.used += nodes
-
     def __call__(self, what: str, done: int, of: int) -> bool:
         """Report progress; return whether the search may go on."""
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Call ``progress.improved(arena, nodes, extent, bound)``, if it exists, when one of the last two is better."""
+        """Call ``progress.improved(arena, nodes, extent, bound)``, if any, when the extent or the bound is better."""
         if (report := getattr(self._progress, "improved", None)) is not None:
             before = self._best.get(arena, (extent, bound))
             best = min(extent, before[0]), max(bound, before[1])

@@ -79,7 +79,7 @@ def best_greedy(
             break
         if meter is not None:
             meter.improved(cols.problem.arena, best.extent, bound.bytes)
-            meter.spend(1)
+            meter.used += 1
             if not meter("portfolio", number, len(runs)):
                 meter.halt()
             if meter.ended():
@@ -89,7 +89,7 @@ def best_greedy(
 
 
 def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
-    """Return the smallest alignment in the bound's witness, and its storage with the most padding (−1: no padding)."""
+    """Return the smallest alignment in the bound's witness, and the witness's most padded storage (−1: no padding)."""
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)

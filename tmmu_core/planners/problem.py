@@ -44,9 +44,8 @@ class ReuseTerms:
         def renumber(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
             return tuple([(new[i], new[j], *cost) for i, j, *cost in rows if new[i] >= 0 <= new[j]])
 
-        return ReuseTerms(
-            renumber(self.colocations), renumber(self.exclusions), renumber(self.penalties), self.reserved
-        )
+        names = ("colocations", "exclusions", "penalties")
+        return replace(self, **{name: renumber(getattr(self, name)) for name in names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,14 +182,11 @@ def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
     first, lo, hi = [0], [], []
     for i, gaps in enumerate(problem.gaps):
         at, end = int(birth[i]), int(death[i])
-        for begin, stop in sorted(gaps):
+        for begin, stop in [*sorted(gaps), (end, end)]:
             if at < min(begin, end):
                 lo.append(at)
                 hi.append(min(begin, end))
             at = max(at, stop)
-        if at < end:
-            lo.append(at)
-            hi.append(end)
         first.append(len(lo))
     return tuple(np.asarray(column, dtype=np.int64) for column in (first, lo, hi))  # type: ignore[return-value]
 

@@ -23,7 +23,7 @@ from tmmu_core.planners.portfolio import best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
-FULL_BUDGET_STORAGES = 2_000  # above it, FULL_BUDGET_STORAGES / storages of the iterations are made, at least 4
+FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced in proportion, to at least 4
 MEMORY = 12  # number of extents that late acceptance remembers
 
 
@@ -66,7 +66,7 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
         memory[done % MEMORY] = current[0]
         done += 1
         meter.improved(problem.arena, least[0], bound.bytes)
-        meter.spend(1)
+        meter.used += 1
         if not meter("search", done, iterations):
             meter.halt()
         stopped = meter.ended() and done < iterations

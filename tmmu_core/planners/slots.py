@@ -39,7 +39,7 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 def assign_slots(problem: Problem) -> I64:
     """Return the slot of each storage, an array of shape (n,).
 
-    A storage gets the lowest slot that is free at its birth and that no storage which must not alias it has used.
+    A storage gets the lowest slot that is free at its birth. Slots of storages that it must not alias are excluded.
     """
     conflicts: dict[int, list[int]] = {}
     for i, j in () if problem.must_not_alias is None else problem.must_not_alias.tolist():

@@ -220,7 +220,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         for opening in OPENINGS:
             limit = meter.left(NODES[0] + NODES[1] * len(peak))
             _, nodes, found = searcher.solve(target, weighted_ranks(model.log_traits, OPENING_WEIGHTS[opening]), limit)
-            meter.spend(nodes)
+            meter.used += nodes
             request.notes["nodes"] += nodes
             if meter.ended():
                 return None

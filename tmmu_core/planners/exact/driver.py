@@ -215,7 +215,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
         outcome, nodes, offset = variant.attempt(*target, meter.left(allowed - spent), watch)
         spent += nodes
-        meter.spend(nodes)
+        meter.used += nodes
         if variant.searcher.stop[0]:
             meter.halt()
         if meter.ended():  # discard the result: it depends on the time of the stop
@@ -283,7 +283,7 @@ class _LnsRuns:
 
         run = lns_run(variant.model, variant.searcher.tables, number)
         offset = run.run(capacity, iterations, watch if meter.watched or meter.limit is not None else None)
-        meter.spend(max(run.iterations, 1))
+        meter.used += max(run.iterations, 1)
         if run.stop[0] and not meter.ended():
             meter.halt()
         if meter.ended():  # discard the result: it depends on the time of the stop

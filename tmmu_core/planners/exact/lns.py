@@ -3,8 +3,6 @@
 Branch and bound packs from the bottom up and detects an early mistake only at the top. This search keeps the capacity
 fixed, leaves some units out, and repeatedly removes and reinserts units (:mod:`.lns_moves`). It proves nothing; at
 capacities just above the bound it finds packings of hundreds of storages that no branching order finds (decision 5).
-
-The budget is a number of iterations, never time.
 """
 
 from collections.abc import Callable, Generator
@@ -24,7 +22,7 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
-CLOSE_OMITTED = 1  # a normal run that omits units, at most this many, is repeated with twice the iterations
+CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
@@ -32,8 +30,8 @@ MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
 MAX_LONG_RUNS = 4  # upper limit of long runs
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
-"""Iterations of the last run in long runs, as a fraction. The last run is made if a long run at the low end omitted at
-most :data:`CLOSE_OMITTED` units."""
+"""Iterations of the last run divided by those of a long run: numerator, denominator. The last run is made if a long run
+at the low end omitted at most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Minimum number of units; number above which runs are shorter; maximum number, because of the conflict matrix."""
 NEAR_FRACTION = 8  # an extent is near the bound if it is at most bound / NEAR_FRACTION above the bound
@@ -114,19 +112,11 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
     conflicts = np.ascontiguousarray(conflicts[np.ix_(above, above)])
-    state = moves.LnsState(
-        unit,
-        conflicts,
-        *section_runs(model, above, backwards),
-        temperatures(),
-        log_table_of(),
-        noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS)),
-        work,
-        progress,
-    )
-    return LnsRun(
-        state, above.tolist(), bottom, base, step, (fixed + max_height)[fixed >= 0], np.zeros(1, dtype=np.int64)
-    )
+    first_run, runs = section_runs(model, above, backwards)
+    noise = noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS))
+    state = moves.LnsState(unit, conflicts, first_run, runs, temperatures(), log_table_of(), noise, work, progress)
+    fixed_ends = (fixed + max_height)[fixed >= 0]
+    return LnsRun(state, above.tolist(), bottom, base, step, fixed_ends, np.zeros(1, dtype=np.int64))
 
 
 def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:

@@ -1,9 +1,9 @@
 """Iterations of the large neighbourhood search: destroy part of a packing and repair it.
 
-A packing below a capacity that omits some units is changed by *ruin and recreate* (Schrimpf et al. 2000; adjacent
-removal as in Christiaens and Vanden Berghe 2020): choose a unit, mostly an omitted one, and a point of its lifetime;
-remove the units nearest to that point in time and bytes; reinsert all units without a place one by one. The result is
-accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn at random
+A packing lies below a capacity and omits some units. *Ruin and recreate* (Schrimpf et al. 2000; adjacent removal as
+in Christiaens and Vanden Berghe 2020) changes it: choose a unit, mostly an omitted one, and a point of its lifetime;
+remove the units nearest to that point in time and bytes; reinsert the removed and the omitted units one by one. The
+result is accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn at random
 before the repair, and the repair ends when the cost reaches this limit.
 
 Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
@@ -11,8 +11,6 @@ unit is the longest path from the bottom; its highest offset is the capacity les
 and tails, Balas 1969). A gap for a unit is between two neighbours in that order: the units below it are at their lowest
 offsets, the units above it at their highest. A unit is inserted into a gap that is large enough; the other units move
 apart (insertion: Werner and Winkler 1995).
-
-The cost of an omitted unit grows with the bytes that its widest gap lacks.
 
 All arithmetic is on integers, with a permuted congruential generator (O'Neill 2014): the iterations are the same on
 every machine. Cost of an iteration: O(n + sections of all lifetimes) per reinserted unit. The C form is
@@ -36,7 +34,7 @@ STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
-"""An iteration uses one column of ``noise`` per unit. It draws the first one, below this number, for each row."""
+"""In each row of ``noise``, an iteration draws a column below this number and reads from there one column per unit."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits
@@ -79,7 +77,7 @@ class Packing(NamedTuple):
 
 
 class Search:
-    """Packing, weights and random state of a run in plain Python."""
+    """Packing, weights and random state of a run."""
 
     def __init__(self, state: LnsState, capacity: int) -> None:
         self.state, self.capacity, self.random = state, capacity, int(state.progress[RANDOM_STATE])
@@ -259,10 +257,7 @@ class Search:
 
 
 def destroy_and_repair(state: LnsState, capacity: int, iterations: int, mean_destroyed: int, stop: I64) -> bool:
-    """Run up to ``iterations`` iterations; return whether all units are placed, at ``state.work[OFFSET]``.
-
-    Ends soon after ``stop[0]`` is set from another thread.
-    """
+    """Run up to ``iterations`` iterations; return whether all units are placed, at ``state.work[OFFSET]``."""
     search, progress = Search(state, capacity), state.progress
     every = max(iterations // REWEIGHTINGS, 1)
     while search.omitted and progress[ITERATION] < iterations and not stop[0]:

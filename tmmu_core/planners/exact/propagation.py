@@ -17,7 +17,7 @@ and collects claims of the form "this unit lies at n or above", one per unit. Th
 explained: the claims that caused the event replace the claim, and the level of the decision behind the event joins the
 nogood. A claim that was true before the event stays.
 
-Every claim holds in all packings of least Σ height · offset among the packings that fit and contain the decisions:
+Of the packings that fit and contain the decisions, take one of least Σ height · offset. In it, every claim holds:
 
 * first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts at or above the end of u;
   u lies at most at ``a``, because at a higher offset it could be moved down;
@@ -46,7 +46,7 @@ class Event(NamedTuple):
 
 
 class Propagation:
-    """Units and sections during a search in plain Python, with propagation and conflict analysis."""
+    """Units and sections during a search, with propagation and conflict analysis."""
 
     def __init__(self, tables: Tables, state: State, capacity: int) -> None:
         self.capacity = capacity
@@ -186,8 +186,7 @@ class Propagation:
     def _may_propagate(self, s: int, old: int) -> bool:
         """Return whether a raise from ``old`` can change the two lowest units of ``s``, or one of them is placed."""
         one, two = self.two_lowest[s]
-        is_placed = self.placed_since
-        return two < 0 or old <= self.low[two] or is_placed[one] is not None or is_placed[two] is not None
+        return two < 0 or old <= self.low[two] or any(self.placed_since[u] is not None for u in (one, two))
 
     def _propagate_section(self, s: int) -> bool:
         """Check the section bound. If only one unit can be the lowest, raise the others above its end."""

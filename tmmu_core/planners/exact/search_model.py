@@ -148,7 +148,6 @@ class _Units:
         return False
 
     def add(self, unit: _Unit) -> None:
-        """Make ``unit`` the unit of each of its storages."""
         for i in unit.storages:
             self.of[i] = unit
 

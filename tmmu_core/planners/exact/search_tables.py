@@ -70,14 +70,9 @@ def build_tables(model: Model) -> Tables:
     padding = -model.height % grid[model.section]
     entry = np.column_stack([model.section, model.height + padding, owner]).astype(np.int64).reshape(r, 3)
     unit[:, NEIGHBOURS], neighbour = neighbour_table(model.entry_of, entry, first, by_section)
-    return Tables(
-        unit,
-        entry,
-        first,
-        neighbour,
-        np.asarray([u for row in mates for u in row], dtype=np.int64),
-        np.asarray([wall for row in walls for wall in row], dtype=np.int64).reshape(-1, 3),
-    )
+    mate = np.asarray([u for row in mates for u in row], dtype=np.int64)
+    wall = np.asarray([wall for row in walls for wall in row], dtype=np.int64).reshape(-1, 3)
+    return Tables(unit, entry, first, neighbour, mate, wall)
 
 
 def initial_state(model: Model, tables: Tables, capacity: int) -> State:
@@ -166,13 +161,8 @@ def _twin_candidates(model: Model) -> list[int]:
 def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: int) -> int:
     """Return the lowest aligned offset ≥ ``at`` at which a unit overlaps none of its walls (``Tables.wall``)."""
     at = align_up(at, alignment)
-    moved = True
-    while moved:
-        moved = False
-        for begin, end, height in walls:
-            if at < end and begin < at + height:
-                at = align_up(end, alignment)
-                moved = True
+    while ends := [end for begin, end, height in walls if at < end and begin < at + height]:
+        at = align_up(max(ends), alignment)
     return at
 
 

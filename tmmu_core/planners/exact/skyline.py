@@ -1,7 +1,7 @@
 """Skyline runs: fill memory from the bottom up, always at the lowest free offset (Burke, Kendall and Whitwell 2004).
 
 The *skyline* is the end of the placed bytes at each step. A run takes the lowest stretch of the skyline and puts there
-the storage of lowest rank whose whole lifetime is in the stretch. If there is none, the stretch rises to its lower
+the storage of lowest rank whose whole lifetime is in the stretch. If no storage fits, the stretch rises to its lower
 neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
@@ -56,7 +56,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         if extent < best.extent:
             best = replace(best, offset=offset.tolist(), extent=extent, order="skyline", fit="lowest", crown=crown)
         meter.improved(cols.problem.arena, best.extent, bound.bytes)
-        meter.spend(1)
+        meter.used += 1
         if not meter("skyline", number, runs):
             meter.halt()
         if meter.ended():
@@ -65,10 +65,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
 
 
 def skyline(cols: Columns, rank: I64) -> I64:
-    """Return the offsets of one run. Of several storages that fit a stretch, the one of lowest ``rank`` is placed.
-
-    Plain and native code give the same offsets.
-    """
+    """Return the offsets of one run. Of several storages that fit a stretch, the one of lowest ``rank`` is placed."""
     n, steps, grid = len(cols), len(cols.births), max(cols.align)
     offset = np.full(n, -1, np.int64)
     loops = library()

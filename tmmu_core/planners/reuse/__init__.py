@@ -28,7 +28,7 @@ EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 PROOF_NODES = 50_000  # maximum nodes of the search for a proof that no placement fits
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
 RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
-LARGE_FACTOR = 10  # with more units: factor of the rounds of the one run for each initial placement (packed, greedy)
+LARGE_FACTOR = 10  # with more units, one run per initial placement (packed, greedy), with this many times the rounds
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
 
@@ -71,7 +71,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             meter.halt()
         if k and meter.ended():
             break
-        meter.spend(1)
+        meter.used += 1
         best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
         if k == 0 and not best[0]:
             cost_groups = with_search_bounds(model, cost_groups, best[2], work)
@@ -90,7 +90,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     cost = Placement(model, offset).cost() + model.unavoidable
     final = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
-    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
+    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # first storage of full size
     witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
     return Packing(final, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
@@ -155,7 +155,7 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
         lower = replace(model, capacity=(low + high) // 2)
         start = [at if at + nbytes <= lower.capacity else -1 for at, nbytes in zip(offset, size, strict=True)]
         missing, found_cost, found = repair(lower, start, EXTENT_ROUNDS, 3, 0, cost)
-        meter.spend(1)
+        meter.used += 1
         if missing or found_cost > cost:
             low = lower.capacity
         else:

@@ -5,8 +5,8 @@ counted in cells of ``g`` bytes, their greatest common divisor: rounding every o
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
 overlap in it. That is convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 +
 (S − B q) q`` overlaps, ``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its
-penalty once. So a bound is the cost of the pairs with the least cost per overlap, taken until they reach this number of
-overlaps. The bounds of cliques add up if each penalty counts in only one clique.
+penalty once. Take the pairs by rising cost per overlap until they have this number of overlaps, the last one in part:
+the sum of their penalties is the bound. The bounds of cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
@@ -82,7 +83,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """
     place = Placement(model, offset)
     paying = np.unique(model.rows[model.rows[:, 4] != HARD, 0]).tolist()
-    for component in _components(place, paying):
+    for component in _components(model, paying):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
         replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
         bound = sum(cost for cost, _ in replaced)
@@ -98,25 +99,21 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
 def is_infeasible(model: ReuseModel, work: int) -> bool:
     """Return whether an exhaustive search of a component proves that no placement keeps all constraints."""
     above = 1 + int(np.maximum(model.rows[:, 4], 0).sum())
-    for component in _components(Placement(model), range(len(model))):
+    for component in _components(model, range(len(model))):
         bound, work = least_cost(model, sorted(component), above, work)
         if bound == above:
             return True
     return False
 
 
-def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
+def _components(model: ReuseModel, units: Iterable[int]) -> Iterator[set[int]]:
     """Yield each connected component, over all edges, that contains at least one of ``units``."""
-    seen: set[int] = set()
-    for first in units:
-        component, pending = {first}, [] if first in seen else [first]
-        while pending:
-            new = {edge[0] for edge in place.edges(pending.pop())} - component
-            component |= new
-            pending += sorted(new)
-        if first not in seen:
-            yield component
-        seen |= component
+    joined = DisjointSets(len(model))
+    for u, v in model.rows[:, :2].tolist():
+        joined.join(u, v)
+    names = joined.names()
+    for name in dict.fromkeys(names[u] for u in units):
+        yield set(np.flatnonzero(names == name).tolist())
 
 
 def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:

@@ -49,7 +49,7 @@ class Placement:
     def costs(self, u: int) -> Iterator[tuple[int, int]]:
         """Yield aligned offsets for unit ``u`` within the capacity, ascending, and the cost of each.
 
-        The offsets are the pin of ``u``; without a pin, 0 and the ends of occupied ranges, unless forbidden.
+        The offsets are the pin of ``u``, or without a pin, 0 and the ends of occupied ranges, if they are allowed.
         """
         size, offset, grid = self.size[u], self.offset, self.align[u]
         spans = [(begin - size, end, HARD) for begin, end in self.reserved]
@@ -163,16 +163,13 @@ def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
         if offset[begin] < 0 or place.price(begin, offset[begin]) > 0:
             break
     out: dict[int, int] = {}
-    units: list[int] = []
     for _ in range(4 * count):
         if len(out) >= count:
             break
         u = begin
-        if units:
-            edges = place.edges(units[draw() % len(units)])
+        if out:
+            edges = place.edges(list(out)[draw() % len(out)])
             u = edges[draw() % len(edges)][0] if edges and draw() % 8 else draw() % n
-        if u not in out:
-            out[u] = offset[u]
-            units.append(u)
-    out.update((u, -1) for u in range(n) if offset[u] < 0 and u not in out)
+        out[u] = offset[u]
+    out.update((u, -1) for u in range(n) if offset[u] < 0)
     return out

@@ -92,10 +92,9 @@ def _edge_rows(unit: I64, size: I64, pairs: I64, weight: I64 | int) -> I64:
 
 
 def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
-    """Raise ``AllocationOverflow`` if offsets or costs could exceed :data:`LARGEST`."""
     sizes, grid = problem.size.tolist(), int(problem.alignment.max(initial=0))
     reach = sum(sizes) + grid
-    if problem.capacity > LARGEST:  # the capacity of the model is LARGEST, which must not exclude a placement
+    if problem.capacity > LARGEST:  # the model then has the capacity LARGEST, and every placement must fit
         ends = [at for at, nbytes in zip(fixed, sizes, strict=True) if nbytes] + [end for _, end in terms.reserved]
         reach = sum(sizes) + len(sizes) * grid + max([0, *ends])
     for total, what in (
