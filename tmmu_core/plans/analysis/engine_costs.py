@@ -1,9 +1,9 @@
 """Compute reuse penalties for a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
 Each engine runs its nodes in execution order, and waits for another engine only if a node needs its data. A node that
-writes buffer B over the bytes of buffer A must run after all users of A. Data dependencies and the order of its engine
-ensure this for some users; for the others, the node must wait. The penalty of the pair (A, B) is the sum of the costs
-of these waits. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+writes buffer B over the bytes of buffer A must run after all users of A. Some users have ended by then, because of data
+dependencies or the order of the node's engine; the node must wait for the others. The penalty of the pair (A, B) is the
+sum of the costs of these waits. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
@@ -78,8 +78,7 @@ class _EngineOrder:
         storage_names = [plan.tensor_ids[row] for row in storages_of(plan).head.tolist()]
         storage = {tensor: storage_names[plan.storage[row]] for tensor, row in plan.row_of.items()}
         self.ended = [0] * len(self.order)
-        """Position of a node → the node and those that have ended when it begins, because of data dependencies or the
-        order of its engine; a bit mask of positions."""
+        """Per node, a bit mask of positions: the node, and the nodes that are certain to have ended when it begins."""
         self.users: dict[str, set[int]] = {}  # name of a storage → the positions of the nodes that use it
         last: dict[str, int] = {}  # engine → the position of its latest node
         for k, node in enumerate(self.order):
@@ -94,7 +93,6 @@ class _EngineOrder:
         self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in last]
 
     def engine_of(self, node: Node) -> str:
-        """Return the first engine that matches the operator or the id of a node, else the default engine."""
         for name, patterns in self.engines.engines.items():
             if any(fnmatchcase(text, pattern) for pattern in patterns for text in (node.instr, node.node_id)):
                 return name
@@ -113,7 +111,7 @@ class _EngineOrder:
             engine = self.engine_of(self.order[writer])
             for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
                 may_run = [k for k in self.users.get(problem.ids[i], ()) if not self.ended[writer] >> k & 1]
-                # A node that waits for another also waits for the nodes that have ended when that one begins.
+                # A wait for node n includes the nodes that have ended when n begins.
                 waited_for = [k for k in may_run if not any(self.ended[n] >> k & 1 for n in may_run if n != k)]
                 waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in waited_for}
                 cost = sum(self.engines.costs.get(wait, self.engines.cost) for wait in waits)

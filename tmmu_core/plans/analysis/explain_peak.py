@@ -1,8 +1,8 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
 The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment, tail) at the *deciding step* of
-an arena. This step is in the live range of the storage that ends at the highest address: the step with the most live
-bytes, of several such steps the one that misses the least reuse. Live bytes above the lower bound are missed reuse.
+an arena. This step is in the live range of the storage that ends at the highest address. It has the most live bytes of
+that range; on a tie, the step with the least missed reuse decides. Live bytes above the lower bound are missed reuse.
 O(n) for n rows.
 """
 
@@ -41,7 +41,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # why the plan exceeds its lower bound; without a gap, the peak or why it has no explanation
+    reason: str  # why the plan exceeds its lower bound; without a gap, a sentence about the peak or the plan; or empty
     gap: Gap | None = None  # the gap that ``reason`` names, if any
 
     def __str__(self) -> str:

@@ -97,7 +97,7 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
 
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
-    """Return the settings that differ in common arenas; without any, the names of the arenas if they differ."""
+    """Return the different settings of common arenas. If there are none, return the arena names if these differ."""
     old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
     differences = []
     for name in sorted(old_names & new_names):

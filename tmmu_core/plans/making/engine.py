@@ -17,14 +17,14 @@ from msgspec import structs
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
-from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
+from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
-from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline
-from tmmu_core.planners import PlannerEntry, planner_named
+from tmmu_core.planners import planner_named
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.problem import Packing, Problem, Progress, option_error
+from tmmu_core.planners.problem import Problem, Progress, option_error
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
@@ -112,7 +112,7 @@ def solve(
 
 
 def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the extent of ``error``'s undeclared arena in a plan over the limits; ``required`` if planning fails."""
+    """Return the extent of the undeclared arena in a plan without limits; ``required`` of ``error`` if that fails."""
     undeclared = str(error.diagnostics["arena"])
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
     used -= {"optimizer_state"}  # if this arena is declared, tensors of that role move to it
@@ -138,14 +138,19 @@ def _planned(
         timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
-    capacities = config
-    if over_limits and not planner.defines_arenas:  # a memory planner needs the capacities
-        capacities = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
-    liveness, regions, problems, packings = _packed(timeline, capacities, planner, options, meter)
+    if planner.defines_arenas:
+        liveness, config, problems, packings = spread_over_memories(timeline, options, config)
+    else:
+        unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
+        with paused_gc():
+            liveness = analyse(timeline, config)
+            refuse_unknown_arenas(config, timeline.graph)
+            problems = arena_problems(liveness, unlimited if over_limits else config)
+        packings = [planner.pack(problem, options, meter) for problem in problems]
     packed = tuple(map(packed_arena, problems, packings))
     liveness, slot, offset = placed_storages(liveness, packed)
 
-    summaries = [summarise(arena, {**config, **regions}, timeline.steps) for arena in packed]
+    summaries = [summarise(arena, config, timeline.steps) for arena in packed]
     for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
         check_capacity(problem, summary)
     check_totals(summaries, None if over_limits else request.budget)
@@ -197,20 +202,3 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
         UNPLANNED: f"parts that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
     }
     return {key: text for key, text in found.items() if text}
-
-
-def _packed(
-    timeline: Timeline,
-    config: ArenaConfig,
-    planner: PlannerEntry,
-    options: Mapping[str, Any],
-    progress: Progress | None,
-) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Return ``(liveness, regions, problems, packings)``; a memory planner defines regions as arenas."""
-    if planner.defines_arenas:
-        return spread_over_memories(timeline, options, config)
-    with paused_gc():
-        liveness = analyse(timeline, config)
-        refuse_unknown_arenas(config, timeline.graph)
-        problems = arena_problems(liveness, config)
-    return liveness, {}, problems, [planner.pack(problem, options, progress) for problem in problems]
