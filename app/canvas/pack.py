@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class _Arrays:
         column = np.asarray(values)
         largest = int(column.max()) if column.size else 0
         kind = next((name for name, limit in _NARROW if largest < limit), "u8")
-        return [kind, *self._append(column.astype("<" + kind).tobytes()), column.size]
+        return [kind, self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
         """Store strings as one blob with their end offsets; return the header of both arrays."""
@@ -77,20 +78,20 @@ class _Arrays:
         if len(blob) > lengths.sum():  # a character has several bytes
             lengths = np.array([len(text.encode("utf-8", "replace")) for text in listed], np.int64)
         ends = np.cumsum(lengths, dtype=np.int64)
-        return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
+        return {"blob": ["u1", self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store each distinct string once, those of ``order`` first, and a code per row; return the header of both."""
+        """Store a code per row, and each distinct string once, those of ``order`` first; return the header of both."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
 
-    def _append(self, data: bytes) -> list[int]:
+    def _append(self, data: bytes) -> int:
         start = self.size
         padded = data + b"\0" * (-len(data) % 8)
         self.chunks.append(padded)
         self.size += len(padded)
-        return [start]
+        return start
 
 
 NO_ORIGIN = Origin()
@@ -132,31 +133,23 @@ def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
     """Return per row whether its id or its producer's id contains ``text``, like ``searchHits`` in picking.js."""
     if not text:
         return np.zeros(len(plan), np.bool_)
-    needle = _fold(text)
-    nodes = np.array([needle in _fold(name) for name in _nodes(plan)], np.bool_)
-    ids = np.fromiter((needle in _fold(tensor_id) for tensor_id in plan.tensor_ids), np.bool_, len(plan))
+    fold = str.maketrans(ascii_uppercase, ascii_lowercase)
+    needle = text.translate(fold)
+    nodes = np.array([needle in name.translate(fold) for name in _nodes(plan)], np.bool_)
+    ids = np.array([needle in tensor_id.translate(fold) for tensor_id in plan.tensor_ids], np.bool_)
     return ids | (nodes[plan.birth] & (plan.held_until - plan.birth < plan.steps) if plan.steps else ids)
 
 
 def _nodes(plan: Plan) -> list[str]:
-    """Return ``plan.node_at(step)`` for all steps."""
     named = [*([INPUTS_STEP] if plan.has_inputs_step else []), *plan.execution_order][: plan.steps]
     return named + [""] * (plan.steps - len(named))
 
 
-_FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def _fold(text: str) -> str:
-    return text.translate(_FOLD)
-
-
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, original step of each drawn step and of the end)``.
+    """Return ``(plan to draw, original step of each drawn step and of the end)``; the plan and ``None`` for few steps.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
-    or ends are drawn. Otherwise the plan itself is returned, and the second value is ``None``. ``beside``: a second
-    plan that is drawn with the same steps.
+    or ends are drawn. ``beside``: a second plan that is drawn with the same steps.
     """
     plans = [plan] if beside is None else [plan, beside]
     if all(each.steps <= 8 * len(each) + 1024 for each in plans):
@@ -177,18 +170,17 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 
 
 def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan and return its header; ``other``: the plan that is drawn with the same steps."""
+    """Pack a plan and return its header. ``other``: see ``beside`` of :func:`picture_of`."""
     plan, events = picture_of(original, other)
     columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
-    for name, column in columns.items():
-        if column is not None and len(column) != len(plan):
-            raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
     orders = {} if origin.layers is None else {"module": palette.layer_order(original, origin.layers)}
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     shared_rows = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
+    numbers: dict[str, Any] = {"birth": plan.birth, "death": plan.held_until, "offset": plan.offset}
+    numbers |= {"size": plan.size, "slot": plan.logical_slot, "generation": plan.generation, "arena": plan.arena}
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
         for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
@@ -205,15 +197,7 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
         "arenas": _arenas(arrays, original, plan, events),
         "main": list(plan.arena_of).index(totals_text.main_arena(original)) if plan.arenas else 0,
         "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
-        "columns": {
-            "birth": arrays.add(plan.birth),
-            "death": arrays.add(plan.held_until),
-            "offset": arrays.add(plan.offset),
-            "size": arrays.add(plan.size),
-            "slot": arrays.add(plan.logical_slot),
-            "generation": arrays.add(plan.generation),
-            "arena": arrays.add(plan.arena),
-        },
+        "columns": {name: arrays.add(values) for name, values in numbers.items()},
         "ids": arrays.pool(plan.tensor_ids),
         "nodes": arrays.pool(_nodes(plan)),
         "role": arrays.table(plan.roles),
@@ -237,7 +221,6 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
 
 
 def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
-    """Pack the live bytes of each arena and return the headers of the arenas."""
     points = curve_points_of(original)
     steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     arenas = []

@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 
 from app.canvas.pack import Packed
-from app.canvas.script import PLAN, component_script
+from app.canvas.script import PLAN, canvas_script
 from app.session import state
 from tmmu_core.plans.model import Plan
 
@@ -39,7 +39,7 @@ text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom
 
 
 def plan_store(packed: Packed, plan: Plan, baseline: Plan | None = None, *, key: str = "plan_store") -> PlanHandle:
-    """Send the packed plans to the browser once, outside of fragments; return the handle for :func:`plan_canvas`."""
+    """Send the packed plans to the browser, outside of fragments; return the handle for :func:`plan_canvas`."""
     component(PLAN)(key=key, data=packed.data, height="content")
     return PlanHandle(packed.token, plan, baseline)
 
@@ -54,4 +54,5 @@ def plan_canvas(plan: PlanHandle, on: Events, *, key: str, **settings: Any) -> N
 @cache
 def component(variable: str) -> Any:
     """Return the Streamlit component of a main module of :mod:`app.canvas.script`."""
-    return st.components.v2.component(variable, js=component_script(variable))
+    script = f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
+    return st.components.v2.component(variable, js=script)

@@ -34,11 +34,6 @@ def canvas_script(variable: str = PLAN) -> str:
     return f'globalThis.{variable} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
 
 
-def component_script(variable: str) -> str:
-    """Return the JavaScript module of a Streamlit component: the function ``streamlit`` of a main module."""
-    return f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
-
-
 def sources() -> dict[str, str]:
     """Return file name → text of each module, including the generated modules of the palette and of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
@@ -69,7 +64,7 @@ def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
 
 
 def _scoped(name: str, text: str) -> str:
-    """Return a declaration of a constant with the exports of a module; imports read the constants of other modules."""
+    """Return a declaration of a constant with the exports of a module. An import reads the constant of its module."""
     exported = [*_EXPORT.findall(text)]
     for names in _EXPORT_LIST.findall(text):
         exported += [part.strip() for part in names.split(",") if part.strip()]

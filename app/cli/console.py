@@ -22,12 +22,12 @@ INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits
 STREAM = "-"  # standard input or standard output
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
-"""A word that is cut: a name in a file can have megabytes. In JSON output, only error records are cut."""
+"""Words to cut, because a name in a file can have megabytes. In JSON output, only error records are cut."""
 _LONGEST_LINE = 20_000
 
 
 def _cut(value: Any) -> Any:
-    """Return a text, or a JSON value with its texts, with long words and long texts cut."""
+    """Cut the long words and the long texts in a JSON value."""
     if isinstance(value, dict | list):
         return {k: _cut(v) for k, v in value.items()} if isinstance(value, dict) else [*map(_cut, value)]
     if not isinstance(value, str):
@@ -37,7 +37,6 @@ def _cut(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    """Return a text that is safe to print on one line: long words are cut, control characters are escaped."""
     return for_log(_cut(text))
 
 
@@ -46,7 +45,7 @@ class UsageError(Misuse):
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, without a frame into a pipe. A title that begins with ">" aligns its column to the right."""
+    """Print a table. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
     heads, *texts = [[_line(cell) for cell in row] for row in ([title.removeprefix(">") for title in titles], *rows)]
     if not sys.stdout.isatty():
@@ -130,7 +129,6 @@ UNRECOGNISED = "Unrecognised file format."
 
 
 def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
-    """Return message, the closest reader's reason and hint for an unreadable file; if verbose, all readers' reasons."""
     closest = nearest(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place
@@ -155,7 +153,7 @@ def read_input(name: str) -> bytes:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write a file, gzipped for the ending ``.gz``, and print a note with ``what``; ``-`` is standard output."""
+    """Write a file (gzipped if its name ends in ``.gz``) and print a note with ``what``; ``-``: standard output."""
     if name == STREAM:
         write_bytes(data)
         return

@@ -48,7 +48,7 @@ class TolerantFile(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Open missing standard streams. Make standard output ignore a closed pipe, and standard error all write errors."""
+    """Open missing standard streams. Standard output ignores a closed pipe; standard error ignores all write errors."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # open the missing descriptors 0 to 2, so that no other file gets one of them
     os.close(descriptor)
@@ -68,7 +68,7 @@ class Command(TyperCommand):
     """A command that rejects empty values, and an output file that is also an input."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""
+        """Run the command. Raises :class:`UsageError`."""
         output = ctx.params.get("output")
         # ``convert`` can rewrite a file in place.
         overwrites = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
@@ -172,7 +172,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of the options ``--max-NAME N``; return the arguments without these and ``-v``, ``--verbose``."""
+    """Set the limits of the options ``--max-NAME N``; return the arguments without these and :data:`VERBOSE`."""
     variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
     others: list[str] = []
     remaining = iter(arguments)

@@ -23,7 +23,7 @@ REQUIRED: Any = ...  # default of a required option
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option. ``names``: default is the name of the parameter; ``more``: arguments of ``typer.Option``."""
+    """Declare an option. ``names`` [name of the parameter]; ``more``: further arguments of ``typer.Option``."""
     return typer.Option(default, *names, metavar=metavar, help=text, **more)
 
 
@@ -91,7 +91,7 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _read_request(values: dict[str, Any]) -> PlanRequest:
-    """Remove the planning options from ``values`` and return their request. Raises :class:`UsageError`."""
+    """Remove the planning options from ``values`` and return their request."""
     texts = {name: values.pop(name) for name in OPTION_SPECS}
     texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
     named_values = [*values.items(), *((name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file)]

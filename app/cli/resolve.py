@@ -177,7 +177,7 @@ def resolve_opened(
 
 
 def _verified(resolved: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
-    """Return a finished plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
+    """Return the plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
     is_complete = resolved.trace is None or resolved.trace.complete
     verified = verify_finished(resolved.plan, graph, complete=is_complete, **settings)
     trace = resolved.trace and replace(resolved.trace, plan=verified.plan)

@@ -20,7 +20,6 @@ function replacesEntry(url) {
   return !now.search || !next.search || withoutZoom(now.search) === withoutZoom(next.search);
 }
 
-/** Add the query of the page to the navigation links. */
 function updateLinks() {
   for (const link of document.querySelectorAll(NAVIGATION)) {
     const [path] = (link.getAttribute("href") ?? "").split("?");

@@ -225,7 +225,6 @@ def _handoffs(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _origin(solution: Solution | Plan | None) -> Origin:
-    """Return the operator and the layer of each row; ``NO_ORIGIN`` without a graph."""
     if not isinstance(solution, Solution):
         return NO_ORIGIN
     timeline = solution.liveness.timeline
@@ -235,7 +234,6 @@ def _origin(solution: Solution | Plan | None) -> Origin:
 
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
-    """Return the template values of both verdicts. A plan is valid if its only errors are exceeded capacities."""
     rows = []
     for name, verdict in (("verifier", verified), ("lint", linted)):
         text = numbers.count(len(verdict.errors), "error")

@@ -107,7 +107,7 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour; without it or for "", the role's colour.
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour, or "" for the colour of the role [""].
     At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
     Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """
@@ -166,7 +166,7 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a picture: the arena size, or a larger capacity of at most twice this size."""
+    """Return the arena size, or a larger capacity that is at most twice as large."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 

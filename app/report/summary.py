@@ -26,7 +26,6 @@ BAR = 40  # characters of the longest bar
 
 
 def _rendered(template: str, **values: Any) -> str:
-    """Render a Markdown template of this folder. Its filters ``code`` and ``md`` escape names from files."""
     import jinja2  # loaded only when Markdown is written
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)

@@ -107,7 +107,7 @@ class Guard:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a request, redirect it (to the URL without the token, or to a moved page), or forward it."""
+        """Reject, redirect or forward a request."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return

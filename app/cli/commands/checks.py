@@ -28,13 +28,8 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
     from tmmu_core.judge.verifier.verify import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    settings: dict[str, Any] = {
-        "dims": request.dims or None,
-        "arenas": request.arenas,
-        "cut_from": found.whole_graph_hash,
-    }
-    checked_plan = found.complete_plan()
-    verdict = found.verdict or verify_plan(checked_plan, against, **settings)
+    checked_plan, dims, cut_from = found.complete_plan(), request.dims or None, found.whole_graph_hash
+    verdict = found.verdict or verify_plan(checked_plan, against, dims=dims, arenas=request.arenas, cut_from=cut_from)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
@@ -77,8 +72,8 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return the plan of the file ``name``, and its graph; ``None`` for a plan without a graph.
 
-    For a finished plan, ``--dims``, ``--arenas`` and, with ``graph``, ``--shard`` are the settings with which it was
-    planned. Raises :class:`UsageError` for its other planning options, and for ``graph`` without a finished plan.
+    A finished plan accepts only the planning options ``--dims``, ``--arenas`` and, with ``graph``, ``--shard``. They
+    are the settings of the planning. Raises :class:`UsageError` for other options.
     """
     opened = open_any(name, request.dims)
     other_options = request
@@ -102,7 +97,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
 
 
 def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
-    """Return the request with mode, preset and order of a plan, without the nodes that the planner inserted."""
+    """Return the request with mode, preset and order of a plan; the order has only nodes of ``graph``."""
     node_ids = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in node_ids)
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
@@ -119,7 +114,7 @@ def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Sol
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print findings, and the warnings in ``more`` (other JSON fields); return 1 if a finding is an error, else 0."""
+    """Print findings and warnings; return the exit code. ``more``: other JSON fields, among them ``warnings``."""
     has_error = any(finding.severity == "error" for finding in findings)
     if as_json:
         write_json({"ok": not has_error, **more, "findings": findings})

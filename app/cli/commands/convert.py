@@ -58,7 +58,6 @@ def convert_command(
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    """Write the sidecar file, and return the graph that names it. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
     constants = constants_of(Path(model), graph)
     if not constants:
@@ -88,7 +87,7 @@ def _write_instance(instance: PlainInstance, name: str) -> int:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """Parse ``size=bytes,lower=from`` to field → column. Raises :class:`UsageError`."""
+    """Parse ``size=bytes,lower=from``."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if not all(field.strip() and column.strip() for field, _, column in pairs):
         raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
@@ -96,7 +95,7 @@ def _columns(text: str) -> dict[str, str]:
 
 
 def _ranges(text: str) -> dict[str, Dim]:
-    """Parse ``B=1:8,T=512`` to dimension → range. Raises :class:`UsageError`."""
+    """Parse ``B=1:8,T=512``."""
     ranges: dict[str, Dim] = {}
     try:
         pairs = read_pairs(text)

@@ -118,7 +118,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
 
 
 def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a TensorFlow Lite model ``(bytes, name)`` with the plan ``opened``, or with a new plan for a graph."""
+    """Write a model ``(bytes, name)`` with the plan ``opened``, or with a new plan for a graph."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run
@@ -135,7 +135,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write an ONNX model ``(bytes, name)`` in the order of the plan, graph or request, else in the best order."""
+    """Write a model ``(bytes, name)`` in the order of ``opened`` or of the request, else in the best order found."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model
@@ -159,7 +159,6 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
-    """Return the order with the lowest peak that the search finds, else the order of the file."""
     start = initial_candidate(graph, request)
     found = order_move(start)
     if found is None or found.move is None:
@@ -173,7 +172,6 @@ def _lowest_peak_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the constants in the file of ``--model``, else in the planned file; none in a plan or standard input."""
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):

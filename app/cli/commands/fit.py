@@ -109,7 +109,7 @@ def _search(
     progress: Progress,
     sizes: SizeOptions,
 ) -> tuple[Fitted, int | None]:
-    """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` without either, or if none fits."""
+    """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` if no size was searched or fits."""
     if sizes.mesh is not None:
         smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
         return smallest.fitted, smallest.size
@@ -127,7 +127,7 @@ def _search(
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, else ``--arenas``. Raises :class:`UsageError` for none or both forms."""
+    """Return the limits of ``--capacity``, else of ``--arenas``."""
     by_arena = dict(request.capacities)
     total = by_arena.pop(ANY_ARENA, None)
     if total is not None and by_arena:

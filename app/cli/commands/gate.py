@@ -109,7 +109,7 @@ def _option_of(name: str) -> str:
 def _checks(
     limits: Sequence[core.Limit], after: Resolved, before: Resolved | None, *, allow_incomplete: bool
 ) -> list[Check]:
-    """Return the checks of both verdicts and of completeness; if all pass, also the checks of the limits."""
+    """Return the checks of the verdicts and of completeness. Add the checks of the limits if all of them pass."""
     plan = after.plan
     checks: list[Check] = []
     for side in (after, before):
@@ -125,7 +125,6 @@ def _checks(
 
 
 def _scope(side: Resolved) -> str:
-    """Return what was verified of a plan, a key of :data:`SCOPES`."""
     return "planned" if side.verdict is None else side.verdict.examined
 
 
@@ -191,7 +190,7 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
-    """Return an ``::error`` command of GitHub Actions for each failed check."""
+    """Return the commands of GitHub Actions that report the failed checks."""
     file = for_annotation(after.name, is_property=True)
     planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
     text = ""
@@ -204,7 +203,6 @@ def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[C
 
 
 def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
-    """Write the files of ``--out``. Raises :class:`UsageError`, ``UnwritableOutput``."""
     from app.report.html_report import build_report
 
     old = before.complete_plan() if before else None

@@ -61,7 +61,6 @@ def record_command(
 
 
 def _time(text: str | None) -> datetime:
-    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970; ``None`` is the current time."""
     if text is None:
         return datetime.now(UTC)
     try:
@@ -119,7 +118,7 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth, changed settings)`` of each run from ``first`` on, since the previous run of its series."""
+    """Return ``(growth, changed settings)`` of each run from ``first`` on."""
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []
@@ -173,9 +172,9 @@ def bisect_command(
 ) -> int:
     """Find the commit that increased a model's memory.
 
-    The runs of one branch are compared (without --branch: main, or the branch of the latest run). A commit is
-    represented by its runs with the planner, mode and preset of the branch's latest run; if it has no such run, by its
-    latest run. Changed plan settings also change the size, so the output lists them.
+    The command compares the runs of one branch: --branch, else main, else the branch of the latest run. It uses the
+    runs with the planner, mode and preset of the branch's latest run. For a commit without such a run, it uses the
+    latest run of the commit. Changed plan settings also change the size, so the output lists them.
 
     Exit code: 0 no growth, 1 growth.
     """
@@ -214,7 +213,6 @@ def bisect_command(
 
 
 def _step(runs: Sequence[Run], values: Sequence[int], k: int) -> dict[str, Any]:
-    """Return the JSON record of the change from run ``k`` − 1 to run ``k``."""
     before, after = values[k - 1 : k + 1]
     figures = {"before_bytes": before, "after_bytes": after, "grown_bytes": after - before}
     return {"before": runs[k - 1].record(), "after": runs[k].record(), **figures}

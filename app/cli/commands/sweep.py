@@ -128,7 +128,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
 def _run_points(
     sources: Sequence[Source], points: Sequence[Point], scheduler: str | None, workers: int | None, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Plan the points. Return the rows in the order of the points, and the stored sweep's name ("" without store)."""
+    """Plan the points. Return the rows in the order of the points, and the name of the stored sweep or ""."""
     rows: dict[int, tuple[dict[str, Any], ...]] = {}
     name = ""
     with closing(open_store(url, create=True)) if url else nullcontext() as store, progress_on_terminal() as progress:
@@ -154,7 +154,6 @@ def _run_points(
 def _results(
     scheduler: str | None, workers: int | None, sources: Sequence[Source], points: Sequence[Point]
 ) -> Iterator[Results]:
-    """Yield the results of the points in groups, planned in this process or with Dask."""
     if scheduler is not None or workers:
         require("distributed", "a sweep with several processes")
     if workers is None:
@@ -171,7 +170,7 @@ def _results(
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line per distinct error or warning: models and planners of the rows that have it, then its text."""
+    """Return a line per distinct error or warning, with the models and planners of its rows."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]
@@ -227,7 +226,7 @@ def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
 
 
 def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[tuple[str, int] | None, ...]:
-    """Return ``(dimension, size)`` pairs: the sizes of ``--over``, else samples of the range. Raises ``UsageError``."""
+    """Return ``(dimension, size)`` pairs: the sizes in the value of ``--over``, else samples of the range."""
     dim, listed, values = (part.strip() for part in text.partition("="))
     if dim in request.dims:
         raise UsageError(f"--dims and --over both set {dim}.", f"Remove {dim} from --dims.")

@@ -16,7 +16,7 @@ LINE = "#7d8896"  # grey with enough contrast on light and dark backgrounds
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above the plot
-FEW_TICKS = 10  # maximum length of an axis with a tick at each whole number; Plotly would add ticks at fractions
+FEW_TICKS = 10  # length up to which an axis has a tick at each whole number; Plotly would add ticks at fractions
 
 
 class TextFigure(go.Figure):
@@ -90,7 +90,7 @@ def add_curve(
 
 
 def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
-    """Draw a dashed line for a limit in bytes, at ``value`` (default: the limit) of the y axis; ``across``: x axis."""
+    """Draw a dashed line with the label of ``limit`` (bytes), at ``value`` [the limit]; ``across``: a vertical line."""
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
     draw, side = (fig.add_vline, "top right") if across else (fig.add_hline, "bottom")

@@ -1,4 +1,4 @@
-"""The files of a plan for download. A file is made when the visitor downloads it, except a model with the plan."""
+"""The files of a plan for download."""
 
 import mimetypes
 from collections.abc import Callable
@@ -94,7 +94,6 @@ def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> s
 
 
 def _instances(plan: Plan, stem: str) -> list[Entry]:
-    """Return a CSV file per arena, for the arenas whose buffers can be rows of an instance."""
     files = []
     for k, arena in enumerate(plan.arenas):  # file names contain k, because two arena names may differ only in case
         with suppress(TmmuError):
@@ -107,7 +106,6 @@ def _instances(plan: Plan, stem: str) -> list[Entry]:
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
-    """Return the opened TensorFlow Lite file with the plan in it; [] if it cannot contain the plan."""
     if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
         return []
     with suppress(TmmuError):
@@ -120,7 +118,6 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
-    """Return the input files of the command line: the graph, the arenas, and further files of options."""
     inputs, data_of = [], repeat_command.files(shown)
     if shown.graph is not None:
         rank_note = "" if shown.choice.shard_spec is None else ", this rank's share"
@@ -167,7 +164,6 @@ def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
 
 
 def _project(shown: Shown) -> bytes:
-    """Return the C project as a zip file, with the values of constants if the opened file contains them."""
     constants = None
     if shown.graph is not None and shown.opened.graph is not None:
         with suppress(TmmuError):  # an uploaded model has no access to its external weight files

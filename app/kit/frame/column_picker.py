@@ -51,7 +51,6 @@ def draw() -> None:
 
 
 def _open() -> None:
-    """Convert the table to a CSV instance, add the instance to the opened files, and open it."""
     name, data, _ = state.raw(_TABLE)
     columns = {field: state.widget_value(f"column.{field}") for field in ABOUT}
     try:

@@ -27,7 +27,7 @@ def progress(
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
     ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button, for a job
-    whose intermediate results cannot be used (default: stop the job and use its best result).
+    without usable intermediate results [stop the job and use its best result].
     """
     drawn_state = job.done, len(job.found)
 
@@ -55,7 +55,7 @@ def progress(
 def result(job: Job[T], title: str, error_title: str, *, source: str = "", patience: float | None = None) -> T | None:
     """Return the result of a finished job; else draw its progress or its error card, and return ``None``.
 
-    ``source``: file that the error card names. ``patience``: seconds until the progress is drawn [as for a plan].
+    ``source``: file that the error card names. ``patience``: seconds until the progress is drawn.
     """
     if not job.wait(planning.PATIENCE if patience is None else patience):
         progress(job, title, follow=True)
@@ -69,13 +69,12 @@ def result(job: Job[T], title: str, error_title: str, *, source: str = "", patie
 
 
 def restart_button(job: Job[Any]) -> None:
-    """Draw a button that starts a job again, if the job ended without a result although its input may be valid."""
+    """Draw a button that starts a job again if its task did not finish."""
     if isinstance(job.error, TaskNotFinished):
         st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
 
 
 def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None:
-    """Draw the best size and the lower bound of the arena that is searched, and a chart of both over the nodes."""
     if not improvements:
         return
     arena, last = improvements[-1]

@@ -65,7 +65,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
 
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
-    """Return the opened file; while it is read, the last valid plan. On an error, show the previous file or a menu."""
+    """Return the opened file, or the last valid plan while the file is read."""
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)
@@ -118,7 +118,6 @@ def _progress(
 
 
 def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -> Shown:
-    """Draw the error card of a choice that cannot be planned; return the plan that is shown instead."""
     draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
         names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
@@ -133,7 +132,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
 
 
 def _substitute(choice: Choice) -> Shown:
-    """Return the last valid plan of the file, or its plan with default settings, and draw a note about it."""
+    """Return the last valid plan of the file, else its plan with default settings. Draw a note about it."""
     valid, what = state.session().last_valid, "the last valid plan"
     if valid is None or valid.source != choice.source:  # a link opened this file
         valid, what = Choice(source=choice.source), "the plan of this graph with default settings"
@@ -157,7 +156,6 @@ def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def _headline(shown: Shown) -> None:
-    """Draw the headline: the verdict, the memory that the plan needs, the reason, and the next actions."""
     is_over, budget = bool(over_limits(shown.plan, shown.choice.budget)), shown.choice.budget
     key = ("headline", shown.key, budget)
     explained = job_table().cache.get_or_make(key, lambda: explain_peak(shown.plan, budget, name_of(shown)))
@@ -174,7 +172,6 @@ def name_of(shown: Shown) -> str:
 
 
 def _actions(shown: Shown, is_over: bool) -> None:
-    """Draw the buttons of the next actions that are possible: find the best plan, make it fit, export."""
     plan, choice, page = shown.plan, shown.choice, state.session().page
     best = planning.best_plan_changes(choice)
     is_best = choice.planner == best["planner"] and choice.options == best["options"]
@@ -191,7 +188,6 @@ def _actions(shown: Shown, is_over: bool) -> None:
 
 
 def _notes(shown: Shown) -> None:
-    """Draw the notes about a stopped search, unplanned parts, assumed sizes, and the effect of the last change."""
     plan, limit = shown.plan, shown.choice.options.get(NODE_LIMIT)
     if limit is not None and any(arena.status == "unproven" for arena in plan.arenas):
         with controls.row("stopped"):
@@ -216,7 +212,6 @@ def _notes(shown: Shown) -> None:
 
 
 def _check_link(shown: Shown) -> None:
-    """After a link was opened, reset the fields that name items which the plan lacks; draw a notice."""
     session = state.session()
     if session.has_unchecked_link:
         session.has_unchecked_link = False
@@ -227,7 +222,7 @@ def _check_link(shown: Shown) -> None:
 
 
 def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
-    """Reset the fields of the choice that name items which the plan lacks; return the names of these items."""
+    """Reset the fields of the choice that name items missing in the plan; return the names of the items."""
     plan, opened = shown.plan, shown.opened
     missing: dict[str, str] = {}
     if opened.instance is not None:  # a packing problem has no mode and no preset
@@ -254,7 +249,7 @@ def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
 
 
 def is_digest(shown: Shown) -> bool:
-    """Return whether a plan is a digest, that is, a trace without tensors."""
+    """Return whether a plan is a digest: a trace without tensors."""
     return shown.opened.trace is not None and not shown.opened.trace.complete
 
 

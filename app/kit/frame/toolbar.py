@@ -63,7 +63,6 @@ def draw(chosen: Choice, opened: Opened) -> None:
 
 
 def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
-    """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     text = ", ".join(_short(pair) for pair in pair_texts(pairs))
 

@@ -25,7 +25,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer (possibly none) or of the marked buffers freed late; else ``None``."""
+    """Return the rows of the marked layer, or of the marked buffers freed late, else ``None``."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
         origins = plan_rows.origins(shown)
@@ -43,7 +43,7 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` of steps that free marked buffers late; ``+1`` is one more: ``"a frees x +1"``."""
+    """Return ``(step, text)`` of the steps that free marked buffers; ``"a frees x +1"``: x and one more buffer."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
     for row, last_use, _ in _late(shown):
@@ -75,7 +75,6 @@ def certificate(shown: Shown) -> None:
 
 
 def _mark_button(mark: str, label: str, icon: str, about: str | None = None, **changes: Any) -> None:
-    """Draw the button that sets ``mark`` and makes ``changes`` to the choice, or that clears the mark."""
     if state.choice().marked == mark:
         controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:

@@ -1,4 +1,4 @@
-"""The canvas of a plan: memory map, slots and lifetimes. Its settings come from the choice, which its events change."""
+"""The canvas of a plan: memory map, slots and lifetimes. It shows the choice of the session; its events change it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +26,11 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 @remembered
 def _packed(shown: Shown, needs_layers: bool, baseline: Shown | None, baseline_needs_layers: bool) -> Packed:
-    compared: dict[str, Any] = {}
-    if baseline is not None:
-        compared = {"baseline": baseline.plan, "baseline_origin": _origin(baseline, baseline_needs_layers)}
-    return pack_plan(shown.plan, _origin(shown, needs_layers), **compared)
+    origin = _origin(shown, needs_layers)
+    if baseline is None:
+        return pack_plan(shown.plan, origin)
+    baseline_origin = _origin(baseline, baseline_needs_layers)
+    return pack_plan(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin)
 
 
 def _needs_layers(shown: Shown) -> bool:
@@ -39,7 +40,6 @@ def _needs_layers(shown: Shown) -> bool:
 
 
 def _origin(shown: Shown, needs_layers: bool) -> Origin:
-    """Return operators and phases of a plan, and with ``needs_layers`` the layer and phase of each row."""
     phase_ranges = phases(shown)
     row_origins = origins(shown) if needs_layers else None
     if row_origins is None:

@@ -70,7 +70,7 @@ def findings(shown: Shown) -> None:
 
 
 def _await(shown: Shown) -> None:
-    """Start the verifier once the page is drawn, to not delay the drawing; rerun the page when the verifier ends."""
+    """Start the verifier after the page is drawn, and rerun the page when the verifier ends."""
     is_drawn = False
 
     @st.fragment(run_every=1.0 + len(shown.plan) / TENSORS_DRAWN_PER_SECOND)

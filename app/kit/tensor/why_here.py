@@ -114,5 +114,4 @@ def _row_placed(shown: Shown, turn: int) -> int:
 
 
 def _turn(shown: Shown, turn: int) -> dict[str, Any]:
-    """Return the fields of the choice that show the placements up to ``turn``."""
     return {"turn": turn, "selected": shown.plan.tensor_ids[_row_placed(shown, turn)], "marked": "", "search": ""}

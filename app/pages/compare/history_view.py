@@ -66,10 +66,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest comparable runs of a model on one branch, selected as in ``tmmu bisect``.
-
-    The branch is the chosen one if the model has runs there, else ``main``, else the branch of the model's last run.
-    """
+    """Return the latest comparable runs of a model on one branch, as in ``tmmu bisect``."""
     runs = store.runs(model)
     branches = (state.choice().branch, MAIN, runs[-1].branch)
     branch = next(branch for branch in branches if any(run.branch == branch for run in runs))
@@ -129,7 +126,6 @@ def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure
 
 
 def _selected_run(runs: tuple[Run, ...]) -> int | None:
-    """Return the index of the latest run of the selected commit; ``None`` if no run has it."""
     commit = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 
@@ -145,7 +141,7 @@ def _click(clicked: int, runs: tuple[Run, ...]) -> None:
 
 
 def _open(source: str, page: str, **changes: str) -> None:
-    """Open the plan of a run. A new source resets the other fields, so model, branch and selection are set again."""
+    """Open the plan of a run, and keep model, branch and selection, which a new source would reset."""
     view = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
     state.choose_and_show(page, **{"source": source, **view, **changes})
 

@@ -107,7 +107,7 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 
 def _pick(options: dict[str, str], value: str) -> None:
-    """Draw the field that selects the baseline (now ``value``; ``""``: none) and the button that swaps the plans."""
+    """Draw the field of the baseline (``value``: the current one or "") and the button that swaps the plans."""
     names = list(options) if value in options or not value else [value, *options]
 
     def changed() -> None:
@@ -173,7 +173,7 @@ def line_changes(comparison: Comparison) -> None:
 
 
 def difference_table(comparison: Comparison) -> None:
-    """Draw a table: why the plans are not comparable, their first different field, and their different settings."""
+    """Draw a table of the reasons why the plans are not comparable, and of their first and other differences."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))

@@ -78,7 +78,6 @@ def limit_of(shown: Shown) -> Capacity | None:
 
 
 def _kinds() -> frozenset[Kind]:
-    """Return the allowed kinds of changes: the chosen kinds, else the default."""
     chosen = frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(","))
     return chosen or frozenset(DEFAULT_KINDS)
 
@@ -130,7 +129,7 @@ def draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
 
 def _plan_with_selected_change() -> Candidate | None:
-    """Return the plan with the single change that is selected in the ranking; ``None`` if none is selected or ready."""
+    """Return the plan with the change that is selected in the ranking; ``None`` if there is none or it is not ready."""
     move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None
@@ -191,7 +190,6 @@ def _buttons(shown: Shown, preview: Candidate) -> None:
 
 
 def _sizes(shown: Shown, capacity: Capacity) -> None:
-    """Draw the search for the largest size of a named dimension that fits; draw nothing without dimensions."""
     graph = shown.opened.graph
     assert graph is not None
     if not graph.dims:

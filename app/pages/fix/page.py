@@ -90,17 +90,16 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
 
 
 def _selects_memories(name: str) -> bool:
-    """Return whether a planner selects memories itself. Its sizes are not comparable with those of other planners."""
+    """Return whether a planner selects memories itself: its sizes are not comparable with those of other planners."""
     return name in PLANNERS and PLANNERS[name].defines_arenas
 
 
 def _status(plan: Plan) -> str:
-    """Return the weakest optimality status of the plan's arenas."""
     return min((arena.status for arena in plan.arenas), key=WEAKEST_FIRST.index, default=OPTIMAL)
 
 
 def _best_first(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
-    """Return the sort key: with reuse costs, whether a limit is exceeded, and cost; then size, time and planner."""
+    """Return a sort key: exceeded limit and reuse cost (False and 0 without reuse costs), size, time and planner."""
     sums = totals(plan)
     is_over = sums.reuse_cost is not None and bool(over_limits(plan))
     return is_over, sums.reuse_cost or 0, sums.extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name

@@ -156,7 +156,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
 
 
 def _vertex_of(scene: Scene, tensor: int) -> int:
-    """Return the vertex of the tensor's producer, else that of the tensor or of all inputs; −1 if it is not drawn."""
+    """Return the vertex of the tensor's producer, else of the tensor or of the inputs; −1 if it is not drawn."""
     graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1
@@ -179,7 +179,7 @@ def _edges_of_buffer(scene: Scene, tensor: int) -> list[int]:
 
 
 def status_text(scene: Scene) -> str:
-    """Return the status line: the number of drawn boxes and edges, and the reason if requested boxes are missing."""
+    """Return the number of drawn boxes and edges, and the reason for missing boxes, as a text."""
     view = scene.view
     boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
     nodes = numbers.count(len(scene.index.node_ids), "node")

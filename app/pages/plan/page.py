@@ -117,7 +117,6 @@ def _tables(shown: Shown) -> None:
 
 
 def _step_range(shown: Shown) -> None:
-    """Draw the figures and the buffers of the range of steps that is selected on the curve, if there is one."""
     span, plan, arena = state.choice().span, shown.plan, arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps:
         return

@@ -11,17 +11,7 @@ from app.kit.charts.chart_base import draw_chart, figure
 from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.texts import markup, numbers
-from app.texts.palette import (
-    CATEGORIES,
-    CATEGORY_COLOURS,
-    OTHER,
-    PHASE_COLOURS,
-    ROLE_COLOURS,
-    ink_on,
-    layer_colours,
-    operator_colours,
-)
+from app.texts import markup, numbers, palette
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
@@ -31,8 +21,8 @@ MOST_LEVELS = 12  # nested groups around a buffer
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(function: row → its groups from the outermost, outermost group → colour)``. With ``None`` for the colours, roles
-and phases have their own colours; the largest of the other groups have those of ``CATEGORIES``."""
+"""``(function: row → its groups, outermost first; colours of the outermost groups)``. ``None``: roles and phases have
+their own colours, and the largest of the other groups have those of ``palette.CATEGORIES``."""
 
 
 def draw(shown: Shown) -> None:
@@ -77,12 +67,14 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
     plan, operators, origins = shown.plan, plan_rows.operators(shown), plan_rows.origins(shown)
     groupings: dict[str, Grouping] = {}
     if plan.categories:
-        groupings["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
+        groupings["category"] = (lambda i: (plan.categories[i],)), palette.CATEGORY_COLOURS
         groupings["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
     if origins is not None and plan_rows.has_layers(shown):
-        groupings["layer"] = (lambda i: (origins.layer[i] or plan.roles[i],)), layer_colours(plan, origins.layer)
+        colours = palette.layer_colours(plan, origins.layer)
+        groupings["layer"] = (lambda i: (origins.layer[i] or plan.roles[i],)), colours
     if operators is not None:
-        groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), operator_colours(plan, operators)
+        colours = palette.operator_colours(plan, operators)
+        groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), colours
     if not plan.categories:
         groupings["role"] = (lambda i: (plan.roles[i],)), None
     if plan.has_slots:
@@ -112,12 +104,13 @@ def treemap(
         buffers.append(((), f"{len(smaller):,} smaller buffers", sum(size for _, size in smaller), ""))
     if colours is None:
         by_size = sorted((group for group in group_bytes if len(group) == 1), key=lambda g: (-group_bytes[g], g))
-        uncoloured = [name for (name,) in by_size if name not in ROLE_COLOURS | PHASE_COLOURS]
-        colours = dict(zip(uncoloured, CATEGORIES, strict=False)) | ROLE_COLOURS | PHASE_COLOURS
+        own_colours = palette.ROLE_COLOURS | palette.PHASE_COLOURS
+        others = [name for (name,) in by_size if name not in own_colours]
+        colours = dict(zip(others, palette.CATEGORIES, strict=False)) | own_colours
     boxes = [(group, group[-1], size, "") for group, size in group_bytes.items()] + buffers
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
     box_id = {group: str(k) for k, group in enumerate(group_bytes)}
-    box_colours = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in boxes]
+    box_colours = [colours.get(group[0], palette.OTHER) if group else palette.OTHER for group, *_ in boxes]
     data = {
         "ids": list(map(str, range(len(boxes)))),
         "parents": [box_id.get(group, "") for group in parents],
@@ -128,7 +121,7 @@ def treemap(
     }
     options = {"tiling": {"pad": 1}, "pathbar": {"thickness": 20}, "branchvalues": "total"}
     options |= {"marker": {"colors": box_colours, "line": {"width": 1, "color": "#fff"}}}
-    options |= {"textfont": {"size": 12, "color": [ink_on(colour) for colour in box_colours]}}
+    options |= {"textfont": {"size": 12, "color": [palette.ink_on(colour) for colour in box_colours]}}
     hover, fig = "<b>%{label}</b><br>%{customdata[1]}<extra></extra>", figure(300)
     fig.add_trace(go.Treemap(**data, **options, hovertemplate=hover))
     return fig.update_layout(margin=dict.fromkeys("lrtb", 0), uniformtext={"minsize": 11, "mode": "hide"})

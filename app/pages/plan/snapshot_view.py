@@ -46,7 +46,7 @@ def claim(history: History, step: int) -> str:
 
 
 def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
-    """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``, stacked."""
+    """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``."""
     steps, by_category = live
     fig = chart_base.figure(250)
     for name, values in by_category.items():
@@ -62,7 +62,6 @@ def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dic
 
 
 def _totals(history: History, key: str, step: int) -> str:
-    """Return the table of the live bytes at a step by ``key``, largest first, as HTML."""
     groups = history.totals(key, step)
     live = sum(group.size for group in groups)
     rows = []

@@ -83,7 +83,6 @@ def draw_spec_editor(graph: Graph, chosen: Choice) -> None:
 
 
 def _apply(text: str) -> None:
-    """Set the shard spec, reset the selected rank, and return all pages to the whole graph."""
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
@@ -113,7 +112,6 @@ def draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
 
 
 def _selected(ranks: RankPlans) -> int:
-    """Return the chosen rank if the mesh has it, else the rank with the largest plan."""
     chosen = state.choice().look
     if chosen is not None and chosen < ranks.world_size:
         return chosen
@@ -160,15 +158,14 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
 MOST_IN_ONE_ROW = 64
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The opacity grows with the size, so that the scale suits a light and a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # for points that receive the clicks: a heat map sends no clicks
+HIDDEN = {"marker": {"opacity": 0}}  # of the points that receive the clicks, because a heat map sends no clicks
 
 
 def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:
     """Return ``(columns, rows, title of the columns, title of the rows)`` of the heat map for the ranks of a mesh.
 
-    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. With more ranks, the slow mesh axes form the columns, and the fast
-    axes form the rows. If no such grid has at most 256 columns and 16 rows, the ranks fill rows of fixed length, and
-    the rows have no title.
+    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. With more ranks, the slow mesh axes form up to 256 columns, and
+    the fast axes form up to 16 rows. Beyond these limits, the ranks fill rows of fixed length without a title.
     """
     axes = [(name, size) for name, size in spec.mesh if size > 1]
     world = spec.world_size

@@ -14,8 +14,8 @@ const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
- * note}. The scheme "size" also returns `ramp`: [smallest, largest] size. `shown` has a flag per arena. The scheme
- * "role" replaces a scheme whose data the plan lacks. */
+ * note}, for the scheme "size" also `ramp`: [smallest, largest]. A plan without the data of `scheme` has the colours of
+ * its roles. `shown` has a flag per arena. */
 export function paint(plan, scheme, shown) {
   const hasData = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
   const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = colouring;
@@ -62,7 +62,7 @@ function byArena(plan) {
   return byName({ names, codes: plan.arena }, colours, "colour = arena");
 }
 
-/** Colour the operators that write the most bytes. A view writes no bytes and has the colour of its base. */
+/** Colour the operators that write the most bytes. A view has the colour of its base. */
 function byOperator(plan) {
   const { names, codes } = plan.operator, writingCodes = new Set();
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writingCodes.add(codes[i]);
@@ -78,7 +78,7 @@ function byOperator(plan) {
   };
 }
 
-/** Give the hues in turn to the layers in the order of their codes. The legend lists the largest layer of each hue. */
+/** Repeat the hues over the layers. The legend lists the largest layer of each hue. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0);
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i]) bytes[codes[i]] += plan.size[i];

@@ -17,17 +17,15 @@ export class Plane {
     this.pixelsPerLevel = this.levelAxisPixels / (win.v1 - win.v0);
   }
 
-  /** Return a pair in the order (step, v) as a pair in the order (x, y), or the reverse. */
+  /** Convert a pair between the orders (step, v) and (x, y). */
   swappedIfSideways(first, second) {
     return this.sideways ? [second, first] : [first, second];
   }
 
-  /** Return the pixel coordinate of a step on the step axis. */
   step(t) {
     return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.pixelsPerStep;
   }
 
-  /** Return the pixel coordinate of v on the v axis. */
   level(v) {
     const distance = (v - this.win.v0) * this.pixelsPerLevel;
     if (this.sideways) return this.rect.x + distance;
@@ -43,25 +41,23 @@ export class Plane {
     return [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
   }
 
-  /** Return the visible part of a box. The part has a width or height of 0 or less if the box is not visible. */
+  /** Return the visible part of a box; its width or height is at most 0 if the box is not visible. */
   visibleBox(t0, t1, v0, v1) {
     const [x0, y0, x1, y1] = this.box(t0, t1, v0, v1), { x, y, w, h } = this.rect;
     return [Math.max(x0, x), Math.max(y0, y), Math.min(x1, x + w), Math.min(y1, y + h)];
   }
 
-  /** Return the ends [x0, y0, x1, y1] of a sharp line at the level v from step t0 to t1. */
   levelLine(v, t0, t1) {
     const px = sharp(this.level(v));
     return [...this.swappedIfSideways(this.step(t0), px), ...this.swappedIfSideways(this.step(t1), px)];
   }
 
-  /** Return the ends of a line across the rectangle at a pixel coordinate of the step axis or, if `isLevel`, of v. */
+  /** Return the ends of a line across the rectangle at a pixel of the step axis; `isLevel`: of the v axis. */
   across(px, isLevel = false) {
     const { x, y, w, h } = this.rect;
     return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];
   }
 
-  /** Return the {t, v} of a pixel. */
   at(x, y) {
     const { rect, win } = this, [dSteps, dLevels] = this.swappedIfSideways(x - rect.x, y - rect.y);
     const distance = this.vSign > 0 ? dLevels : this.levelAxisPixels - dLevels;

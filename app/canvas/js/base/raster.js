@@ -5,7 +5,6 @@
 // Therefore a box thinner than a pixel is a faint shade, and no box hides another box.
 
 export class Raster {
-  /** Begin an empty picture. */
   reset(width, height) {
     if (this.width === width && this.height === height) this.sums.fill(0);
     else {

@@ -63,7 +63,6 @@ export class Chart extends Drawing {
 
   // --- state from the page or the user --------------------------------------------------------------------------
 
-  /** Apply the settings that the page has changed. */
   update(state) {
     const changed = {};
     for (const [name, value] of Object.entries(state)) {
@@ -77,12 +76,11 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether a value from the page is one that this chart sent: it must not replace a newer value of the user.
-   * Remove it and older values from `sent`; remove all if the state has this value or this chart did not send it. */
+  /** Return whether this chart sent a value that the page sends back. It must not replace a newer value of the user. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
-    this.sent[name] = k < 0 || isCurrent ? [] : sent.slice(k + 1);
+    this.sent[name] = k < 0 || isCurrent ? [] : sent.slice(k + 1); // older values do not come back
     return k >= 0;
   }
 
@@ -111,7 +109,6 @@ export class Chart extends Drawing {
     return this.pack.plans[0] === this.plan;
   }
 
-  /** Set settings, and update what depends on them. */
   apply(settings) {
     const state = Object.assign(this.state, settings);
     const hasAny = (...names) => names.some((name) => name in settings), { height, room } = state;
@@ -134,7 +131,6 @@ export class Chart extends Drawing {
     this.soon("layout");
   }
 
-  /** Discard the scene. If plan, view or arena changed, show the whole range of v. */
   newScene() {
     const { view, arena } = this.state, hasOtherRows = this.currentScene?.view !== view || this.shownArena !== arena;
     this.currentScene = null;
@@ -154,7 +150,6 @@ export class Chart extends Drawing {
     return this.currentScene;
   }
 
-  /** The window of the whole plan. */
   get full() {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
   }
@@ -187,7 +182,6 @@ export class Chart extends Drawing {
     this.soon("over");
   }
 
-  /** Apply a setting of the user and send it to the page. */
   choose(name, value) {
     this.apply({ [name]: value });
     this.send(name, value);
@@ -257,7 +251,6 @@ export class Chart extends Drawing {
     this.emitZoom();
   }
 
-  /** Whether the window is smaller than the whole plan. */
   get isZoomed() {
     const { win: w, full: f } = this, isPart = (low, high) => (w[high] - w[low]) / (f[high] - f[low]) < 0.999;
     return isPart("t0", "t1") || isPart("v0", "v1");
@@ -276,7 +269,6 @@ export class Chart extends Drawing {
     return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
   }
 
-  /** Return the arguments of the drawing functions for one frame. */
   frameState() {
     const { plan, other, scene, plane, plot, strip, shown, hits, stripArena, ratio, width, height, isCandidate } = this;
     const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme, shown));
@@ -322,7 +314,7 @@ export class Chart extends Drawing {
     this.painted = this.pack;
   }
 
-  /** Draw everything but overlay and overview; return the results of drawBoxes() and, as `outlined`, drawBaseline(). */
+  /** Draw everything but overlay and overview. Return the results of drawBoxes(), and of drawBaseline() as `outlined`. */
   drawPicture(pen, frameState) {
     const { plan, plot, look } = frameState;
     const ticks = { steps: stepTicks(frameState), levels: levelTicks(frameState) };
@@ -350,7 +342,6 @@ export class Chart extends Drawing {
     return { ...drawn, outlined };
   }
 
-  /** Download the visible picture as a PNG, at twice its size in CSS pixels. */
   save() {
     if (!this.plan || !this.win) return;
     const sheet = el("canvas", { width: 2 * this.width, height: 2 * this.height }), pen = sheet.getContext("2d");
@@ -387,7 +378,7 @@ export class Chart extends Drawing {
     this.windowChanged();
   }
 
-  /** Return the minimum size of the window along the axis of `edge` ("t1" or "v1"): 1, or 2^−40 of the axis if more. */
+  /** Return the minimum size of the window along the axis of `edge` ("t1" or "v1"). */
   minimumSize(edge) {
     return Math.max(1, this.full[edge] / 2 ** 40);
   }
@@ -397,7 +388,7 @@ export class Chart extends Drawing {
     const { win: w, full: f } = this;
     for (const [a, b] of [["t0", "t1"], ["v0", "v1"]]) {
       const size = w[b] - w[a], newSize = Math.min(f[b] - f[a], Math.max(this.minimumSize(b), size));
-      // The edges are exact if the size does not change, so that linked charts have equal windows.
+      // An unchanged size keeps the exact edges, so that linked charts have equal windows.
       w[a] = Math.min(f[b] - newSize, Math.max(f[a], w[a] - (newSize - size) / 2));
       w[b] = w[a] + newSize;
     }
@@ -417,7 +408,6 @@ export class Chart extends Drawing {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
   }
 
-  /** Move the picture by `t` steps and by `v` levels. */
   pan({ t, v }) {
     const { t0, t1, v0, v1 } = this.win;
     Object.assign(this.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
@@ -444,7 +434,6 @@ export class Chart extends Drawing {
 
   // --- selecting -------------------------------------------------------------------------------------------------
 
-  /** Return the tooltip of a row as [heading, text] pairs. */
   lines(row) {
     return linesOf(this, row);
   }
@@ -484,7 +473,6 @@ export class Chart extends Drawing {
     if (this.win && this.stripArena) this.goStep(this.stripArena.peak_step);
   }
 
-  /** Clear selection, comparison, step and range of steps. */
   clear() {
     this.set({ step: null });
     this.send("step", null);
@@ -534,7 +522,7 @@ export class Chart extends Drawing {
 
   // --- events ----------------------------------------------------------------------------------------------------
 
-  /** Send an event to the page after `wait` milliseconds, unless another event of the same name follows within them. */
+  /** Send an event to the page after `wait` milliseconds. A newer event of the same name replaces it until then. */
   send(event, value, wait = 0) {
     clearTimeout(this.timers[event]);
     if (wait) {
@@ -546,13 +534,11 @@ export class Chart extends Drawing {
     this.emit(event, value);
   }
 
-  /** Set settings in this chart and in the linked charts. */
   set(settings) {
     this.follow(settings);
     this.share(settings);
   }
 
-  /** Apply a change of this chart to the linked charts. */
   share(change) {
     const { link } = this.state;
     for (const chart of link ? charts : []) {

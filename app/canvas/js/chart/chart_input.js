@@ -15,7 +15,6 @@ export class ChartInput extends Input {
     find.addEventListener("keydown", (e) => this.onSearchKey(e));
   }
 
-  /** Update the hovered row and the tooltip. A browser sends at most one movement per frame. */
   hover(point) {
     const { chart } = this, row = point ? chart.pick(...point) : -1;
     if (row !== chart.hovered || chart.tip.hidden !== row < 0) {
@@ -26,7 +25,7 @@ export class ChartInput extends Input {
     if (point) chart.placeTip(point);
   }
 
-  /** Store what a drag from this point moves: a box, one end of a range of steps or, if both are null, the picture. */
+  /** Store what a drag moves: `box`, the end of a range that begins at `spanStart`, or else the picture. */
   press([x, y], { altKey }) {
     const { chart } = this;
     this.box = chart.draggedBox(x, y, altKey);
@@ -80,8 +79,7 @@ export class ChartInput extends Input {
     chart.pan({ t: now.t - under.t, v: now.v - under.v });
   }
 
-  /** Zoom at the pointer: only along the steps with shift, on the step axis and on the strip; only along v with alt and
-   * on the v axis. */
+  /** Zoom at the pointer. Shift, the step axis and the strip zoom only the steps; alt and the v axis zoom only v. */
   wheel(factor, [x, y], event) {
     const { chart } = this, { plot, plane } = chart;
     const cx = Math.max(plot.x, Math.min(plot.x + plot.w, x)), cy = Math.max(plot.y, Math.min(plot.y + plot.h, y));
@@ -114,7 +112,6 @@ export class ChartInput extends Input {
     };
   }
 
-  /** Handle an arrow key: move the selected step along the step axis, or select the next tensor along v. */
   walk(dx, dy, steps) {
     const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan, state } = chart;
     const defaultStep = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
@@ -122,7 +119,6 @@ export class ChartInput extends Input {
     else chart.goStep((state.step ?? defaultStep) + Math.sign(t) * steps);
   }
 
-  /** Apply the text of the search field; send it to the page after `wait` milliseconds. */
   onSearch(wait) {
     const { chart } = this;
     chart.apply({ search: chart.find.value });

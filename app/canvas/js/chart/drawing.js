@@ -4,12 +4,11 @@ import { lookOf } from "../base/theme.js";
 import { STYLE } from "../base/style.js";
 import { el } from "./element.js";
 
-/** Every drawing of the page. */
-export const charts = new Set();
+export const charts = new Set(); // every drawing of the page
 const mounted = new WeakMap(); // parent element → its drawing
 const PRIORITY = { over: 1, base: 2, layout: 3 }; // kinds of redrawing; a later kind includes the earlier kinds
 
-/** Set `emit` of the drawing in an element and return the drawing; create it and its style sheet if there is none. */
+/** Set `emit` of the drawing in an element and return the drawing. Create a missing drawing with its style sheet. */
 export function mount(parent, Kind, emit) {
   if (!mounted.get(parent)?.root.isConnected) {
     unmount(parent);
@@ -51,7 +50,7 @@ export class Drawing {
     this.root.remove();
   }
 
-  /** Draw in the next frame: "over": only the overlay; "base": picture and overlay; "layout": both in a new layout. */
+  /** Draw in the next frame. `kind`: "over" (overlay), "base" (also the picture) or "layout" (both in a new layout). */
   soon(kind) {
     if (PRIORITY[kind] > (PRIORITY[this.due] ?? 0)) this.due = kind;
     this.frame ??= requestAnimationFrame(() => {
@@ -61,7 +60,6 @@ export class Drawing {
     });
   }
 
-  /** Fit the canvases to the stage and the device pixel ratio. */
   fitCanvases() {
     const { clientWidth: width, clientHeight: height } = this.stage, ratio = window.devicePixelRatio || 1;
     const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
@@ -76,7 +74,6 @@ export class Drawing {
     return (this.look ??= lookOf(this.root, this.ratio));
   }
 
-  /** Return the position of an event on the stage. */
   at(event) {
     const { left, top } = this.stage.getBoundingClientRect();
     return [event.clientX - left, event.clientY - top];
@@ -88,7 +85,6 @@ export class Drawing {
     if (lines) this.tip.replaceChildren(...lines.flatMap(tipLine));
   }
 
-  /** Place the tooltip beside a point of the stage. */
   placeTip([x, y]) {
     const { offsetWidth: w, offsetHeight: h } = this.tip, left = x + 16 + w > this.width ? x - 12 - w : x + 16;
     this.tip.style.left = `${Math.max(2, left)}px`;

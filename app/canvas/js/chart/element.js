@@ -51,7 +51,6 @@ export function build(chart) {
   return { root, title, bar, views, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
 }
 
-/** Fill a menu with [value, name] pairs. */
 export function fillMenu(menu, pairs) {
   menu.replaceChildren(...pairs.map(([value, name]) => el("option", { value }, name)));
 }

@@ -7,10 +7,12 @@ const LEAST_DISTANCE = 20; // pixels between two fingers, so that the zoom facto
 const distance = ([x0, y0], [x1, y1]) => Math.max(LEAST_DISTANCE, Math.hypot(x1 - x0, y1 - y0));
 const middle = ([x0, y0], [x1, y1]) => [(x0 + x1) / 2, (y0 + y1) / 2];
 
-/** A subclass has the methods hover(point or null), press(point, event) when a pointer goes down, drop() after a drag,
- * drag(now, last, began), click(point, event), wheel(factor, point, event), keys(event): key → action, and
- * pinch(factor, from, to, distances): `from` and `to` are the last and the new midpoint of two fingers, `distances`
- * their first distance along x and y. A point is [x, y] on the stage; a factor above 1 zooms in. */
+/** A subclass has these methods. A point is [x, y] on the stage; a factor above 1 zooms in.
+ *
+ * hover(point or null), press(point, event), drag(now, last, began), drop(), click(point, event)
+ * wheel(factor, point, event)
+ * pinch(factor, from, to, distances): last and new midpoint of two fingers; their first distance along x and along y
+ * keys(event): key → action */
 export class Input {
   constructor(chart) {
     Object.assign(this, { chart, pointers: new Map() }); // pointers: id of a pressed pointer → its point

@@ -4,7 +4,6 @@ import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "../base/formats.js";
 
-/** Return the entries of the legend for the arenas shown, as elements. */
 export function legendOf({ plan, shown, colouring, scene, isCandidate }) {
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
@@ -31,7 +30,7 @@ export function legendOf({ plan, shown, colouring, scene, isCandidate }) {
   return items;
 }
 
-/** Return the legend without the colours that do not occur in the arenas shown, unless `listsUnusedColours`. */
+/** Return the entries of the legend whose colours occur in the arenas shown; all if `listsUnusedColours`. */
 function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();
@@ -40,7 +39,7 @@ function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) 
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/** Return the status text. `total`: number of rows of the plan; the other arguments: the result of drawPicture(). */
+/** Return the status text. `total`: number of rows of the plan; then the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);

@@ -9,13 +9,12 @@ import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetText, shortBytes } from "../base/formats.js";
 
-// While there are more than KEPT_PACKS packs and they exceed KEPT_BYTES together, the oldest is dropped. Small packs are
-// all kept, because a page may send many before it shows their charts.
+// The oldest packs are dropped while there are more than KEPT_PACKS with more than KEPT_BYTES together. Small packs are
+// kept, because a page may send many before it shows their charts.
 const KEPT_PACKS = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack, the oldest first
 
-/** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
   const began = performance.now();
   return storePack({ ...decode(bytes), bytes: bytes.byteLength, began });

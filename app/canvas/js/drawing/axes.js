@@ -14,9 +14,9 @@ function decimalInterval(least) {
 /** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const binaryInterval = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
-/** Return a function that formats the labels of ticks at the multiples of `every` bytes, a power of two, to `highest`.
- * All labels have the same unit: the largest in which they are exact with at most three decimals. If the longest label
- * has more than `letters` letters, all are hexadecimal. */
+/** Return a function that formats a multiple of `every` bytes (a power of two), at most `highest`, as the label of a
+ * tick. All labels have the largest unit in which they are exact with at most three decimals. If the longest label has
+ * more than `letters` letters, all are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
   for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;
@@ -137,7 +137,7 @@ function drawLeft(pen, { plot }, ticks) {
 const BAND = 4; // width of a phase's band in pixels
 const AXIS_NAME = 34; // pixels that the name of the step axis needs, on the right below the picture
 
-/** Draw a coloured band per phase beside the step axis; below a horizontal axis also its name if there is space. */
+/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw its name if it fits. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win;
   Object.assign(pen, { textAlign: "left", textBaseline: "bottom" });

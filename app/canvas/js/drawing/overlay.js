@@ -31,7 +31,6 @@ export function drawOverlay(pen, frameState, chart) {
   if (state.step !== null) drawStep(pen, frameState, state.step);
 }
 
-/** Shade the selected range of steps in strip and picture, and label its ends. */
 function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   const area = strip ? boundingBox(plot, strip) : plot, { win } = plane;
   const box = new Plane(area, win, plane).visibleBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
@@ -64,7 +63,6 @@ function textWidth(pen, look, text) {
   return pen.measureText(text).width + 10;
 }
 
-/** Draw a text on a background whose upper left corner is at a pixel. */
 function label(pen, look, text, x, y, background = "#111") {
   const width = textWidth(pen, look, text);
   Object.assign(pen, { textAlign: "left", textBaseline: "middle" });
@@ -73,14 +71,13 @@ function label(pen, look, text, x, y, background = "#111") {
   pen.fillText(text, x + 5, y + 9);
 }
 
-/** Draw a black frame with a white border around a row's box. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
   const [x0, y0, x1, y1] = plane.visibleBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const frame = [left, top, right, bottom].map(Math.round);
-  bordered(pen, "#000", width, (isInner) => strokeBox(pen, frame, isInner ? dash : []));
+  bordered(pen, width, (isInner) => strokeBox(pen, frame, isInner ? dash : []));
 }
 
 /** Draw the box of the ghost, the storages that it conflicts with, and the arena size that it needs. */
@@ -117,7 +114,6 @@ function movedRows(plan, chart) {
   return new Set([...chart.moves.rows, ...inFocus]);
 }
 
-/** Return whether a tensor has another offset in the other plan, in the same arena. */
 function hasMoved(plan, other, row) {
   const twin = plan.twin[row] - 1;
   if (twin < 0 || plan.isView[row]) return false;
@@ -132,25 +128,23 @@ function drawMove(pen, { plan, other, scene, plane, shown }, row, isCandidate) {
   const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
   const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
   const line = isCandidate ? [...there, ...here] : [...here, ...there];
-  bordered(pen, "#000", 1.5, () => {
+  bordered(pen, 1.5, () => {
     stroke(pen, line);
     arrowHead(pen, line, 8);
   });
 }
 
-/** Widen an interval of pixels to at least LEAST_FRAME. */
 function widened(a, b) {
   const margin = Math.max(0, LEAST_FRAME - (b - a)) / 2;
   return [a - margin, b + margin];
 }
 
-/** Draw the selected step: a line through picture and strip, and a label with its node and its live bytes. */
 function drawStep(pen, { plan, plane, plot, strip, look, stripArena }, step) {
   const { t0, t1 } = plane.win;
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
   const area = strip ? boundingBox(plot, strip) : plot;
   const line = new Plane(area, plane.win, plane).across(plane.step(step + 0.5));
-  bordered(pen, "#000", 1.5, () => stroke(pen, line));
+  bordered(pen, 1.5, () => stroke(pen, line));
   const letters = Math.floor(plot.w / LETTER) - 9; // without the number of the step
   const arena = shortened(stripArena?.name ?? "", Math.max(8, letters - 24));
   const live = stripArena ? ` · ${shortBytes(stripArena.live[step] ?? 0)} live in ${arena}` : "";

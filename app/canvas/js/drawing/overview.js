@@ -26,10 +26,9 @@ export class Overview {
     strokeBox(pen, [x - 3.5, y - 3.5, x + w + 3.5, y + h + 3.5]);
     const [left, top, right, bottom] = this.plane.visibleBox(t0, t1, v0, v1);
     const frame = [left, top, Math.max(left + 2, right), Math.max(top + 2, bottom)];
-    bordered(pen, "#000", 1.5, () => strokeBox(pen, frame));
+    bordered(pen, 1.5, () => strokeBox(pen, frame));
   }
 
-  /** Draw the small picture if its content has changed. */
   drawContent(frameState, full, w, h) {
     const { scene, colouring, hits, look, ratio } = frameState, content = [scene, colouring, hits, look, w, h];
     if (this.content?.every((part, k) => part === content[k])) return;
@@ -40,7 +39,7 @@ export class Overview {
     drawBoxes(pen, { ...frameState, plot, plane: new Plane(plot, full, frameState.plane) }, this.tools);
   }
 
-  /** Return the {t, v} at a pixel of the overview; null for a pixel outside of it. */
+  /** Return the {t, v} at a pixel; null outside of the overview. */
   at(x, y) {
     return this.plane && contains(this.plane.rect, x, y) ? this.plane.at(x, y) : null;
   }

@@ -33,11 +33,11 @@ export function strokeBox(pen, [x0, y0, x1, y1], dash = []) {
 }
 
 /** Call draw(isInner) twice, first with wider white lines: a line with a white border is visible on every colour. */
-export function bordered(pen, colour, width, draw) {
-  for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], [colour, width]]) {
+export function bordered(pen, width, draw) {
+  for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], ["#000", width]]) {
     pen.strokeStyle = pen.fillStyle = ink;
     pen.lineWidth = line;
-    draw(ink === colour);
+    draw(line === width);
   }
 }
 

@@ -100,8 +100,8 @@ function channelsOf(table, look) {
   return { channels: Float64Array.from([...table, ...faint].flat()), dimmed: 3 * table.length };
 }
 
-/** Draw a name in at most MOST_NAMES boxes of `rows`, the largest first: the name of the storage's first tensor and the
- * number of its other tensors or, in the view "lifetimes", the name of the tensor. Equal names are drawn once. */
+/** Draw names in at most MOST_NAMES boxes of `rows`, the largest first. A box has the name of its first tensor and the
+ * number of the others. In the view "lifetimes", a box is one tensor. Equal names are drawn once. */
 export function drawNames(pen, frameState, rows) {
   const { plan, scene, colouring, hits, look, namer } = frameState, used = new Set();
   Object.assign(pen, { textBaseline: "middle", textAlign: "left" });
@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted) and, for each arena, its label, start and end (solid); in the view "map" also its lower
- * bound (dotted) and its capacity (dashed). One memory has one capacity instead of labels, bounds and capacities. */
+/** Draw the peak step (dotted), and the label, start and end (solid) of each arena. In the view "map", also draw its
+ * lower bound (dotted) and its capacity (dashed). One memory has one capacity, and no labels and lower bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -183,8 +183,8 @@ function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, h
   pen.font = look.font;
 }
 
-/** Draw a bar and the cost of each costly reuse: over the bytes that both tensors use, at the first write of the second
- * tensor. Costs of bars in the same cell of 6 × 14 pixels are added. Return the number of drawn costs. */
+/** Draw each costly reuse: a bar over the shared bytes at the first write of the second tensor, and the cost. Costs in
+ * the same cell of 6 × 14 pixels are added. Return the number of drawn costs. */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
   const costs = new Map(); // cell → [x, y, sum of its costs]

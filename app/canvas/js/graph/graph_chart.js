@@ -13,7 +13,6 @@ const LETTER = 6.3; // width of a letter in pixels
 const layouts = new Map(); // shape, a digest of boxes and edges → layout
 const SCRIPT = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }));
 
-/** Return a promise of the layout of boxes and edges, computed in a worker. */
 function layoutOf({ vertices, edges, levels }) {
   const argument = {
     sizes: vertices.map(({ name, under }) => {
@@ -184,7 +183,6 @@ class GraphChart extends Drawing {
     return routes[k];
   }
 
-  /** Handle a click on an item: open or close a module, or select a tensor. */
   act(item) {
     const { vertices, levels, edges } = this.data;
     if (item?.vertex >= 0) {

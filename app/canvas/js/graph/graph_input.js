@@ -89,8 +89,7 @@ export class GraphInput extends Input {
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length);
   }
 
-  /** Move the cursor to a vertex and announce the vertex. For −1, announce `notFound` and keep the cursor, or if there
-   * is no cursor, move it to cursorOrStart(). */
+  /** Move the cursor to a vertex and announce the vertex; −1: announce `notFound`, or begin at cursorOrStart(). */
   moveCursor(vertex, notFound) {
     const { chart } = this, isUnchanged = vertex < 0 && chart.cursor >= 0;
     chart.cursor = vertex >= 0 ? vertex : this.cursorOrStart();
@@ -119,7 +118,6 @@ function nearest(boxes, here, candidates) {
   return candidates.reduce((best, k) => (best < 0 || distanceTo(k) < distanceTo(best) ? k : best), -1);
 }
 
-/** Return [heading, text] pairs for the tooltip of an item. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
   if (vertex >= 0) return [["", vertices[vertex].name], ...vertices[vertex].tip];
   if (edge >= 0) return [["", edges[edge][2]], ...edges[edge][3]];

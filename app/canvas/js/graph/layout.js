@@ -87,7 +87,6 @@ function layoutOfLevel(dagre, sizes, pairs) {
   return { centres, routes, width, height };
 }
 
-/** Join the layouts of the levels to one layout with positions in the whole drawing. */
 function joined({ edges, levels, contents, size, layouts, links }) {
   const boxes = [], frames = new Map(), corner = new Map([[0, [0, 0]]]); // corner: level → [left, top] of its content
   for (const level of [0, ...levels.map(([number]) => number)]) {

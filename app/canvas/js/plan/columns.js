@@ -3,7 +3,6 @@
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
 
-/** Return a promise of the content of gzipped bytes. */
 export async function inflated(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
@@ -38,7 +37,7 @@ class Pool {
     return DECODER.decode(this.blob.subarray(i ? Number(this.ends[i - 1]) : 0, Number(this.ends[i])));
   }
 
-  /** Return the index of a string, or −1. It compares bytes, so that the strings are not decoded. */
+  /** Return the index of a string, or −1, without decoding the strings. */
   indexOf(text) {
     const needle = new TextEncoder().encode(text), { blob, ends } = this;
     for (let i = 0, start = 0; i < this.length; i++) {
@@ -53,7 +52,7 @@ class Pool {
     return -1;
   }
 
-  /** Set flags[i] = 1 for every string that contains the text; the case of the letters A to Z is ignored. */
+  /** Set flags[i] = 1 for every string that contains the text, ignoring the case of A to Z. */
   find(text, flags) {
     const needle = new TextEncoder().encode(text).map(fold);
     if (!needle.length) return;
@@ -73,10 +72,10 @@ class Pool {
   }
 }
 
-/** Return the byte of a capital letter A to Z as that of the small letter; other bytes are not changed. */
+/** Convert the byte of a letter A to Z to lower case. */
 const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
 
-/** Return an array as numbers: BigInts become the nearest numbers. */
+/** Convert BigInts to the nearest numbers. */
 const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.from(values, Number) : values);
 
 /** A column of strings: a code per row, and the string of each code. */

@@ -2,8 +2,7 @@
 
 const REACH = 3; // pixels
 
-/** Return the row of the smallest box that contains a pixel; without one, of the nearest box within REACH, or −1. The
- * boxes are not rounded to pixels: boxes of the same pixel are separate after zooming in. */
+/** Return the row of the smallest box that contains a pixel, else of the nearest box within REACH, else −1. */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
   const { t, v } = plane.at(x, y), { pixelsPerStep, pixelsPerLevel } = plane, { v0, v1, birth, death } = scene;
   const reachT = REACH / pixelsPerStep, reachV = REACH / pixelsPerLevel;
@@ -24,7 +23,7 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
 }
 
 /** Return the next row after `start` in the order of v, or −1; the first row if `start` is −1. `direction`: 1 for a
- * greater v, −1 for a smaller v. Only rows count that are live at `step` or, if it is null, together with `start`. */
+ * greater v, −1 for a smaller v. The row is live at `step` or, if `step` is null, at a step of `start`. */
 export function nextInOrder({ plan, scene, shown }, start, direction, step) {
   const { birth, death, arena } = plan, startV = start >= 0 ? scene.v0[start] : -direction * Infinity;
   const isAfter = (v, row, otherV, otherRow) => direction * (v - otherV || row - otherRow) > 0;
@@ -46,7 +45,7 @@ export function searchHits(plan, text, shown) {
   plan.ids.find(text, hits);
   plan.nodes.find(text, isNodeHit);
   for (let i = 0; i < plan.n; i++) {
-    // A row that is live at every step is persistent: no node writes it.
+    // No node writes a row that is live at every step.
     if (isNodeHit[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
     if (!shown[plan.arena[i]]) hits[i] = 0;
   }

@@ -7,12 +7,15 @@ const NAME_SHARE = 0.062;
 const NAME_HEIGHT = 20;
 
 /** Return {view, v0, v1, birth, death, bands, overLimit, top, falling}: the ranges in v and steps of each row, a band
- * per arena shown, the ranges {low, high} above a capacity, the greatest v, and whether v runs down. A band is {arena,
- * base, height, extent, otherBase}; `otherBase`: base of the arena in the other plan. Arenas have the same scale and
- * are stacked, the first at the top (sideways: at the left). For one memory, the scene also has `memory`, the sum of
- * its arenas. Arguments: `reach`: minimum height of a band in bytes, so that several charts have the same scale.
- * `pixels`: height of the drawing. `memory`: {capacity, arenas} of a memory with these arenas end to end, the first at
- * the bottom; a null capacity is unlimited. */
+ * per arena shown, the ranges {low, high} above a capacity, the greatest v, and whether v runs down. For one memory,
+ * the scene also has `memory`, the sum of its arenas.
+ *
+ * A band is {arena, base, height, extent, otherBase: base in the other plan}. The first arena is at the top, with
+ * `sideways` at the left.
+ *
+ * reach: minimum height of a band in bytes, so that several charts have the same scale
+ * pixels: height of the drawing
+ * memory: {capacity, arenas} of one memory with these arenas end to end, the first at the bottom; null is unlimited */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
@@ -71,7 +74,6 @@ function oneMemory(plan, { shown, other, memory }) {
   return { view: "map", ...boxRanges(plan, bases, "map"), bands, overLimit, top, falling: false, memory: sum };
 }
 
-/** Return the sum of several arenas as one arena. */
 export function sumOf(arenas, steps, capacity) {
   const total = (name) => arenas.reduce((sum, arena) => sum + Number(arena[name]), 0);
   const live = Float64Array.from({ length: steps }, (_, t) => arenas.reduce((sum, arena) => sum + arena.live[t], 0));
@@ -99,7 +101,7 @@ function boxRanges(plan, bases, view) {
 const extentOf = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
 const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena) => arena.name === name), view);
 
-/** Return a size, or 0 if it is above a limit: the scale of the drawing ignores sizes that make the boxes too small. */
+/** Return a size, or 0 above a limit, because a large scale would make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? Number(size) : 0);
 
 /** Return the height of a band: the maximum of extent, extent in the other plan and, in a map, `reach` and capacity. */

@@ -29,7 +29,6 @@ export function linesOf({ plan, other, isCandidate }, row) {
   return lines;
 }
 
-/** Return pairs about the storage of a row, if the storage has several tensors. */
 function storageLines(plan, row) {
   const head = plan.head(row), members = plan.members.get(head);
   if (!members) return [];
@@ -45,13 +44,11 @@ const stepAndNode = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
 const range = (plan, from, to) => rangeText(plan.stepAt(from), plan.stepAt(to));
 const liveRange = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
 
-/** Return a range of drawn steps as text: the range and its length in steps of the plan. */
 function rangeAndLength(plan, from, to) {
   return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
 }
 
-/** Return a pair "baseline → candidate" for each field that differs; if there is none, or the tensor is in one plan
- * only, a pair that states this. */
+/** Return a pair "baseline → candidate" for each field that differs, else a pair "compared". */
 function comparison(plan, other, row, isCandidate) {
   if (!plan.twin[row]) return [["compared", isCandidate ? "not in the baseline" : "not in the candidate"]];
   const twin = plan.twin[row] - 1, lines = [];

@@ -4,7 +4,7 @@ import { cborValue } from "./cbor.js";
 import { Columns, DECODER, inflated } from "../plan/columns.js";
 import { grouped, shortBytes, stepName } from "../base/formats.js";
 
-// Capacity of an unlimited arena. A browser that does not pass source texts to exact() rounds it to 2^64.
+// Capacity of an unlimited arena. A browser without source texts for exact() rounds it to 2^64.
 const UNLIMITED = 2n ** 64n - 1n;
 const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/script>/s;
 const ENCODER = new TextEncoder();
@@ -30,7 +30,7 @@ function parsed(data) {
   }
 }
 
-/** Reviver of JSON.parse that returns integers from 2^53 as BigInts, if the browser passes their source text. */
+/** Reviver of JSON.parse. Integers from 2^53 become BigInts if the browser passes their source text. */
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
@@ -87,8 +87,8 @@ export function columnsOf(plan) {
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
 
-/** Return per row the step after the last use of its bytes. If a possible in-place reuse is not taken, its input is
- * still read in the step of the reuse (contract §11). Compute `taken` of each reuse if the plan lacks it. */
+/** Return per row the step after the last use of its bytes. The input of an in-place reuse that is not taken is still
+ * read in the step of the reuse (contract §11). Set a missing `taken` of a reuse. */
 function lastUses(plan, handoffs, rowOf) {
   const ends = plan.tensors.map((row) => row.death);
   for (const reuse of handoffs) {
@@ -134,8 +134,7 @@ function overlaps(storages, isShared) {
   return conflicts;
 }
 
-/** Return the steps at which something changes, and the end of the plan; null if the plan has few enough steps to draw
- * them all. */
+/** Return the steps at which something changes, and the end of the plan; null for few steps, which are all drawn. */
 function drawnSteps(plan, rows, ends) {
   if (plan.steps <= 8 * rows.length + 1024) return null;
   const births = rows.map((row) => row.birth), deaths = rows.map((row) => row.death);

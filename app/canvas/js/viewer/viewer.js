@@ -41,7 +41,6 @@ function showSelected(chart, { id, row }) {
   byId("pinned").textContent = lines.map((line) => line.join(" ").trim()).join(" · ");
 }
 
-/** Return a row of a table; `tag` is th or td. */
 const cells = (tag, values) => el("tr", {}, ...values.map((value) => el(tag, {}, value)));
 
 /** Return the elements above the drawings: title, decision and notes of the review, table of arenas, errors found. */
