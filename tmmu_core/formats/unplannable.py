@@ -29,8 +29,8 @@ class Unplannable:
     title: str
     reason: str
     hint: str
-    magic: tuple[bytes, ...] = ()  # first bytes of a file, if no reader accepts them
-    parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file that no reader accepts
+    magic: tuple[bytes, ...] = ()  # first bytes of a file; no reader accepts a file with them
+    parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file
     endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
     def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:
@@ -95,11 +95,11 @@ FORMATS = (
         parts=tuple((bytes((0x80, protocol)), b"") for protocol in (2, 3, 4, 5)),
     ),
 )
-"""The first row applies whose magic matches, else whose parts match, else whose ending matches."""
+"""The magic of all rows is checked first, then the parts, then the endings. The first match applies."""
 
 
 def by_magic(data: bytes) -> Unplannable | None:
-    """Return the unplannable format that the first bytes of ``data`` identify; ``None`` if they identify none."""
+    """Return the unplannable format that the first bytes of ``data`` identify, if any."""
     header = data[8 : 8 + HEAD]
     if header.startswith(b"{") and 2 <= int.from_bytes(data[:8], "little") < 1 << 32:
         return SAFETENSORS if b'"data_offsets"' in header or b'"__metadata__"' in header else None
@@ -107,7 +107,7 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
-    """Return the unplannable format of a file that no reader accepts, by its bytes, else by its name; else ``None``."""
+    """Return the format of a file that no reader accepts, by its bytes, else by its name. ``None``: unknown."""
     heads = data[:HEAD], data[:HEAD].lstrip()
     pairs = ((row, start, part) for row in FORMATS for start, part in row.parts)
     by_parts = (row for row, start, part in pairs if any(head.startswith(start) for head in heads) and part in data)
@@ -115,7 +115,7 @@ def recognised(data: bytes, name: str = "") -> Unplannable | None:
 
 
 def recognised_folder(folder: Path) -> Unplannable | None:
-    """Return the unplannable format of a folder or of a file in it; ``None`` for another folder."""
+    """Return the unplannable format of a folder or of a file in it, if any."""
     try:
         names = [folder.name, *(entry.name for entry in folder.iterdir())]
         return _by_ending((SAVED_MODEL, COREML, SAFETENSORS), names)

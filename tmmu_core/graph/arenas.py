@@ -70,7 +70,7 @@ def check_alignment(alignment: int, *, arena: str) -> None:
     if alignment < 1 or alignment & (alignment - 1):
         above = 1 << max(alignment, 1).bit_length()
         message = f"arena {arena!r} has the alignment {alignment} B, which is not a power of two."
-        hint = f"Use a power of two, such as {above // 2 or 1} or {above}."
+        hint = f"Use a power of two, such as {above // 2} or {above}."
         raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 
 

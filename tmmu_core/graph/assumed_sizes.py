@@ -1,8 +1,4 @@
-"""Sizes that a reader assumes for the open dimensions of a model file, and the texts that list them.
-
-The assumed sizes are :attr:`~tmmu_core.graph.model.Graph.assumed`. Every output of a plan lists them
-(:func:`assumed_text`).
-"""
+"""Sizes that a reader assumes for the open dimensions of a model file, and the texts that list them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +14,7 @@ def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str,
     return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-LARGEST_SIZE = 1 << 24  # largest size that a user can choose, unless size_range allows a larger declared maximum
+LARGEST_SIZE = 1 << 24  # default maximum of :func:`size_range`
 
 
 def size_range(graph: Graph, dim: str) -> Dim:
@@ -40,7 +36,6 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
 
 
 def _used_dims(graph: Graph) -> set[str]:
-    """Return the dimensions whose size may have an effect."""
     if any(node.scope for node in graph.nodes):
         return {*graph.dims}  # any dimension may be the number of iterations of a loop
     return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()

@@ -1,7 +1,7 @@
 """Lazy access to the bytes of a model's constants.
 
-A plan needs no values of weights, but an export may. A *piece* reads a constant's bytes: from a range of a file or of
-bytes in memory, or by computing them. Readers return :class:`Constants`, which maps tensor ids to pieces.
+A *piece* is a function that reads or computes a constant's bytes. Readers return :class:`Constants`, which maps tensor
+ids to pieces.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -37,7 +37,7 @@ class Call:
         return prod(self.inputs[0])
 
     def weighted(self, weights: int, elements: int) -> int:
-        """Return 2 · weights · elements; a third input is a bias, which adds 1 for each element of the output."""
+        """Return 2 · weights · elements, plus 1 for each element of the output if the third input is a bias."""
         return 2 * weights * elements + (self.output_elements if len(self.inputs) > 2 else 0)
 
 
@@ -80,7 +80,7 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0  # an operand with one axis is a vector
     if len(a) == len(b) == 2 and call.output_elements:
-        # An operand may be transposed, with its stored shape in the file: M·K · K·N / (M·N) is K² in all cases.
+        # The file may give the shape of an operand before its transposition. M·K · K·N / (M·N) = K² in all cases.
         depth = isqrt(prod(a) * prod(b) // call.output_elements)
         depth = depth if depth**2 * call.output_elements == prod(a) * prod(b) and depth in a and depth in b else 0
     return (2 * depth + added) * call.output_elements if depth or not call.output_elements else None

@@ -1,7 +1,4 @@
-"""A graph as numeric columns: ids resolved to numbers, sizes, and adjacency (CSR).
-
-:func:`index_graph` also checks that the graph is complete: its result has no dangling reference.
-"""
+"""A graph as numeric columns: ids resolved to numbers, sizes, and adjacency (CSR)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +51,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): the tensor itself; for a view without producer, its nearest base that is no such view."""
+        """Shape (tensors,): the tensor; for a view without producer, its nearest base that is written or is no view."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]
@@ -120,22 +117,17 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         *(graph, tensor_ids, node_ids, tensor_of, node_of, role, is_forward, marked, nbytes, shapes, producer),
         *(is_input, is_output, is_persistent, base, in_ptr, in_idx, out_ptr, out_idx),
     )
-    _check_producers(index)
+    if len(out_idx) and np.bincount(out_idx).max() > 1:
+        checks.refuse_second_producer(graph)
+    produced_input = is_input & (producer >= 0)
+    if produced_input.any():
+        checks.refuse_produced_input(graph, tensor_ids[int(produced_input.argmax())])
     _set_bases(index)
     _check_references(index)
     return index
 
 
-def _check_producers(index: GraphIndex) -> None:
-    if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
-        checks.refuse_second_producer(index.graph)
-    produced_input = index.is_input & (index.producer >= 0)
-    if produced_input.any():
-        checks.refuse_produced_input(index.graph, index.tensor_ids[int(produced_input.argmax())])
-
-
 def _check_references(index: GraphIndex) -> None:
-    """Check needed tensors, optional fields of tensors, pairs of operands and safepoints, in this order."""
     graph = index.graph
     needed = index.is_output.copy()
     needed[index.in_idx] = True
@@ -164,7 +156,6 @@ _DEFAULTS = _optional(Tensor(""))
 
 
 def _sizes(graph: Graph, dim_sizes: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Return the shape and the bytes of each tensor; each pair of shape and dtype is computed once."""
     known: dict[tuple[tuple[int | str, ...], str], tuple[tuple[int, ...], int]] = {}
     for i, tensor in enumerate(graph.tensors):
         if (tensor.shape, tensor.dtype) not in known:
@@ -199,7 +190,6 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
 
 
 def _set_bases(index: GraphIndex) -> None:
-    """Set ``index.base`` to the declared base of each view. Raises ``LivenessCycle`` for a cycle of views."""
     graph, base = index.graph, index.base
     views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
     if not views:

@@ -43,6 +43,6 @@ def saved_origin(metadata: Any) -> Origin:
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """Return the second last name in ``pkg.torch.onnx.name_scopes``, a module: ``h.0`` in ``['', 'h.0', 'linear']``."""
+    """Return the module, the second last name of ``pkg.torch.onnx.name_scopes``: ``h.0`` of ``['h.0', 'linear']``."""
     scopes = _QUOTED.findall(text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()

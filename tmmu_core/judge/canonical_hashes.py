@@ -91,7 +91,6 @@ def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _without_defaults(struct: msgspec.Struct, **changes: Any) -> dict[str, Any]:
-    """Return the fields of a struct, with ``changes``, whose values differ from their defaults."""
     defaults = _defaults(type(struct))
     values = {name: getattr(struct, name) for name in defaults} | changes
     return {name: values[name] for name, default in defaults.items() if values[name] != default}

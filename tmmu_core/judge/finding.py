@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def only_over_capacity(self) -> bool:
-        """Whether the verifier found errors, and all are exceeded capacities: the figures of the plan are correct."""
+        """Whether every error is an exceeded capacity; false without errors."""
         return not self.ok and all(error.rule == "capacity" for error in self.errors)
 
     @property
@@ -69,7 +69,6 @@ class Verdict:
 
 
 def _count(n: int, noun: str) -> str:
-    """Format a count with its noun: ``1 warning``, ``1,200 warnings``."""
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 

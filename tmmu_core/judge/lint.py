@@ -1,8 +1,4 @@
-"""Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings.
-
-A rule with severity ``error`` groups rules of the verifier. Most warnings are about the graph: an undeclared permission
-to reuse in place, a questionable order, a tensor without a use.
-"""
+"""Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +11,7 @@ from tmmu_core.plans.model import Plan
 
 RULES: dict[str, str] = {
     "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (TMMU v2 VII.A, I.E).",
-    "slots_equal_max_live": "Every arena has as many slots as its most live storages at one step (TMMU v2 VII.A, I.E).",
+    "slots_equal_max_live": "Every arena has as many slots as its maximum of live storages (TMMU v2 VII.A, I.E).",
     "lifetimes": "No node of any phase accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
     "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
     "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",

@@ -202,7 +202,6 @@ def sizes_of(dims: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _number_text(value: Any) -> str:
-    """Return a number or a text as a text that can be parsed."""
     return strict.shown(value) if isinstance(value, int) else str(value)
 
 
@@ -263,7 +262,7 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
     "extent growth": ("max_extent_growth", "max_growth"),
     "lower bound growth": ("max_growth", "max_peak_growth"),
 }
-"""Measure → the option of its limit, and the option whose value is used without that option."""
+"""Measure → the option of its limit, and the option that is used if that one is absent."""
 
 
 def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -> list[Limit]:

@@ -141,10 +141,6 @@ def plan(
     progress : callable, optional
         Called as ``progress(what, done, of)`` during the search; return ``False`` to keep the best plan found so far.
 
-    Returns
-    -------
-    Plan
-
     Raises
     ------
     UnreadableInput
@@ -280,9 +276,9 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
-        Search for the least extent even after a packing fits, which may take minutes. Default: only without a capacity;
-        the search then ends soon after the extent is less than one alignment above the lower bound. ``False`` without a
-        capacity: no search, only quick placements.
+        ``True``: search for the least extent, which may take minutes. ``False``: stop at the first packing that fits
+        the capacity; without a capacity, make only quick placements. Default: ``False`` with a capacity, else ``True``,
+        but the search ends soon after the extent is less than one alignment above the lower bound.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffers, by index, that must not share a byte, and pairs that must have the same offset.
     pinned : dict of int to int, optional

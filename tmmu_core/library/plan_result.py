@@ -285,7 +285,6 @@ class Plan(model.Plan):
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
-        """Return the figures and the arena map, with hover and zoom."""
         html: str = app_module("report.html_report").notebook_view(self, repr(self))
         return html
 

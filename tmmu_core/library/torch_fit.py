@@ -40,7 +40,7 @@ DEFAULT_KINDS = KINDS[:2]
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With 1,000 search nodes,
-plans whose live bytes fit are packed above the capacity, and a plan with up to twice the extra FLOPs is selected."""
+some packings exceed the capacity although the live bytes fit; the selected plan has up to twice the extra FLOPs."""
 LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -69,7 +69,7 @@ class TorchFit(Fit[Plan]):
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
         If you call AOTAutograd yourself, the function fits the graph of that call. It raises ``UnreadableInput`` if
-        only the step of :meth:`compile` fits: AOTAutograd copies the gradient of a result with gaps, such as a column.
+        that graph does not fit: AOTAutograd copies the gradient of a result with gaps, such as a column.
         Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
@@ -91,8 +91,8 @@ class TorchFit(Fit[Plan]):
 
         ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a
         loss the function returns the loss. It accepts inputs of the shapes and dtypes of the example inputs only.
-        Gradients that exist before a call (gradient accumulation) are in the plan if they exist at the time of the
-        fit; else the function warns once.
+        The plan contains gradients that exist at the time of the fit (gradient accumulation). The function warns once
+        about others.
         """
         run: Callable[..., Any] = self.step.compiled(self.partition_fn, backend)
         return run
@@ -164,8 +164,10 @@ class TorchFit(Fit[Plan]):
         return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return bytes by module path: parameters, gradients, optimizer state, activations; which of these bytes are
-        kept, recomputed and offloaded; and the bytes live at the peak."""
+        """Return module path → bytes: parameters, gradients, optimizer state, activations, live bytes at the peak.
+
+        The activations are the sum of ``kept``, ``recomputed`` and ``offloaded``.
+        """
         return fitted_layers(self.fitted, {each.leaf for each in self.step.executed.leaf_gradients})
 
 
@@ -376,7 +378,6 @@ def _peak_bytes(plan: Any) -> int:
 
 
 def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
-    """Return the reserved bytes of the allocator for the storages in ``memory``. Raises ``OutOfMemory``."""
     storages = storages_of(plan)
     on_device = np.array([each.name == ONE_MEMORY for each in plan.arenas])
     held = (storages.size > 0) & on_device[storages.arena]

@@ -187,7 +187,6 @@ def _storages(
 
 
 def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
-    """Return the ends of the planned tensors in their storages, in bytes. Raises ``AllocationOverflow``."""
     nbytes, ids = row_bytes(timeline), timeline.index.tensor_ids
     ends: U64 = groups.offset[planned] + nbytes[planned]
     if past := planned[ends < groups.offset[planned]].tolist():

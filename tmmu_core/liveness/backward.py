@@ -5,13 +5,12 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
       forward   x ──► n ──► y            backward   y@grad ──► n@grad ──► x@grad
                                                     (and saved tensors of x, y)
 
-The first backward step that contributes to a gradient writes it, later ones accumulate into it, so the order of
-additions is the order of steps. The loss is not part of the graph, so the gradient of a graph output is written by the
-backward step of the node that produces the output.
+The first backward step that contributes to a gradient writes it; later ones accumulate into it. The loss is not part of
+the graph, so the backward step of the node that writes a graph output also writes its gradient.
 
 Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
-the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead, so that every
-tensor has one range. Dropped inputs of ``n0`` are recomputed first.
+the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead. Dropped inputs
+of ``n0`` are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -130,8 +129,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with recomputing nodes and rewired readers, and its order.
 
-    Nothing is recomputed for a marked tensor that is a graph output, that no forward node writes, or that neither
-    another phase nor a recomputed node reads.
+    A marked tensor is recomputed if a forward node writes it, it is no graph output, and a node of another phase or a
+    recomputed node reads it.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}

@@ -36,7 +36,7 @@ def idle_of(liveness: Liveness) -> Idle:
     is_live = (birth[owner] <= step) & (step < death[owner])
     owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
     used = np.bincount(owner, minlength=count)
-    # The idle ranges of a storage lie between consecutive uses; a use is added before its birth and one at its death.
+    # The idle ranges of a storage lie between two uses. Its birth − 1 and its death count as uses here.
     numbers = np.arange(count)
     storage = np.concatenate([numbers, owner, numbers])
     use = np.concatenate([birth - 1, step, death])

@@ -19,8 +19,8 @@ def decide_handoffs(
 ) -> tuple[I64, I64]:
     """Return granted rows (step, from, to) and refused rows (step, from, to, index into ``CONDITIONS``), in step order.
 
-    ``heads`` (tensors,) is the first-born member of each group, ``arena_of`` (tensors,) the arena of each tensor's
-    group, ``forbidden`` (pairs, 2) the groups that must not alias, the lower number first.
+    ``heads`` (tensors,): first-born member of each group; ``arena_of`` (tensors,): arena of each tensor's group;
+    ``forbidden`` (pairs, 2): groups that must not alias, the lower number first.
     """
     index = timeline.index
     node, x, y, priority = _candidates(timeline)
@@ -98,8 +98,7 @@ def _others_death(groups: Groups) -> I64:
         return latest
     members = members[np.lexsort((groups.death[members], groups.group[members]))]
     group, death = groups.group[members], groups.death[members]
-    # The members of a group are sorted by death: the last one gives the result of all others, and the one before it
-    # gives the result of the last one.
+    # The latest death of a group is the result for all members but the last; the last gets the death before it.
     last_of_group = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
     latest[members[last_of_group]] = death[last_of_group - 1]

@@ -100,7 +100,7 @@ def tensor_ranges(timeline: Timeline) -> Ranges:
 
 
 def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
-    """Return whether each tensor is marked as saved or is the root of such a view; all false if marks are ignored."""
+    """Return :attr:`Ranges.saved` of all tensors, planned or not."""
     saved = np.zeros(len(roots), np.bool_)
     if timeline.retain:
         marked = timeline.index.marked
@@ -110,7 +110,6 @@ def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
 
 
 def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
-    """Raise for a read of a tensor that is never written, else for an output that is never written."""
     index, ids = timeline.index, timeline.index.tensor_ids
     dangling = ~planned & (last_read >= 0)
     if dangling.any():

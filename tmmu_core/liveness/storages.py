@@ -87,7 +87,6 @@ def _write_in_place(
 
 
 def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
-    """Raise ``InvalidIrShapes`` for the first view by id whose root is not written in this timeline."""
     index, ids = timeline.index, timeline.index.tensor_ids
     views = np.flatnonzero(ranges.planned & (index.base >= 0) & ~ranges.planned[ranges.roots]).tolist()
     if not views:

@@ -1,10 +1,7 @@
 """Resolve a graph, a mode, a preset and an optional order to a sequence of steps (contract §2).
 
-If the mode needs a backward pass that the graph lacks, it is synthesised (``backward.py``); if the preset needs
-rematerialisation, recomputing nodes are inserted. Later stages see one graph and one order.
-
-The default order is topological, with the lowest node id among ready nodes. Ids compare by UTF-8 bytes, which equals
-Python's ``str`` order.
+A missing backward pass is synthesised, and recomputing nodes are inserted (:mod:`.backward`). The default order is
+topological; the ready node with the lowest id runs next. Ids compare by UTF-8 bytes, which equals the order of ``str``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -174,7 +171,6 @@ def _ids(index: GraphIndex, nodes: I64) -> tuple[str, ...]:
 
 
 def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
-    """Return the node numbers of ``order`` after checking it; for ``None``, those of the default order."""
     in_mode = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, in_mode)
     return default_order(index, edges, in_mode) if order is None else given_order(index, order, edges, in_mode)

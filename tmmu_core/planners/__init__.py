@@ -45,9 +45,8 @@ class PlannerEntry:
         A planner without slots gets only the storages that have bytes or are colocated. The other storages get their
         fixed offset, or 0.
 
-        Raises ``AlignmentViolation`` for a misaligned fixed offset. Raises ``InvalidIrShapes`` with the reason
-        ``planner_option`` for constraints that only the planner ``reuse`` observes, and ``fixed_offset`` for a planner
-        with slots that places a storage at another offset than its fixed one.
+        Raises ``AlignmentViolation`` for a misaligned fixed offset, and ``InvalidIrShapes``: ``planner_option`` for
+        constraints that only the planner ``reuse`` observes, ``fixed_offset`` if the slots miss a fixed offset.
         """
         terms = problem.reuse
         if terms is not None and self.name == "auto":
@@ -79,7 +78,6 @@ class PlannerEntry:
 
 
 def _refuse_misaligned(problem: Problem) -> None:
-    """Raise ``AlignmentViolation`` for a fixed offset that is not a multiple of its storage's alignment."""
     if problem.fixed is not None:
         is_misaligned = (problem.fixed >= 0) & (problem.fixed.astype(np.uint64) % problem.alignment > 0)
         for i in np.flatnonzero(is_misaligned).tolist():

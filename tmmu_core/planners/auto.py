@@ -8,7 +8,7 @@ Greedy runs come first; on most graphs their extent equals the lower bound. Othe
 * more, or sizes over 2^62: nothing follows. Above :data:`ALL_RUNS_UP_TO`, the greedy runs are :data:`QUICK_RUNS`.
 
 With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set. Without
-``minimise``, ``exact`` soon gives up on a gap to the bound of less than one alignment, which takes long to close.
+``minimise``, ``exact`` ends soon after the gap to the bound is less than one alignment.
 """
 
 from collections.abc import Mapping
@@ -24,18 +24,19 @@ from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
 from tmmu_core.planners.search import search
 
-EXACT_UP_TO = 3_000  # maximum number of storages for which ``exact`` runs
-EXACT_ALONE_UP_TO = 400  # the same for ``exact`` without the skyline runs and ``search``
-SEARCH_UP_TO = 20_000  # the same for the skyline runs and ``search``
-ALL_RUNS_UP_TO = 200_000  # the same for all greedy runs
+# Maximum numbers of storages:
+EXACT_UP_TO = 3_000
+EXACT_ALONE_UP_TO = 400  # no skyline runs and no ``search``
+SEARCH_UP_TO = 20_000
+ALL_RUNS_UP_TO = 200_000
 QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"))
 
 
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the packing of the chosen planner; ``notes`` contain its name (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: continue after a packing fits the capacity (default: only if there is no capacity), or if
-    ``False`` and there is no capacity, make the greedy and skyline runs only; ``max_nodes`` (:mod:`.meter`).
+    Options: ``minimise``: continue after a packing fits the capacity [only without a capacity]; ``False`` without a
+    capacity: only greedy and skyline runs; ``max_nodes`` (:mod:`.meter`).
     """
     meter = metered(progress, options)
     cols = columns(problem)

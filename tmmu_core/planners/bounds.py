@@ -2,8 +2,8 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: a storage that dies at the step counts with the live ones if its in-place reuse is impossible (both
-  offsets are fixed and differ, or the two must not alias).
+* **hand-off**: a storage that dies at the step counts too if its in-place reuse is impossible: both offsets are fixed
+  and differ, or the two must not alias.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
@@ -110,7 +110,7 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 
 
 def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
-    """Return one storage or none: it dies at ``step`` and conflicts with all live ones, also its in-place reuser."""
+    """Return at most one storage that dies at ``step`` and conflicts with all of ``alive``, also with its reuser."""
     if cols.problem.handoff_from is None:
         return []
     for j in alive:

@@ -1,7 +1,7 @@
 """A problem prepared for packing: compressed time, sizes, and conflicts without overlap in time.
 
 Two half-open ranges overlap if and only if one of them contains the other's first step. So only the k distinct births
-remain as compressed steps (a storage has a birth after each gap), and a live range is a range in ``[0, k)``.
+remain as compressed steps; a storage has a birth after each gap.
 """
 
 from bisect import bisect_left

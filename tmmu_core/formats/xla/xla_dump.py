@@ -56,7 +56,7 @@ class Buffer:
     size: int
     offset: int  # bytes from the start of the first allocation
     role: str
-    reuses: str = ""  # the input buffer that this buffer reuses in place: its last reader writes this buffer
+    reuses: str = ""  # id of the input buffer that this buffer reuses in place
     gaps: tuple[tuple[int, int], ...] = ()  # steps ``[first, end)`` in which the bytes hold other values
 
     @property
@@ -70,10 +70,6 @@ class Buffer:
         return self.offset + self.size
 
 
-Dump = tuple[list[Buffer], list[str], dict[str, StorageOrigin]]
-"""The buffers by (birth, −size, id bytes), notes, and the origins of buffers by id, if the program is given."""
-
-
 @dataclass
 class _Allocation:
     number: int
@@ -84,7 +80,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the names of a module's other files, the program last; ``[]`` if ``name`` has neither ending of a plan."""
+    """Return the names of the other files of a plan file's module, the program last; ``[]`` for another file."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -116,8 +112,8 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, tuple(notes), origins)
 
 
-def read_dump(data: bytes) -> Dump:
-    """Return the plan in concatenated files. Raises ``UnreadableInput`` if a file is missing or a line is damaged."""
+def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOrigin]]:
+    """Return buffers, sorted by (birth, −size, id bytes), notes, and buffer id → origin. Raises ``UnreadableInput``."""
     lines = data.decode("utf-8", "replace").splitlines()
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
@@ -235,8 +231,9 @@ def _buffers_of(
 
 
 def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows after merging each phi with its values. The dump does not state which rows these are."""
-    # Assumption: a phi's values are the rows before it at its offset and size, back to another use of these bytes.
+    """Return the rows after merging each phi with its values."""
+    # The dump does not list the values of a phi. They are assumed to be the earlier rows at its offset and size, as
+    # long as no other row uses these bytes in between.
     if not phis:
         return rows
     places: dict[tuple[int, int], list[Buffer]] = {}
@@ -268,9 +265,9 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps. ``births``: step → number of values that begin at it.
 
-    A row that begins at the offset and last step of another and is no larger reuses it in place: the other row then
-    ends one step earlier. If another value begins at this step, a planner could place it on bytes that the step still
-    reads, so these rows, like other overlapping rows, are merged into one storage.
+    A row reuses another row in place if it begins at the offset and the last step of that row and is no larger. The
+    other row then ends one step earlier. All other overlapping rows are merged into one storage. The two rows are
+    merged too if a third value begins at this step: a planner could place it on bytes that the step still reads.
     """
     separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
@@ -303,7 +300,7 @@ def _without_overlaps(rows: list[Buffer], births: Mapping[int, int]) -> list[Buf
 def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows after joining the rows of each value that a loop carries."""
     # Such a value has two rows if the body uses its bytes for other values before it writes the next state. Both rows
-    # are phis with one offset, size and index (``{2}`` of the tuple), and must stay at one address.
+    # are phis with the same offset, size and index (``{2}`` of the tuple), and must stay at one address.
     reused = {row.reuses for row in rows}
     latest: dict[tuple[int, int, str], Buffer] = {}
     joined = []

@@ -6,12 +6,11 @@
                                                               └ function ┘     └── module ──┘ └ operator ┘
 
 ``jvp(…)`` marks the forward phase of differentiated code, ``transpose(…)`` the backward phase. The source line is
-``source_file`` and ``source_line``, or the row ``stack_frame_id`` of the table ``StackFrames`` at the beginning of the
-text, which refers to ``FileLocations`` and ``FileNames``. A fusion without metadata has the origin of the root
-instruction of its computation.
+``source_file`` and ``source_line``, or a stack frame: a row of the tables at the beginning of the text. A fusion
+without metadata has the origin of the root instruction of its computation.
 
-The text is untrusted and planning does not need it: unreadable parts are ignored without an error, and at most
-:data:`LONGEST` characters of a line's metadata are read.
+Planning does not need the text, so unreadable parts are ignored without an error. At most :data:`LONGEST` characters of
+a line's metadata are read.
 """
 
 import re
@@ -41,7 +40,7 @@ _CONTROL = frozenset({"while", "body", "cond", "closed_call", "rematted_computat
 
 
 def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
-    """Return instruction → origin of its value, for instructions with metadata and for fusions with such a root."""
+    """Return instruction → origin of its value; instructions without a known origin are omitted."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     origins: dict[str, StorageOrigin] = {}
     root_of: dict[str, str] = {}  # computation → its root instruction

@@ -25,7 +25,7 @@ Kind = Literal["node", "level", "inputs", "tensor"]
 class ViewRequest:
     """The levels that the user opened and closed, and the neighbourhood to show, if any."""
 
-    opened: Collection[Path] = frozenset()  # levels that the user opened, in addition to those that are open initially
+    opened: Collection[Path] = frozenset()  # levels that the user opened; others are open initially
     closed: Collection[Path] = frozenset()  # Levels that the user closed. They hide the levels below.
     tensor: int = -1  # Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex.
     node: int = -1  # node in the middle of the neighbourhood, or −1; ignored if there is a tensor
@@ -179,7 +179,7 @@ class GraphView:
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    too_many: int  # vertices of the last part rejected because it has over ``MOST_DRAWN``; 0: none
+    too_many: int  # number of vertices of the last part that was too large to draw; 0: none was
 
 
 def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:

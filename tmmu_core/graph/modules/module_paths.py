@@ -52,7 +52,7 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layer of each path: the outermost module that is a repeated block or contains none; else the whole path.
+        """The layer of each path: its shortest prefix with no repeated block inside, else the whole path.
 
         If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers, else to 1.
         """

@@ -95,9 +95,9 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     sequence = [node for node in order if node >= 0]
     of_node = _split_into_ranges([_innermost(path, levels) for path in node_levels], sequence)
     members = _count_members(of_node)
-    levels = {path for path in members if path in levels or _is_range(path)}
-    paths = tuple(sorted([path for path in members if path in levels], key=len))  # equal lengths: by first node
+    paths = tuple(sorted([path for path in members if path in levels or _is_range(path)], key=len))
     number = {path: k for k, path in enumerate(paths)}
+    levels = {*paths}
     parent = [number[_innermost(path[:-1], levels)] for path in paths]
     return Tree(
         paths,
@@ -176,7 +176,6 @@ def _innermost(path: Path, levels: set[Path]) -> Path:
 
 
 def _count_blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
-    """Return for each level the number of its children that are repeated blocks."""
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
         plain = tuple([part for part in path[several_phases:] if not part.startswith((REPEATED, RANGE))])

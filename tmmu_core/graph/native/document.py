@@ -147,13 +147,9 @@ def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
         raise _wrong_field(error, data, noun, strict.field_hint(error, document_type)) from error
 
 
-def _damaged(what: str, place: str, hint: str) -> UnreadableInput:
-    return UnreadableInput(f"{what}.", place=place, hint=hint)
-
-
 def _decode_json(data: bytes, document_type: Any) -> Any:
     if data.startswith(UTF16_MARKS):
-        raise _damaged("this text is UTF-16", "", _SAVE_AS_UTF8)
+        raise UnreadableInput("this text is UTF-16.", hint=_SAVE_AS_UTF8)
     refuse_long_numbers(data)
     try:
         return msgspec.json.decode(data, type=document_type)
@@ -169,13 +165,15 @@ def _decode_json(data: bytes, document_type: Any) -> Any:
         else:
             what = "the text ends in the middle of a value" if data.strip() else "the file is empty"
         place, hint = _place(data, position), "Correct the text at that place."
-        raise _damaged(f"this is not JSON: {what}", place, hint) from error
+        raise UnreadableInput(f"this is not JSON: {what}.", place=place, hint=hint) from error
     except UnicodeDecodeError as error:
         place = _place(data, max(0, data.find(error.object) + error.start))
-        raise _damaged("this is not JSON: a text in it is not UTF-8", place, _SAVE_AS_UTF8) from error
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.", place=place, hint=_SAVE_AS_UTF8
+        ) from error
     except RecursionError as error:
         hint = "Check the program that wrote it."
-        raise _damaged("this JSON is nested too deeply to be a graph", "", hint) from error
+        raise UnreadableInput("this JSON is nested too deeply to be a graph.", hint=hint) from error
 
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -193,11 +191,10 @@ def refuse_long_numbers(text: bytes) -> None:
         return
     if number:
         hint = "Whole numbers lie between −2^63 and 2^64 − 1, other numbers between −1.8e308 and 1.8e308."
-        raise _damaged(f"{number} takes more than 64 bits", path, hint)
+        raise UnreadableInput(f"{number} takes more than 64 bits.", place=path, hint=hint)
 
 
 def _long_numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the JSON path and the text of each whole number above 64 bits."""
     if isinstance(value, int) and not -(1 << 63) <= value <= U64_MAX:
         yield path, strict.shown(value)
     elif isinstance(value, dict):
@@ -214,9 +211,11 @@ def refuse_repeated_keys(data: bytes) -> None:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
         place = _place(data, error.start)
-        raise _damaged("this is not JSON: a text in it is not UTF-8", place, _SAVE_AS_UTF8) from error
+        raise UnreadableInput(
+            "this is not JSON: a text in it is not UTF-8.", place=place, hint=_SAVE_AS_UTF8
+        ) from error
     except (RecursionError, ValueError) as error:
-        raise _damaged(f"this is not JSON: {error}", "", "Check the program that wrote it.") from error
+        raise UnreadableInput(f"this is not JSON: {error}.", hint="Check the program that wrote it.") from error
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
@@ -272,13 +271,15 @@ def _cbor_value(data: bytes) -> Any:
             value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
         place, hint = f"byte {len(data)}", "Copy the file again."
-        raise _damaged("this is not CBOR: the data ends in the middle of a value", place, hint) from error
+        raise UnreadableInput(
+            "this is not CBOR: the data ends in the middle of a value.", place=place, hint=hint
+        ) from error
     except CBOR_FAULTS as error:
         place, hint = f"byte {stream.tell()}", "Write the file again."
-        raise _damaged(f"this CBOR cannot be read: {fault_text(error)}", place, hint) from error
+        raise UnreadableInput(f"this CBOR cannot be read: {fault_text(error)}.", place=place, hint=hint) from error
     if more := len(data) - stream.tell():
         place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
-        raise _damaged(f"the file contains {more:,} B after the CBOR value", place, hint)
+        raise UnreadableInput(f"the file contains {more:,} B after the CBOR value.", place=place, hint=hint)
     return value
 
 

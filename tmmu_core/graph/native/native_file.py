@@ -93,7 +93,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
     """Return notes on tensors without dtype or shape, which the first version omitted. Raises ``InvalidIrShapes``."""
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
-    # The first version never wrote float32 or the shape (): in a file that contains one of them, a shape is required.
+    # A file that contains float32 or the shape () is not of the first version: a shape is then required.
     if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
         name, path = graph.tensors[shapeless[0]].id, f"$.tensors[{shapeless[0]}]"
         message = f'{path} (the tensor "{name}"): the required field "shape" is missing.'

@@ -8,8 +8,7 @@
      "outputs": [{"node_id": "h", "output_idx": 0}]}
 
 Output 0 of node ``h`` is the tensor ``h:0``. There are no graph inputs: a loaded tensor is the output of a node. A node
-with several outputs has a ``shape_out`` of several shapes; each field of :data:`PER_OUTPUT` is then one value for all
-outputs, or a list with one each.
+with several outputs has a list of shapes as ``shape_out``, and one value or a list in the fields :data:`PER_OUTPUT`.
 """
 
 from typing import Any, Literal, cast
@@ -126,7 +125,6 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
-    """Return the tensors that the ``k``-th node writes. Raises ``InvalidIrShapes`` for wrong shapes or lists."""
     shapes, path = _shapes(node), f"$.nodes[{k}]"
     if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
         hint = "Give one shape, or a list of shapes, one for each output."

@@ -27,7 +27,7 @@ class Sharding:
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if split is None:
-                # The axis of the view that an uneven split divides may differ between ranks: include all axes.
+                # An uneven split may divide different axes of the view on different ranks: include all axes.
                 root = self.root[i]
                 root_split = self.splits[root] or ()
                 uneven = [mesh for axis, mesh in root_split if self.shapes[root][axis] % self.spec.sizes[mesh]]
@@ -71,7 +71,7 @@ class Sharding:
         return self.number_of[view.base_tensor_uid]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Return a key; equal keys mean equal graphs: by mesh axis, how many remainders the coordinate reaches."""
+        """Return a key: ranks with equal keys have equal graphs."""
         coordinates = self.spec.coordinates(rank)
         return tuple(sum(coordinates[name] >= each for each in self.remainders[name]) for name, _ in self.spec.mesh)
 

@@ -8,8 +8,8 @@ A spec is a JSON object, which is hashed as given::
      "contracts": {"parameters": null, "activations": {"axis": 0, "mesh": "dp"},
                    "gradients": {"axis": 0, "mesh": "dp"}, "optimizer_state": {"axis": 0, "mesh": "dp"}}}
 
-``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. If it is an object
-(``{"dp": 2, "tp": 4}``), which has no order in JSON, the axes are sorted by name.
+``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. The axes of an object
+(``{"dp": 2, "tp": 4}``) are sorted by name, because an object has no order in JSON.
 
 The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights:
 attention heads and the hidden units of an MLP are then split over the ranks.
@@ -20,8 +20,8 @@ The first of these that applies determines the sharding of a tensor:
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) matches;
 3. the tensor's own ``shard`` field;
 4. for ``x@grad`` and ``x@remat``, the sharding of ``x``; for a view, the sharding that keeps it inside its base;
-5. the contract of its kind. A contract does not apply to a tensor that lacks the axis, has fewer rows than parts, or
-   has a view that cannot be split in the same way; 1 to 3 raise an error for such a tensor.
+5. the contract of its kind. It is ignored for a tensor that lacks the axis, has fewer rows than parts, or has a view
+   that cannot follow the split. For 1 to 3, such a tensor is an error.
 
 An axis of d rows is split into p parts: every part has ``d // p`` rows, the first ``d % p`` parts have one more. A
 tensor can be split along several axes, over different mesh axes: the value is then a list of ``{"axis", "mesh"}``.

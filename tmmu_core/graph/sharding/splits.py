@@ -1,7 +1,4 @@
-"""The split of every tensor of a graph under a shard spec (TMMU v2 II.I).
-
-:mod:`.rank_share` cuts the tensors of one rank.
-"""
+"""The split of every tensor of a graph under a shard spec (TMMU v2 II.I)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -52,7 +49,6 @@ def following_splits(
 
 
 def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of an output of this shape; ``None`` if it is whole."""
     base = table_spelling(operator.base)
     if base in DENSE and len(reads) > 1 and len(reads[1].shape) == 2 and shape:
         weight = reads[1]
@@ -103,11 +99,11 @@ def _propagated_split(base_name: str, read: Sharded, shape: tuple[int, ...]) -> 
 
 
 KIND_OF_ROLE = ARENA_OF_ROLE | {"optimizer_state": "optimizer_state"}
-DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # of the ids of gradients and recomputed tensors
+DERIVED_ENDINGS: tuple[str, ...] = ("@grad", "@remat")  # endings of the ids of gradients and recomputed tensors
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
-    """Return the split of every tensor; ``dims`` default to assumed, else largest sizes. Raises ``InvalidIrShapes``."""
+    """Return the split of every tensor; ``dims``: as in :func:`.checks.resolve_dims`. Raises ``InvalidIrShapes``."""
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
         # The spec may name gradients and recomputed tensors that the graph does not have.
@@ -162,7 +158,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the ``bases`` to leave whole: a view cannot follow the split, and no view has an explicit split."""
+    """Return the ``bases`` to leave whole: their views have no split of their own, and one cannot follow the base."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:

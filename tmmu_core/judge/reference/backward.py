@@ -101,7 +101,7 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
-    if needs == "mask":  # the second output is the mask; without it, the zeros of the output are
+    if needs == "mask":  # the second output; with one output, its zeros are the mask
         return _distinct(node.outputs[1:2] or node.outputs)
     inputs = node.inputs if needs in ("inputs", "both") else ()
     return _distinct((*inputs, *(node.outputs if needs in ("outputs", "both") else ())))

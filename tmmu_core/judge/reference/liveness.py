@@ -81,7 +81,7 @@ class Lives:
 
     @cached_property
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
-        """``(step, from, to, violated condition)`` of each in-place reuse that a node permits; empty: it is granted."""
+        """``(step, from, to, condition)`` of each permitted in-place reuse; the condition ``""``: it is granted."""
         decisions: list[tuple[int, str, str, str]] = []
         for step, node in self.run.timeline():
             has_granted = False
@@ -92,7 +92,7 @@ class Lives:
         return tuple(decisions)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
-        """Return the pairs (x, y) that ``node`` permits: x is last read here and not in y's storage; each x once.
+        """Return the pairs (x, y) that ``node`` permits, each x once: x is last read here and is not in y's storage.
 
         Where x is at several positions, each of them must be permitted (contract §11).
         """

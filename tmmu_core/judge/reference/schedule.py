@@ -34,11 +34,6 @@ class Run:
     reads: dict[str, list[int]]  # tensor → the steps that read it, in order
 
     @cached_property
-    def shape(self) -> dict[str, tuple[int, ...]]:
-        """Tensor → its shape as integers."""
-        return dict(zip(self.index.tensor_ids, self.index.shapes, strict=True))
-
-    @cached_property
     def row_bytes(self) -> dict[str, int]:
         """Tensor → its bytes in a plan's row: the ``byte_length`` of a view if it has one, else by shape and dtype."""
         views = {name: tensor.view.byte_length for name, tensor in self.tensors.items() if tensor.view is not None}

@@ -1,8 +1,7 @@
 """Recompute the lower bounds of a plan from its rows, and the status (optimal, claimed …) that they prove.
 
-A plan file may state any lower bound and any search proof, so only these bounds count: the peak live bytes, the largest
-storage, the end of each pinned tensor, and the storages of the file's witness that cannot share bytes. With the graph,
-live ranges and must_not_alias pairs come from the graph.
+A plan file may state any lower bound. Only these count: the peak live bytes, the largest storage, the end of each
+pinned tensor, and the storages of the file's witness that cannot share bytes.
 """
 
 from collections.abc import Iterator
@@ -23,8 +22,8 @@ Bound = tuple[int, tuple[str, ...], int]
 class Blocks:
     """The storages of a plan as columns (steps, bytes), and the pairs that must not alias.
 
-    With the graph (``lives``), the columns are those of its storages: live ranges assume every permitted in-place
-    reuse, and the alignment of the arenas is used only if the configuration is known (``configured``).
+    With the graph (``lives``), the columns are those of its storages. Their live ranges assume every permitted in-place
+    reuse. The alignment of the arenas counts only if the configuration is known (``configured``).
     """
 
     def __init__(self, facts: PlanFacts, lives: Lives | None, *, configured: bool) -> None:
@@ -85,7 +84,6 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
 
 
 def _pin_bounds(plan: Plan, arena: int) -> Iterator[Bound]:
-    """Yield the end of each pinned tensor of an arena as a bound, except of empty tensors."""
     for name, offset in plan.constraints.pinned.items() if plan.constraints is not None else ():
         row = plan.row_of.get(name, -1)
         if row >= 0 and plan.arena[row] == arena and plan.size[row]:
@@ -140,7 +138,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
 
 
 def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the witness: its storages live at its step, and those in conflict with all chosen ones."""
+    """Return the bound of the witness: its storages live at its step, then others that conflict with all of these."""
     in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.live_at(here, step))
     chosen: dict[str, int] = {}

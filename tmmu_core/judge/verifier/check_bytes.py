@@ -52,7 +52,6 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
-    """Return the bytes of a tensor; ``None`` for a negative size, or more than 2^64 − 1 bytes."""
     try:
         return tensor_bytes(shape, dtype)
     except (InvalidIrShapes, AllocationOverflow):
@@ -162,7 +161,6 @@ def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
 
 
 def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
-    """Yield all pairs (earlier, later) of boxes that overlap."""
     for b, box_b in enumerate(boxes):
         for a, box_a in enumerate(boxes[:b]):
             if box_a[0] < box_b[1] and box_b[0] < box_a[1] and box_a[2] < box_b[3] and box_b[2] < box_a[3]:
@@ -172,8 +170,8 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box.
 
-    A storage that is reused in place at step k is still read at k. If the reusing storage has the same offset, only
-    the bytes above its end count as used at k, else all bytes.
+    A storage that is reused in place at step k is still read at k. If both storages have one offset, only the bytes
+    past the end of the reusing storage count at k.
     """
     boxes: list[Box] = []
     owner: list[int] = []

@@ -125,8 +125,8 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step.
 
-    Planners other than ``slots`` may use more. For ``slots``, more are the warning ``slots_over_optimal`` if
-    must_not_alias pairs may need them: the arena has pairs, or the pairs are unknown (no ``lives``).
+    Planners other than ``slots`` may use more. For ``slots``, more slots are only a warning, ``slots_over_optimal``, if
+    must_not_alias pairs may need them: the arena has pairs, or ``lives`` is ``None``.
     """
     plan = facts.plan
     with_pairs = set() if lives is None else {lives.arena[name] for pair in lives.must_not_alias for name in pair}

@@ -1,9 +1,7 @@
 """Verify a finished plan: a plan that comes from a file, not from a planner of this process (contract §5, §11, §12).
 
-:func:`verify_finished` returns the plan with its verdict, for display. :func:`refuse_invalid` raises the contract's
-error, for commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas of an invalid plan have the
-status :data:`INVALID`. The arenas of a valid plan have the recomputed lower bound, and the status ``claimed`` where the
-file states a larger bound.
+The arenas of an invalid plan have the status :data:`INVALID`. The arenas of a valid plan have the recomputed lower
+bound; their status is ``claimed`` if the file states a larger one.
 """
 
 from dataclasses import replace

@@ -1,8 +1,7 @@
 """Verify a plan of any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
-Without the graph, only the plan is checked: no two live storages share a byte, offsets are aligned and inside the
-arena, and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`), live ranges, sharing,
-in-place reuse and every access are checked too. Near-linear in rows; quadratic with temporal exclusions.
+The rules :data:`OWN_RULES` need only the plan, those of :mod:`.against_graph` also its graph. Near-linear in rows;
+quadratic with temporal exclusions.
 """
 
 from collections.abc import Iterator, Mapping

@@ -6,15 +6,8 @@ learn from conflicts (:mod:`.branching`). Each packing lowers the extent; an exh
 its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between branch and bound
 and large neighbourhood search (:mod:`.lns`).
 
-*Peak first* applies to plain problems with at least :data:`MIN_STORAGES` storages, if at most half of the storages are
-live near the peak. A short search packs only the storages near the peak, to the bound (or the capacity). Greedy runs
-then place the other storages around this packing. A failure proves nothing.
-
-*Components*: sets of storages without conflicts between them are packed separately. They share the budget; the search
-of a component ends when its extent is at most the extent of an earlier component.
-
-The budget is a number of nodes, and random numbers are raw Philox words: the same input gives the same packing on every
-machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
+The budget is a number of nodes, so that the same input gives the same packing on every machine. A node costs O(entries)
+in the worst case, about ten microseconds on the MiniMalloc instances.
 
 In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
 takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
@@ -142,10 +135,10 @@ def _pack_around_always_live(
 ) -> Packing:
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
-    An always live storage takes the same bytes at every step, so every other storage is in one of the bands of memory
-    between the always live storages. These bands can be joined into one without a larger extent, so the result is
-    optimal if the packing of the other storages is optimal. The storage with the most padding goes to the top, because
-    the padding of the topmost storage is not part of the extent. ``start`` is returned if its extent is lower.
+    The always live storages divide the memory into bands, the same at every step. Every other storage is in one band.
+    Joining the bands does not raise the extent, so an optimal packing of the other storages gives an optimal result.
+    The storage with the most padding goes to the top, because the padding of the topmost storage is not part of the
+    extent. ``start`` is returned if its extent is lower.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -204,7 +197,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
     """Return offsets with an extent of at most the larger of bound and goal; ``None`` if no attempt finds them.
 
-    Only plain problems of at least :data:`MIN_STORAGES` are tried. The notes and the meter count the nodes.
+    A short search packs the storages near the peak. Greedy runs then place the other storages around this packing.
     """
     target, meter = max(bound.bytes, request.goal), request.meter
     if not cols.is_plain or len(cols) < MIN_STORAGES:
@@ -242,14 +235,13 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
 def components(cols: Columns) -> list[I64]:
     """Return the storage indices (ascending) of each connected component of the conflict graph.
 
-    Storages before and after a birth that no live range crosses are in different components, unless conflicts without
-    overlap in time connect them.
+    A birth that no live range crosses separates components. Conflicts without overlap in time may connect them.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)
     np.add.at(crossing, cols.part_lo + 1, 1)
     np.subtract.at(crossing, cols.part_hi, 1)
-    period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # number of the births so far that no live range crosses
+    period = np.cumsum(np.cumsum(crossing)[:k] == 0)  # births so far that no live range crosses
     if k and period[0] == period[-1] and bool(np.diff(cols.part_of).all()):
         return [np.arange(n, dtype=np.int64)]
     sets = DisjointSets(n + k + 1)
@@ -291,9 +283,9 @@ class _Component:
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
     """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
-    First, each component, by descending bound, gets an equal part of the remaining nodes; it gets none if its extent is
-    at most the bound, the goal or the extent of an earlier component. Then the component with the largest extent gets
-    the remaining nodes, as long as it can improve.
+    First, each component gets an equal part of the remaining nodes, in the order of descending bounds. It is skipped if
+    its extent is at most the bound, the goal or the extent of an earlier component. Then the component with the largest
+    extent gets the remaining nodes, as long as it can improve.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)

@@ -56,6 +56,7 @@ class BranchingOrder:
         """With ``openings``, begin with :data:`OPENING_WEIGHTS`."""
         self.model, self.openings = model, openings
         self.target, self.turn, self.learned_attempts, self.static_attempts = -1, 0, 0, 0
+        self.spent = 0  # nodes of all attempts
         self.tried: dict[bytes, int] = {}  # ranks tried since the target changed → their node budget
         self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
         """Decayed conflicts per section, for each order."""
@@ -137,6 +138,7 @@ class BranchingOrder:
                 self._successful = attempt
             if attempt.order >= 0:
                 self._failures[attempt.order] = self._failures[attempt.order] // WEIGHT_DECAY + searcher.failures
+        self.spent += max(nodes, 1)
         return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
@@ -157,7 +159,6 @@ def luby(k: int) -> int:
 
 
 def _ranks(order: I64) -> I64:
-    """Return the position of each unit in ``order``."""
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks

@@ -79,14 +79,7 @@ class _Variant:
         self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
         self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS}
         """Kind of target → its branching order."""
-        self.spent = dict.fromkeys(KINDS, 0)  # kind of target → search nodes spent on it
         self.target_step = 0  # index into :data:`TARGET_STEPS`
-
-    def attempt(self, kind: str, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
-        """Run one attempt and learn from it; return the results of ``Searcher.solve``; at least one node is counted."""
-        outcome, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
-        self.spent[kind] += nodes
-        return outcome, nodes, offset
 
     def extent_of(self, offset: list[int]) -> int:
         """Return the extent of a packing of the units."""
@@ -211,9 +204,10 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
             break
         variant = open_variants[component.turn % len(open_variants)]
         component.turn += 1
-        target = _next_target(component, variant, goal)
+        kind, target = _next_target(component, variant, goal)
         watch = _watch(meter, before + spent, before + allowed) if meter.watched else None
-        outcome, nodes, offset = variant.attempt(*target, meter.left(allowed - spent), watch)
+        left = meter.left(allowed - spent)
+        outcome, nodes, offset = variant.branching[kind].attempt(variant.searcher, target, left, watch)
         spent += nodes
         meter.used += nodes
         if variant.searcher.stop[0]:
@@ -222,7 +216,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
             notes["interrupted"] = True
             break
         attempts += 1
-        component.apply_result(variant, target, outcome, offset)
+        component.apply_result(variant, (kind, target), outcome, offset)
         if outcome == FOUND:
             patient_until = spent + patience
     component.update_bound()
@@ -252,11 +246,7 @@ class _LnsRuns:
         return self.low + self.grain if self.request.goal else self.component.extent
 
     def next_run(self, spent: int, allowed: int) -> Run | None:
-        """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due.
-
-        The lengths of the turns follow the Luby sequence, because the probability that an iteration ends the search
-        depends little on the length of its run.
-        """
+        """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due."""
         if not is_applicable(self.component.variants[0].model, self.extent, self.low):
             return None
         if spent >= allowed:
@@ -277,7 +267,7 @@ class _LnsRuns:
         left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
 
         def watch(done: int) -> bool:
-            """Return whether to continue. A limit does not change ``iterations``, because the cooling depends on it."""
+            """Return whether to continue. A node limit ends the run but keeps ``iterations``, which set the cooling."""
             nodes = first + (self.done + done) * (last - first) // planned
             return done < left and meter("exact", min(nodes, last), last)
 
@@ -319,5 +309,5 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
         between = (variant.bound + (ceiling - variant.bound) * step // 8) // grain * grain
         if between > variant.bound:
             targets[BETWEEN] = between
-    kind = min(targets, key=lambda kind: variant.spent[kind])
+    kind = min(targets, key=lambda kind: variant.branching[kind].spent)
     return kind, targets[kind]
