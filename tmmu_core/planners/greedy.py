@@ -138,10 +138,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
-    """Return the offset of each storage of one run of the native loop with the segment tree.
-
-    ``cols`` must be :attr:`.Columns.is_small`. When the pool of address ranges is full, it is enlarged.
-    """
+    """Return the offsets of a run of the native loop with the segment tree; ``cols`` must be ``is_small``."""
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
     extra_of, (extra_other, extra_kind) = cols.extra_conflicts.first, cols.extra_conflicts.table.T.copy()
     tables = {

@@ -100,7 +100,6 @@ class _Placing:
         """Storages of ``must_not_alias``; their blocks are never freed."""
 
     def place(self, i: int) -> None:
-        """Place storage ``i`` in the first candidate that fits; record a spill if it is not the first candidate."""
         role, (decider, candidates) = self.facts[i].role, self._candidates(i)
         reasons: list[str] = []
         for memory, source, is_requested in candidates:

@@ -141,10 +141,7 @@ def packing_extent(offset: U64, size: U64) -> int:
 
 
 def without_empty(problem: Problem) -> tuple[Problem, I64]:
-    """Return the problem of the storages that have bytes, and their indices (ascending).
-
-    A storage of zero bytes conflicts with nothing (contract §11).
-    """
+    """Return the problem of the storages that have bytes, and their indices. Storages without bytes never conflict."""
     indices = np.flatnonzero(problem.size > 0)
     return (problem if len(indices) == len(problem) else subproblem(problem, indices)), indices
 

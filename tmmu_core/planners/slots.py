@@ -70,11 +70,7 @@ def assign_slots(problem: Problem) -> I64:
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
-    """Return two arrays of shape (slots,): sizes and alignments, in bytes.
-
-    The size is that of the slot's largest storage, at least 1. The alignment is the largest among those of its storages
-    and of the arena.
-    """
+    """Return the sizes (at least 1) and the alignments of the slots in bytes, two arrays of shape (slots,)."""
     slots = int(slot.max()) + 1 if len(slot) else 0
     size = np.ones(slots, np.uint64)
     alignment = np.full(slots, problem.arena_alignment, np.uint64)
@@ -84,10 +80,7 @@ def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
 
 
 def slot_offsets(problem: Problem, slot: I64) -> U64:
-    """Return an array of shape (slots,): offsets of slots that follow each other from byte 0, each aligned.
-
-    Raises ``AllocationOverflow`` at the first slot that ends past 2^64 − 1.
-    """
+    """Return the aligned offsets of consecutive slots, shape (slots,). Raises ``AllocationOverflow`` past 2^64 − 1."""
     sizes, alignments = slot_sizes(problem, slot)
     offsets = np.zeros(len(sizes), np.uint64)
     end = 0

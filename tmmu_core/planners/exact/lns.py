@@ -58,7 +58,7 @@ class LnsRun:
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
         """Return the offset of each unit if all fit below the capacity within ``iterations``, else ``None``.
 
-        ``watch(iterations)`` is polled by :func:`.branch_and_bound.watched`; the run stops when it returns ``False``.
+        The run stops when ``watch(iterations)`` returns ``False`` (:func:`.branch_and_bound.watched`).
         """
         state, capacity_steps = self.state, (capacity - self.base) // self.step
         if not min(len(state.unit), 1) <= capacity_steps < moves.MAX_STEPS or (self.fixed_ends > capacity).any():

@@ -92,10 +92,7 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
 
 
 def destroy_and_repair(loops: ctypes.CDLL, **fields: Any) -> bool:
-    """Return whether all units are placed; see :func:`tmmu_core.planners.exact.lns_moves.destroy_and_repair`.
-
-    Other threads can read ``progress`` and set ``stop``.
-    """
+    """Return whether all units are placed; see :func:`tmmu_core.planners.exact.lns_moves.destroy_and_repair`."""
     n, sections = len(fields["unit"]), int(fields["run"].max(initial=0))
     scratch = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
     scratch["target"] = np.zeros(6, np.int64)
@@ -111,10 +108,9 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
 
 
 def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
-    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``.
+    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``, which all simulations of one model share.
 
-    Return ``False`` if an operand is missing or the tables are full. All simulations of one model use the same
-    ``call``, and so the same arrays for working memory and results.
+    Return ``False`` if an operand is missing or the tables are full.
     """
     for name, value in fields.items():
         setattr(call, name, _as_word(value))

@@ -142,7 +142,7 @@ def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[
 def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter[Pair]) -> int:
     """Return the lower bound of the penalties between the units of a clique, whose least alignment is ``grid``.
 
-    ``pairs`` counts the pairs with each penalty and size of the smaller unit, rounded up to ``grid``.
+    ``pairs``: ``(penalty, size of the smaller unit rounded up to ``grid``)`` → number of such pairs.
     """
     sizes = [-(-int(model.size[unit]) // grid) * grid for unit in clique]
     reserved = model.reserved.tolist()
@@ -213,9 +213,9 @@ def least_cost(
 ) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost, or ``upper`` if no placement costs less; 0 if there are more than ``MAX_CANDIDATES``
-    offsets, ``upper`` is too high, or the search needs more than ``work`` comparisons of offsets. If the least cost is
-    below ``upper``, ``offset`` gets the offsets of a placement of this cost.
+    The bound is the least cost, or ``upper`` if no placement costs less. It is 0 if the search is too large: more than
+    ``MAX_CANDIDATES`` offsets, more than ``work`` comparisons of offsets, or ``upper`` of :data:`FORBIDDEN` or more. If
+    the least cost is below ``upper``, ``offset`` gets the offsets of a placement of this cost.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}

@@ -100,10 +100,7 @@ def repair(
 
 
 def weight_matrix(model: ReuseModel) -> I64:
-    """Return the weight of each pair of units, shape (n, n), 0 without an edge; empty if the C form cannot use it.
-
-    The C form cannot use it for edges between parts of units (colocations), reserved bytes, or too many units.
-    """
+    """Return the weight of each pair of units, shape (n, n), 0 without an edge; empty if the C form cannot use it."""
     unit, other, own_size, other_size, weight = model.rows.T
     is_whole = (own_size == model.size[unit]) & (other_size == model.size[other])
     if not is_whole.all() or len(model.reserved) or len(model) > MOST_IN_MATRIX:
