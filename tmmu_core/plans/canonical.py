@@ -88,10 +88,7 @@ HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank"
 
 
 def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:
-    """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``.
-
-    Both are recomputed from the rows, whose tables are encoded once. The layout hash does not depend on the token.
-    """
+    """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``."""
     names = [arena.name for arena in plan.arenas]
     slot_table = Table((plan.tensor_ids, named(names, plan.arena), plan.logical_slot))
     address_table = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)

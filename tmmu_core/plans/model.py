@@ -250,10 +250,7 @@ class Plan:
         return notes if isinstance(notes, dict) else {}
 
     def remark(self, key: str) -> str:
-        """Return the text under one of the keys of :data:`REMARKS`; empty without one.
-
-        An arena may have the name of a key; its value is a mapping and is ignored.
-        """
+        """Return the text under a key of :data:`REMARKS`; empty without one, or if an arena's notes have this key."""
         remark = self.notes.get(key)
         return remark if isinstance(remark, str) else ""
 

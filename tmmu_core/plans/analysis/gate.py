@@ -63,7 +63,7 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
     """Return the checks of ``plan`` against each limit, in order; for a growth over ``before``, one per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows. Raises ``UnreadableInput`` if a limit that is not a growth names an arena that the plan does not have.
+    have rows. Raises ``UnreadableInput`` if any other limit names an arena that the plan does not have.
     """
     checks: list[Check] = []
     for limit in limits:

@@ -56,10 +56,7 @@ class CostPoint:
 
 
 def cost_curve(problem: Problem) -> list[CostPoint]:
-    """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points.
-
-    The first search has no capacity; the capacity of each further one is the extent of the plan before, minus one byte.
-    """
+    """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points."""
     points, capacity = list[CostPoint](), UNLIMITED
     while len(points) < MOST_POINTS and capacity >= 0:
         try:

@@ -36,9 +36,8 @@ class PlacementOrder:
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
-    A greedy planner records its order and its placement rule in the plan's notes. The recorded order is returned if it
-    reproduces the offsets of the plan from the arena's problem in ``problems``. Else, for example after a search, the
-    order is not known, and the storages are sorted by offset.
+    This is the order in the plan's notes, if it reproduces the plan's offsets from the arena's problem in ``problems``.
+    Else the order is not known, for example after a search, and the storages are sorted by offset.
     """
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)

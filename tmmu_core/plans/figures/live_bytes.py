@@ -57,10 +57,7 @@ def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
 
 
 def peak_of_ranges(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """Return ``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use.
-
-    The bytes may exceed 64 bits. Memory is O(ranges).
-    """
+    """Return ``(step, bytes)`` of the first peak of the ranges ``[birth, death)``; the bytes may exceed 64 bits."""
     points = CurvePoints.of(birth, death, steps)
     point, peak = peak_of(_curve(points.birth, points.death, size, len(points)))
     return int(points.steps[point]), peak
@@ -201,10 +198,7 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
 
 
 def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tuple[int, int]]:
-    """Return ``(head row, bytes)`` of the storages live at ``step`` in one arena, or in all; largest first.
-
-    The bytes sum to the live bytes of the step. The sum over tensors may differ, because views share a storage.
-    """
+    """Return ``(head row, bytes)`` of the storages live at ``step`` in one arena, or in all; largest first."""
     s, live = storages_of(plan), _alive_in(plan, step, arena)
     pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
     return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))

@@ -19,10 +19,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """Return ``extent`` rounded up to whole pages, in bytes; ``page_size`` 0 means no rounding.
-
-    Raises ``AllocationOverflow``, which names ``arena``, past 2^64 − 1.
-    """
+    """Return ``extent`` in whole pages of ``page_size`` bytes (0: no pages). Raises ``AllocationOverflow``."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         message = f"arena {arena!r}: {extent} bytes, rounded up to pages of {page_size} bytes, exceed 2^64 − 1."
@@ -72,7 +69,7 @@ def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_pe
 
 
 def totals(plan: Plan) -> Totals:
-    """Return the totals in the plan's metrics; computed from the rows if these are missing or have other keys."""
+    """Return the totals in the plan's metrics. If they are missing or have other keys, compute them from the rows."""
     recorded = plan.metrics.get("totals")
     optional = {"reserved_peak_bytes", "reuse_cost"}
     if isinstance(recorded, dict) and recorded.keys() | optional == Totals.__dataclass_fields__.keys():
@@ -86,8 +83,8 @@ def plan_metrics(
 ) -> dict[str, Any]:
     """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7).
 
-    ``retained`` is the result of :func:`activation_retention`. ``max_live`` and
-    ``internal_fragmentation_ratio`` use the sum of the peaks of the arenas, which may be at different steps.
+    ``retained`` is the result of :func:`activation_retention`. ``max_live`` and ``internal_fragmentation_ratio`` use
+    the sum of the arenas' peaks, which may be at different steps.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)

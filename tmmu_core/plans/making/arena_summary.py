@@ -17,10 +17,7 @@ ALTERNATIVE_UP_TO = 20_000  # maximum number of storages for which :data:`ALTERN
 
 
 def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
-    """Return the figures and the certificate of a packed arena in a timeline of ``steps`` steps.
-
-    The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
-    """
+    """Return the figures and the certificate of a packed arena in a timeline of ``steps`` steps."""
     problem, packing, extent = packed.problem, packed.packing, packed.extent
     arena, live_parts = config.get(problem.arena, Arena()), packed.live_parts
     peak_live, max_live = peak_and_count(*live_parts, steps)

@@ -38,12 +38,11 @@ def plan_problem(
     progress: Progress | None = None,
     over_limits: bool = False,
 ) -> Plan:
-    """Plan every arena of an instance. If it has a packing, its offsets are kept and no planner runs.
+    """Plan every arena of an instance. An instance with a packing keeps its offsets, and no planner runs.
 
-    The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
-    all at one offset. ``over_limits``: pack without capacities, so that the plan may exceed them. Raises
-    the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable
-    planner or an ambiguous id.
+    A storage with gaps becomes one row per live part (``id``, ``id@part1``, …), all at one offset. ``over_limits``:
+    pack without capacities, so that the plan may exceed them. Raises the errors of the planner, ``ArenaTooSmall``,
+    ``AllocationOverflow``, and ``InvalidIrShapes`` for an unsuitable planner or an ambiguous id.
     """
     started, options = time.perf_counter_ns(), options or {}
     instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
@@ -159,7 +158,7 @@ def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
 
 
 def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Return ``[[id, birth, death, size, alignment], …]`` by id; a row with gaps in its live range ends with them."""
+    """Return ``[[id, birth, death, size, alignment], …]`` by id; the gaps of a live range, if any, end its row."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     columns = (problem.birth, problem.death, problem.size, problem.alignment)
     table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))

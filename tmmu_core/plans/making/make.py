@@ -56,8 +56,8 @@ class BetterPlanner:
 def better_than(plan: Plan, source: Solution | PlanningResult) -> BetterPlanner | None:
     """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
 
-    Returns ``None`` without a search if the plan is minimal, made by ``auto`` or large, or if it has hashed addresses,
-    constraints or arenas of its planner. ``source`` has one problem per arena.
+    The result is also ``None`` for a plan that is not searched: a minimal plan, a plan of ``auto``, more than
+    ``MOST_STORAGES`` storages, hashed addresses, constraints, or arenas that the planner defines.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
@@ -83,7 +83,7 @@ class PlanningResult:
     solution: Solution | None = None  # ``None`` for an instance, which has no graph
     cut_from: bytes | None = None  # the ir_hash of the whole graph if only one rank is planned; else ``None``
     warnings: tuple[str, ...] = ()
-    """A sentence for each part of a request for a graph that has no effect, such as a rule without a match."""
+    """For a graph, a sentence for each part of the request without effect, such as a rule without a match."""
     problems: tuple[Problem, ...] = ()
     """The problem of each arena of an instance, with the settings of the request; empty for a graph."""
 

@@ -34,7 +34,7 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # Exported C code declares a storage with its alignment in the plan, which must suffice for its widest element.
+    # Exported C code declares a storage with the plan's alignment. It must suffice for the storage's widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(with_reuse.storage_of >= 0)
     alignment = with_reuse.storages.alignment.copy()
@@ -51,7 +51,7 @@ def spread_over_memories(
     for number, (_, region) in enumerate(by_name):
         rows = list(region.offset)
         arenas[rows], offset[rows] = number, np.array(list(region.offset.values()), np.uint64)
-    # Other planners could reuse in place inside a region, so the lower bounds assume such reuse; helia does not reuse.
+    # helia does not reuse in place, but another planner could inside a region. The lower bounds assume this reuse.
     with_reuse = replace(with_reuse, arenas=names, storages=replace(with_reuse.storages, arena=arenas))
     liveness = without_handoffs(with_reuse, across_arenas=True)
     region_config = {}

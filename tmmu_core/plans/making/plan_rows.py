@@ -23,10 +23,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan, group_numbers
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
-    """Return one problem per arena, its storages in the normative order (contract §1).
-
-    Raises ``UnreadableInput`` for more arenas than the limit.
-    """
+    """Return one problem per arena, its storages in normative order. Raises ``UnreadableInput`` for too many arenas."""
     if len(liveness.arenas) > limits.ceiling(limits.ARENAS):  # the cost is arenas × storages
         raise limits.limit_error(limits.ARENAS, "the graph", liveness.timeline.graph.name)
     storages = liveness.storages

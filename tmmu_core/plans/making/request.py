@@ -95,10 +95,7 @@ class PlanRequest:
 
 
 def default_planner(instance: PlainInstance) -> str:
-    """Return the default planner of an instance, one that observes its offsets and reuse terms.
-
-    ``given`` if all offsets are given, ``reuse`` for reuse terms, ``greedy`` for some fixed offsets, else ``slots``.
-    """
+    """Return the default planner of an instance: one that observes its offsets and reuse terms."""
     if instance.packing is not None:
         return GIVEN
     if any(problem.reuse is not None for problem in instance.problems):
