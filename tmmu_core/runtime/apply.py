@@ -2,8 +2,10 @@
 
 Memory is zeroed (``ZeroTensor_v1``) at two times. :func:`apply_plan` zeroes the tensors in memory of the caller; mapped
 memory is zero already. :meth:`Applied.enter` zeroes the storages that are born at a step, because another storage may
-have written their bytes. Two kinds of bytes are not zeroed: storages with a persistent member, whose values are loaded,
-and bytes that a storage reuses in place, which the node of the step reads.
+have written their bytes. Two kinds of bytes are not zeroed:
+
+* storages with a persistent member: their values are loaded;
+* bytes that a storage reuses in place: the node of the step reads them.
 """
 
 import hashlib

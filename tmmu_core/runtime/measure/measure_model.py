@@ -103,9 +103,9 @@ def measure(
 ) -> Measured:
     """Return the memory that the runtime uses for the model in ``data``, and that of a plan.
 
-    ``runtime="tflm"`` runs a TensorFlow Lite model twice in TensorFlow Lite Micro: as it is, and with a plan, which is
-    read from the model file ``planned_model``, or made by ``PLANNER`` if this is empty. ``in_order`` runs an ONNX model
-    in the order of its nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run,
+    ``runtime="tflm"`` runs a TensorFlow Lite model twice in TensorFlow Lite Micro: as it is, and with a plan. The model
+    file ``planned_model`` has this plan; if it is empty, ``PLANNER`` makes the plan. ``in_order`` runs an ONNX model in
+    the order of its nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run,
     and for ``dims`` or ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)
