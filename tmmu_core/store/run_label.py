@@ -4,7 +4,7 @@
 
     resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four characters is enough)
     resnet50@main        the latest run of that branch, unless a commit has that name
-    main                 the latest run of that commit or branch; the model is that of the plan to compare it with
+    main                 the latest run of that commit or branch, for the model of the compared plan
 """
 
 import hashlib
