@@ -110,7 +110,7 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
 
 @lru_cache(maxsize=CACHED_SOURCES)
 def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened:
-    """Return the content of a source under the current limits. Raises ``TmmuError``."""
+    """Return the content of a source; ``_limits`` is only a part of the cache key. Raises ``TmmuError``."""
     return read_any(source.data, source.name)
 
 
