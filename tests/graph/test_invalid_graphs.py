@@ -180,7 +180,7 @@ def test_dimension_is_inside_its_envelope(
 
 
 def test_unknown_dimension_is_rejected_with_the_known_ones() -> None:
-    assert "Known: B, T." in refusal(Graph(dims={"B": Dim(1, 2), "T": Dim(1, 2)}), C=1).hint
+    assert "Choose from: B, T." in refusal(Graph(dims={"B": Dim(1, 2), "T": Dim(1, 2)}), C=1).hint
     assert refusal(Graph(), C=1).diagnostics["reason"] == "unknown_dim"
 
 

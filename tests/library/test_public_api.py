@@ -79,7 +79,7 @@ def test_docstring_examples_run(module: Any, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_unknown_option_suggests_the_closest_one(call: Callable[[], Any], closest: str) -> None:
-    with pytest.raises(TypeError, match=rf"Did you mean '{closest}'\? Known: (?!self)"):
+    with pytest.raises(TypeError, match=rf"Did you mean '{closest}'\? Choose from: (?!self)"):
         call()
 
 

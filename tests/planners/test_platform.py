@@ -51,10 +51,10 @@ def test_valid_platform_is_read(options: dict[str, Any]) -> None:
         ({"min_alignment": 0}, "an alignment of 0 B is not a power of two"),
         ({"min_alignment": 24}, "an alignment of 24 B is not a power of two"),
         ({"memories": [{"name": "A", "size": 1}]}, "unknown field"),
-        (rules({"memory": "ROM"}, {"memory": "X"}), "memory 'X' is not declared. Known: "),
+        (rules({"memory": "ROM"}, {"memory": "X"}), "memory 'X' is not declared. Choose from: "),
         (
             rules({"memory": "RAM", "constant_destination_memory": "X"}),
-            "memory 'X' is not declared. Known: RAM, ROM, TCM.",
+            "memory 'X' is not declared. Choose from: RAM, ROM, TCM.",
         ),
         (
             rules({"memory": "RAM", "constant_destination_memory": "ROM"}),

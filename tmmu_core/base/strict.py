@@ -30,7 +30,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
     closest = similar(name, names, 0.5)
     question = f"Did you mean {closest!r}? " if closest else ""
-    return f"{question}Known: {', '.join(names[:LISTED])}{more}."
+    return f"{question}Choose from: {', '.join(names[:LISTED])}{more}."
 
 
 def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:

@@ -98,6 +98,7 @@ class GraphChart extends Drawing {
       this.root.dataset.selected = vertices[data.marks.selected]?.name ?? "";
       this.soon("base");
     } catch (error) {
+      layouts.delete(shape); // the next update tries again
       this.showStatus(`layout failed: ${error.message}`);
     }
   }
