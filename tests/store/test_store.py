@@ -1,5 +1,6 @@
 """A store returns what it was given, on SQLite and PostgreSQL."""
 
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +18,7 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import stored_sweeps
-from tmmu_core.store.open_store import PLANS, RUNS, SWEEPS
+from tmmu_core.store.open_store import FILES, PLANS, RUNS, SWEEPS
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
 
@@ -158,9 +159,11 @@ def test_damaged_plan_is_rejected(store: Store) -> None:
         (update(RUNS).values(arenas="[1]"), lambda store: store.runs("net")),
         (update(SWEEPS).values(asked="{"), stored_sweeps.sweeps),
         (update(SWEEPS).values(asked="[1]"), stored_sweeps.sweeps),
+        (update(FILES).values(packed=zlib.compress(b"net")[:-1]), lambda store: store.file("net")),
     ],
 )
 def test_damaged_row_is_rejected(store: Store, change: Any, read: Callable[[Store], object]) -> None:
+    store.keep_file("net", ("net", b"net"), datetime(2026, 1, 1, tzinfo=UTC))
     store.record(plan_of({"a": 1}), label("c1"))
     stored_sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
     with store.engine.begin() as connection:

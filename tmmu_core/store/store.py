@@ -277,8 +277,9 @@ def _file_row(key: str, name: str, data: bytes, at: datetime) -> dict[str, Any]:
 
 def unpacked(data: bytes, size: int) -> bytes | None:
     """Return the ``size`` bytes that ``data`` decompresses to; ``None`` for damaged data or another size."""
+    stream = zlib.decompressobj()
     try:
-        plain = zlib.decompressobj().decompress(data, size + 1)
+        plain = stream.decompress(data, size + 1)
     except zlib.error:
         return None
-    return plain if len(plain) == size else None
+    return plain if stream.eof and len(plain) == size else None  # zlib compares its checksum at the end of the stream
