@@ -60,9 +60,8 @@ class GraphIndex:
     @cached_property
     def readers(self) -> tuple[I64, I64]:
         """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order; a node occurs once per operand."""
-        counts = np.bincount(self.in_idx, minlength=len(self.tensor_ids))
         ptr = np.zeros(len(self.tensor_ids) + 1, np.int64)
-        np.cumsum(counts, out=ptr[1:])
+        np.cumsum(np.bincount(self.in_idx, minlength=len(self.tensor_ids)), out=ptr[1:])
         nodes = np.repeat(np.arange(len(self.node_ids), dtype=np.int64), np.diff(self.in_ptr))
         return ptr, nodes[np.argsort(self.in_idx, kind="stable")]
 

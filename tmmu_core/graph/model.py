@@ -114,10 +114,7 @@ HASHED_IN_PARAMS = ("scope", "recomputes", "offloads")
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Smallest and largest size of a named dimension.
-
-    Plans use ``max``, unless the caller or :attr:`Graph.assumed` sets a size.
-    """
+    """Smallest and largest size of a named dimension. Plans use ``max`` if no size is set or assumed."""
 
     min: int = 0
     max: int = 0

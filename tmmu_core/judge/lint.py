@@ -25,19 +25,17 @@ RULES: dict[str, str] = {
 }
 """Rule → the property that it requires (first four rules, errors), or the condition that it reports (warnings)."""
 
-_VERIFIER_RULES = {
-    "slots_equal_max_live": ("slots_max_live",),
-    "lifetimes": ("dead_access", "live_range"),
-    "addresses": ("slot_offset", "numbering", "sparse_address", "address", "hash"),
-    "slots_over_optimal": ("slots_over_optimal",),
-    "unit_not_stated": ("places",),
-    "no_content_hash": ("content_hash",),
+_LINT_RULE = {
+    "slots_max_live": "slots_equal_max_live",
+    **dict.fromkeys(("dead_access", "live_range"), "lifetimes"),
+    **dict.fromkeys(("slot_offset", "numbering", "sparse_address", "address", "hash"), "addresses"),
+    "slots_over_optimal": "slots_over_optimal",
+    "places": "unit_not_stated",
+    "content_hash": "no_content_hash",
 }
-"""Lint rule → the rules of the verifier that it groups; ``aligned_and_slotted`` groups all other rules."""
+"""Rule of the verifier → lint rule that contains it; all other rules are in ``aligned_and_slotted``."""
 
 _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
-
-_LINT_RULE = {rule: lint_rule for lint_rule, rules in _VERIFIER_RULES.items() for rule in rules}
 
 
 def lint_verdict(

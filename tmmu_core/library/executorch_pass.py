@@ -8,8 +8,7 @@ from tmmu_core.base.extras import need
 from tmmu_core.library.functions import pack
 from tmmu_core.planners import planner_named
 
-ACTIVATIONS = 1
-"""Memory id of tensors to which no pass has assigned one; memory 0 is for constants."""
+ACTIVATIONS = 1  # memory id of tensors to which no pass has assigned one; memory 0 is for constants
 
 
 def executorch_pass(
@@ -34,10 +33,6 @@ def executorch_pass(
         Bytes [16].
     alloc_graph_input, alloc_graph_output, alloc_mutable_buffers : bool
         Whether the plan includes inputs, outputs and state [True]; if not, the application allocates them.
-
-    Returns
-    -------
-    MemoryPlanningPass
 
     Raises
     ------

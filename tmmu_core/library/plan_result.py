@@ -38,8 +38,7 @@ from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import BetterPlanner, PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 
-REMARK_LENGTH = 400
-"""Maximum number of characters of a remark in a plan's ``repr``."""
+REMARK_LENGTH = 400  # maximum number of characters of a remark in a plan's ``repr``
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -260,10 +259,7 @@ class Plan(model.Plan):
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:
-        """Open the explorer on this plan and return its process; ``.terminate()`` closes it.
-
-        Raises ``MissingExtra`` without the extra ``app``.
-        """
+        """Open the explorer on this plan and return its process. Raises ``MissingExtra`` without the extra ``app``."""
         require("streamlit", "the explorer")
         folder = Path(tempfile.mkdtemp(prefix="tmmu-"))
         stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in self.ir_name[:50]) or "plan"

@@ -292,10 +292,7 @@ def largest_size(
 
 
 def _ends(name: str, given: Any) -> tuple[int, int]:
-    """Return the bounds of a size, given as a number, a pair, or a ``Dim`` of ``torch.export``.
-
-    Raises ``UnreadableInput`` for another value.
-    """
+    """Return the bounds of a size: a number, a pair, or a ``Dim`` of ``torch.export``. Raises ``UnreadableInput``."""
     is_dim = hasattr(given, "min") and not isinstance(given, Integral)  # numbers of NumPy have a method ``min``
     ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
     is_pair = len(ends) == 2 and all(isinstance(each, Integral) for each in ends)

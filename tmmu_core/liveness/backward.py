@@ -82,7 +82,6 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def _edges(node: Node) -> Sequence[tuple[int, int]]:
-    """Return the (input, output) index pairs along which gradients flow: the declared ones, else all."""
     return node.grad_edges or [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
 
 

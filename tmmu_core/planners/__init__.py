@@ -55,41 +55,30 @@ class PlannerEntry:
             ignored = "the colocations, temporal exclusions and reserved ranges"
             message = f"planner {self.name!r} does not observe {ignored} of arena {problem.arena!r}."
             raise option_error(message, "Use --planner reuse.")
-        is_packed = (problem.size > 0) | self.has_slots
-        if terms is not None:
-            is_packed[[i for pair in terms.colocations for i in pair]] = True
-        _refuse_misaligned(problem)
-        offset = np.zeros(len(problem), np.uint64)
-        if problem.fixed is not None:
-            offset = np.maximum(problem.fixed, 0).astype(np.uint64)
-        if not is_packed.all():
-            packed = np.flatnonzero(is_packed)
-            packing: Packing = self.call(subproblem(problem, packed), options, progress)
-            offset[packed] = packing.offset
-            return replace(packing, offset=offset)
-        packing = self.call(problem, options, progress)
-        if self.has_slots and problem.fixed is not None:
-            for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
+        fixed = np.full(len(problem), -1, np.int64) if problem.fixed is None else problem.fixed
+        offset = np.maximum(fixed, 0).astype(np.uint64)
+        for i in np.flatnonzero(offset % problem.alignment).tolist():
+            name, alignment, t = problem.ids[i], problem.alignment[i], int(problem.birth[i])
+            where = f"storage {name!r} of arena {problem.arena!r} is fixed at offset {offset[i]}"
+            message = f"{where}, which is not a multiple of its alignment {alignment}."
+            hint = "Remove the fixed offset, or use a multiple of the alignment."
+            raise AlignmentViolation(message, t=t, hint=hint, arena=problem.arena, logical_slot=-1, tensor_id=name)
+        packing: Packing
+        if self.has_slots:
+            packing = self.call(problem, options, progress)
+            for i in np.flatnonzero((fixed >= 0) & (packing.offset != offset)).tolist():
                 conflict = f'"{problem.ids[i]}" would be at offset {packing.offset[i]}, but is fixed at {offset[i]}'
                 message = f"planner {self.name!r} places slots one after another: {conflict}."
                 hint = "Choose a planner that places bytes, such as greedy."
                 raise InvalidIrShapes(message, reason="fixed_offset", node_id="", hint=hint)
-        return packing
-
-
-def _refuse_misaligned(problem: Problem) -> None:
-    if problem.fixed is not None:
-        is_misaligned = (problem.fixed >= 0) & (problem.fixed.astype(np.uint64) % problem.alignment > 0)
-        for i in np.flatnonzero(is_misaligned).tolist():
-            raise AlignmentViolation(
-                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {problem.fixed[i]}, "
-                f"which is not a multiple of its alignment {problem.alignment[i]}.",
-                t=int(problem.birth[i]),
-                hint="Remove the fixed offset, or use a multiple of the alignment.",
-                arena=problem.arena,
-                logical_slot=-1,
-                tensor_id=problem.ids[i],
-            )
+            return packing
+        is_packed = problem.size > 0
+        if terms is not None:
+            is_packed[[i for pair in terms.colocations for i in pair]] = True
+        packed = np.flatnonzero(is_packed)
+        packing = self.call(problem if is_packed.all() else subproblem(problem, packed), options, progress)
+        offset[packed] = packing.offset
+        return replace(packing, offset=offset)
 
 
 _ENTRIES = (

@@ -166,7 +166,6 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 
 def _check_fixed(cols: Columns) -> None:
-    """Raise ``InvalidIrShapes`` if two fixed storages conflict and have common bytes."""
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
     live: list[tuple[int, int]] = []  # (offset, storage), sorted; no two share a byte

@@ -87,7 +87,6 @@ def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigi
 
 
 def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
-    """Return file and line of a stack frame; ``("", 0)`` if the tables do not contain it."""
 
     def fields(table: str, row: int) -> dict[str, int]:
         return {key: int(digits) for key, digits in _FIELD.findall(tables[table].get(row, ""))}

@@ -10,7 +10,7 @@
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
 All buffers are read as live at the same step. The printed sizes are rounded: a buffer gets the size of its largest
-shape that rounds to the printed size. Other files of the dump contain the plan with live ranges.
+shape that rounds to the printed size.
 """
 
 import re

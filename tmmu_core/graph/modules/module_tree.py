@@ -162,7 +162,6 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
 
 
 def _count_members(of_node: Iterable[Path]) -> Counter[Path]:
-    """Return path → number of nodes in this level and below; ``of_node``: the level of each node."""
     members: Counter[Path] = Counter({(): 0})
     for path, count in Counter(of_node).items():
         for depth in range(len(path) + 1):

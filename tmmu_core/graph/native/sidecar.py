@@ -56,7 +56,6 @@ def constants(graph: Graph, graph_file: Path | None) -> Constants:
 
 
 def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
-    """Return the entries of a sidecar by tensor id, and the position of the first byte after the header."""
     length = int.from_bytes(b"".join(in_file(path, 0, 8)), "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
         raise limits.limit_error(limits.UNPACKED_BYTES, "the sidecar's header", str(path))

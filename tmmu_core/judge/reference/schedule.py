@@ -183,10 +183,7 @@ def _topological_order(waits_for: Mapping[str, set[str]]) -> list[str]:
 
 
 def _checked_order(graph: Graph, order: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
-    """Return ``order`` without the nodes of other modes.
-
-    Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.
-    """
+    """Return ``order`` without the nodes of other modes. Raises ``InvalidIrShapes`` and ``LivenessCycle``."""
     known = {node.node_id for node in graph.nodes}
     listed: dict[str, None] = {}
     for node_id in order:

@@ -224,7 +224,6 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
 
 
 def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
-    """Return all offsets if one of three greedy runs around the peak has an extent of at most the target."""
     fixed = np.full(len(cols), -1, np.int64)
     fixed[peak] = found
     with_peak = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()))
@@ -320,7 +319,6 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
 
 
 def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
-    """Return the components with their own columns and bounds, the highest bound first."""
     found = components(cols)
     if len(found) == 1:
         return [_Component(found[0].tolist(), cols, whole, extent_of(cols, offset), list(offset))]

@@ -78,7 +78,6 @@ class PlainSearch(Propagation):
         return FOUND
 
     def _propagate_root(self) -> bool:
-        """Propagate all units and sections; return whether no conflict follows."""
         if any(low + max_height > self.capacity for low, max_height in zip(self.low, self.max_height, strict=False)):
             return False
         self.changed = dict.fromkeys(range(self.count), 0)
