@@ -65,7 +65,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
-    """Return ``(tensor, text)`` of each step: its node's largest output (else input), and its text in lower case."""
+    """Return for each step the tensor to select, and the searchable text of the node in lower case."""
     timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():

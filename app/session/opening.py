@@ -76,7 +76,7 @@ PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progr
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source; first wait until it ends, at most :data:`PATIENCE` from its start."""
+    """Return the job that reads a source. A new job first gets :data:`PATIENCE` seconds to end."""
     job = job_table().job(
         ("open", source), "reading", lambda progress: read_bytes(*content_of(source), source, progress)
     )
@@ -164,7 +164,7 @@ def samples() -> tuple[Sample, ...]:
 # --- uploaded files ----------------------------------------------------------------------------------------------
 
 
-MOVES = ".moves.json"  # suffix of files with the changes of a plan opened in Fix; they are not listed as opened files
+MOVES = ".moves.json"  # suffix of files that list the changes of a fitted plan; no list of opened files shows them
 MAX_NAME_LENGTH = 255
 
 

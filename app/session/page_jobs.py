@@ -79,7 +79,7 @@ def baseline_link(choice: Choice) -> str:
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return the fields of the choice that opens a candidate, with ``choice`` as baseline and with its limits."""
+    """Return the fields of the choice that open a candidate. ``choice`` becomes the baseline; its limits stay."""
     plan_input = candidate.plan_input
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:

@@ -130,7 +130,7 @@ def plan_job(choice: Choice) -> Job[Shown]:
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """Return the key of the job that plans a choice; writing out its defaults does not change the key."""
+    """Return the key of the job that plans a choice; it is the same with explicit defaults."""
     with suppress(TmmuError, OSError):  # the job raises the error
         choice = with_explicit_defaults(choice, open_source(choice.source))
     return ("plan", *choice.problem)
@@ -157,7 +157,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that repeats a stopped search, and cache the job for it; ``None`` if none was stopped."""
+    """Return the choice with the node limit of a stopped search, and cache the job for it; ``None`` if not stopped."""
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -274,19 +274,18 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``; without a baseline, the offsets that it replaces become one."""
+    """Return the fields that select ``planner``. Replaced offsets of the file become the baseline if none is set."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 
 
 def best_plan_changes(full: Choice) -> dict[str, Any]:
     """Return the fields that select the best plan: planner ``auto``, which does not stop once the plan fits."""
-    limited = bool(full.capacities or full.arenas)
-    return planner_changes(full, BEST) | {"options": {"minimise": True} if limited else {}}
+    return planner_changes(full, BEST) | {"options": {"minimise": True} if full.capacities or full.arenas else {}}
 
 
 def minimising(choice: Choice, planner: str) -> Choice:
-    """Return the choice with another planner, which does not stop once the plan fits: its size is comparable."""
+    """Return the choice with another planner, which also minimises a plan that fits: then sizes are comparable."""
     other = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
         return other.but(options={**other.options, "minimise": True})

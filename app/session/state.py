@@ -31,7 +31,7 @@ class Session:
     has_unchecked_link: bool = False  # the link may name items that the plan does not have
     last_valid: Choice | None = None  # the last choice that could be planned
     previous: Choice | None = None  # last valid choice with another request; ``None`` if it had another file
-    uploads: int = 0  # number of times that files were opened; in the keys of the upload widgets, which empties them
+    uploads: int = 0  # number of uploads; part of the key of an upload widget, because a new key empties the widget
 
 
 def session() -> Session:
@@ -157,7 +157,7 @@ def widget_value(name: str) -> Any:
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and sets field ``name``; an empty one sets its default."""
+    """Return the arguments of a widget that shows ``value`` and sets field ``name``; empty input sets the default."""
     widget = widget or name
 
     def set_field() -> None:

@@ -40,8 +40,8 @@ FIT_WORDS = {
 
 
 def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
-    """Return the previous and the next buffer in the slot of a row, by their first tensors, and the slot's count."""
-    first_tensor: dict[int, str] = {}  # of each buffer in the slot, by generation
+    """Return the first tensors of the previous and the next buffer in a row's slot, and the number of buffers."""
+    first_tensor: dict[int, str] = {}  # generation in the slot → first tensor of its buffer
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
         first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
     number = int(plan.generation[row])
@@ -98,7 +98,7 @@ def details(
 
 
 def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` of a tensor's module and source line, after those of a given ``producer``."""
+    """Return ``(label, text)`` rows: operator and phase of a given ``producer``, then module and source line."""
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
@@ -147,7 +147,7 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return the card of the largest of the ``storages``, ``(row, bytes)``, live at ``where``: ``(arena, step)``."""
+    """Return the card of the largest buffers at ``where``, ``(arena, step)``; ``storages``: ``(row, bytes)`` of all."""
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
     for row, size in storages:  # in a snapshot, buffers with the same size and source line are one entry

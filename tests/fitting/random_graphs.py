@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.order.order_memory import I64, measure
-from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.fitting.order.order_memory import measure
+from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
 from tmmu_core.graph.model import Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline

@@ -27,7 +27,7 @@ _BYTE = [bytes([value]) for value in range(256)]
 
 
 class NotCanonical(ValueError):
-    """A value has no canonical form: another type, a map key that is not text, a lone surrogate, over 64 bits."""
+    """A value without canonical form: an unsupported type, a map key that is not text, a surrogate, over 64 bits."""
 
 
 Column = Sequence[str] | NDArray[np.integer[Any]]
@@ -56,7 +56,7 @@ class Encoded:
 
 
 def _head(major: int, n: int) -> bytes:
-    """Return the shortest head of an item of type ``major`` with ``n``: its number or its length."""
+    """Return the shortest head of an item: its type ``major``, and its number or length ``n``."""
     if n < 24:
         return _BYTE[major | n]
     for code, width in ((24, 1), (25, 2), (26, 4), (27, 8)):
@@ -79,7 +79,6 @@ def _not_text(error: UnicodeEncodeError) -> NotCanonical:
 
 
 def _sorted_keys(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
-    """Return ``(encoding, key)`` of the keys of a map, in canonical order."""
     if not all(type(key) is str for key in keys):
         raise NotCanonical(f"a key of {keys!r:.80} is not text")
     return sorted([(_text(key), key) for key in keys])

@@ -120,7 +120,7 @@ def raised(values: Mapping[str, int]) -> Iterator[None]:
 
 
 def values_limit(file_bytes: int, is_compressed: bool) -> int:
-    """Return the limit :data:`VALUES` for a file; unless set, a value per two bytes, or two per compressed byte."""
+    """Return the limit :data:`VALUES` for a file; a large file has a larger default."""
     return ceiling(VALUES, max(VALUES.default, 2 * file_bytes if is_compressed else file_bytes // 2))
 
 

@@ -79,7 +79,7 @@ def limit_text(limit: int) -> str:
 
 
 def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
-    """Parse a whole number in digits of ``base`` (at most 16). Raises ``ValueError`` if it is over ``most``."""
+    """Parse a whole number in ``base`` 10 or 16. Raises ``ValueError`` for other text, and for more than ``most``."""
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"
     if not word or word.strip("0123456789abcdef"[:base]):

@@ -121,7 +121,6 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
 
 
 def _module_of_node(graph: Graph) -> dict[str, str]:
-    """Return node id → path of its module."""
     index = index_graph(graph)
     order = graph.execution_order or tuple(node.node_id for node in graph.nodes)
     number = {node_id: k for k, node_id in enumerate(index.node_ids)}
@@ -130,7 +129,6 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
 
 
 def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
-    """Return the tensor that owns the storage of ``name``."""
     found = tensors[name]
     while found.view is not None:
         found = tensors[found.view.base_tensor_uid]
@@ -140,7 +138,7 @@ def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
 def _results_for_backward(graph: Graph) -> dict[str, str]:
     """Return each result of the forward pass that the backward pass reads → the node that computes it.
 
-    A recomputed result and its node have their ids of the initial graph.
+    A recomputed result and its node have the ids of the initial graph.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}
@@ -157,6 +155,5 @@ def _results_for_backward(graph: Graph) -> dict[str, str]:
 
 
 def _sizes(liveness: Liveness) -> dict[str, int]:
-    """Return tensor → bytes."""
     index = liveness.timeline.index
     return dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))

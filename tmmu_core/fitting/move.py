@@ -16,9 +16,7 @@ from tmmu_core.base.struct_types import register_types
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
-"""Kinds that ``Allowed`` accepts, in the order of the search. ``shards`` has a search of its own
-(``search/smallest_mesh.py``).
-"""
+"""Kinds that ``Allowed`` accepts, in the order of the search; ``search/smallest_mesh.py`` makes moves of ``shards``."""
 
 FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: 300 TFLOP/s divided by 30 GB/s (PCIe)
 
@@ -53,11 +51,9 @@ class Move:
     nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes that the move saves after the previous moves; may be negative. If several moves are planned together, only
-    their sum is measured: each has an estimate from the live bytes, except the last, which has the rest of the sum.
-    """
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of the move, JSON-ready; the keys depend on the kind."""
+    """Bytes that the move saves after the previous moves; may be negative. Of several moves that are planned together,
+    the last has the rest of the measured sum, and the others have estimates."""
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON-ready parameters; the keys depend on the kind
 
 
 register_types(Move)

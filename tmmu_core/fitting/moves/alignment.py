@@ -18,10 +18,7 @@ WHY = "the live ranges stay the same; the hardware must support this alignment"
 
 
 def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``.
-
-    An arena with a smaller alignment keeps it.
-    """
+    """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
     config: dict[str, Any] = dict(as_given(plan_input.arenas or {}))
     before = read_arenas(plan_input.arenas)
     for name in move.details["arenas"]:

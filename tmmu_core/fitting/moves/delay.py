@@ -24,8 +24,7 @@ class _Delay(NamedTuple):
     units: tuple[int, ...]
     saved: int  # bytes freed at the peak, minus the bytes of operands that stay live for the delayed units
     flops: int  # FLOPs to recompute the operands that do not stay live
-    needed: int
-    """Bytes of all storages that the units touch or, if more, of those that one recomputed node touches."""
+    needed: int  # bytes of all storages that the units touch or, if more, of those that one recomputed node touches
 
 
 def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:

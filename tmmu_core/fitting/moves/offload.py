@@ -1,8 +1,7 @@
 """Offload moves: copy idle storages to another memory and back.
 
-At the start of a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; before the next use,
-node ``h@back`` copies it back. One copy out serves all later gaps. The cost is the bytes transferred; each
-move reports the idle steps.
+At the start of a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``. Before the next use,
+node ``h@back`` copies it back. One copy out serves all later gaps. The cost of a move is the bytes transferred.
 
 The gaps, and the storages that can be offloaded (``movable``), are those of the recompute model
 (``recompute/recompute_model.py``). Therefore both kinds of moves combine in any order.
@@ -100,7 +99,8 @@ def _offload_next(
 ) -> tuple[Choice, Run] | None:
     """Return the choice with further offloads that lower the peak of an arena, and its run; ``None`` if none does.
 
-    Try the largest storages together if none has ``missing`` bytes; then one, first the smallest that is large enough.
+    If no storage has ``missing`` bytes, try the largest ones together. Then try single storages: those with as many
+    bytes, smallest first, and then all, largest first.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)
@@ -127,7 +127,6 @@ def _offload_next(
 
 
 def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, bytes_over: Over) -> tuple[Choice, Run]:
-    """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
     offloaded = np.flatnonzero(choice.away & ~initial.away)
     for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:MOST_CANCELLED].tolist():
@@ -140,10 +139,7 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, byt
 
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
-    """Return the storages of an arena that are idle at the boundary, can be offloaded and are not dropped yet.
-
-    They are sorted by size, then by the length of their gap, largest first.
-    """
+    """Return the storages of an arena that are idle at the boundary, movable and not dropped there; largest first."""
     in_gap = (at.gap_start >= 0) & (at.gap_start < at.position)
     is_dropped = np.isin(at.gap_start * len(model.size) + np.arange(len(model.size)), choice.drops)
     in_arena = (model.arena == arena) & (model.size >= LEAST_BYTES)
@@ -153,7 +149,6 @@ def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I6
 
 
 def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:
-    """Return the choice that offloads one storage in its gap at the boundary."""
     choice = Choice.nothing(model).dropping([int(at.gap_start[storage]) * len(model.size) + storage])
     choice.away[storage] = True
     return choice
@@ -174,7 +169,6 @@ def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move
 
 
 def _dropped_storages(drops: Choice) -> list[int]:
-    """Return the dropped storages, ascending. A storage is listed once, even if it is offloaded in several gaps."""
     return sorted(set(drops.pairs[1].tolist()))
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.order_exact import OrderStates, orders_within
-from tmmu_core.fitting.order.order_memory import I64, measure
-from tmmu_core.fitting.order.order_model import OrderModel, order_model
+from tmmu_core.fitting.order.order_memory import measure
+from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
 from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate

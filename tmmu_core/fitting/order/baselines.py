@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_memory import I64, Walk, added_bytes, eager
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_memory import Walk, added_bytes, eager
+from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 THRESHOLD = 1 << 20  # threshold of pytorch#161810, in bytes
 
@@ -58,7 +58,6 @@ def _least_peak_first(model: OrderModel, threshold: int = 0) -> I64:
 
 
 def _breadth_first(model: OrderModel) -> I64:
-    """Return the breadth-first order. O((units + edges) log units)."""
     sorter = TopologicalSorter(dict(enumerate(model.predecessors)))
     sorter.prepare()
     position: dict[int, int] = {}
@@ -73,7 +72,6 @@ def _breadth_first(model: OrderModel) -> I64:
 
 
 def _depth_first(model: OrderModel) -> I64:
-    """Return the depth-first order. O(units log units + edges)."""
     size = model.size.tolist()
     touched_bytes = [sum(size[s] for node in nodes for s in model.touches[node]) for nodes in model.units]
     return _topological_order(model, sorted(range(len(model)), key=touched_bytes.__getitem__))
@@ -124,8 +122,7 @@ def hill_valley_order(model: OrderModel, base: I64) -> I64:
     """Return a hill–valley order, computed from the bytes that each unit adds in the order ``base``."""
     hill, change = (column.tolist() for column in added_bytes(model, base))
     position = {unit: k for k, unit in enumerate(base.tolist())}
-    attached: list[list[list[_Segment]]] = [[] for _ in range(len(model))]
-    """Unit → schedules of the units that are attached to it."""
+    attached: list[list[list[_Segment]]] = [[] for _ in range(len(model))]  # unit → schedules of units attached to it
     roots: list[list[_Segment]] = []
     for unit in base.tolist():
         children = attached[unit]

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_memory import I64, Bytes, OrderLists
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_memory import Bytes, OrderLists
+from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 WIDTH = 24  # maximum number of sets that a round of the beam search keeps
 BEAM_EXPANSIONS = 120_000  # planned expansions of the beam search, equally many for each unit
@@ -121,10 +121,7 @@ class OrderStates(OrderLists):
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
     def adds(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
-        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and the change after it.
-
-        ``done`` are the units that ran before, as a bit mask.
-        """
+        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and the change after it."""
         self.expansions += 1
         key = done & self.neighbours[unit]
         if key not in self._adds_at[unit]:
@@ -146,7 +143,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: whether the unit touches it, must run before or after a toucher, or before all others.
+        # [storage, unit]: the unit touches the storage, or must run before one unit that does, after one, before all.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)
@@ -197,8 +194,7 @@ def best_first_search(
     state = states.start()
     if floor is not None:
         state = state._replace(peaks=tuple(map(max, state.peaks, floor)))
-    peaks_of: dict[int, list[Bytes]] = {0: [state.peaks]}
-    """Set of units → the peaks of the paths to it that no other path dominates."""
+    peaks_of: dict[int, list[Bytes]] = {0: [state.peaks]}  # set of units → peaks of the undominated paths to it
     numbers = count()
     heap = [(sum(state.peaks), 0, next(numbers), state)]
     expansions_before = states.expansions

@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_model import I64, OrderModel
 
-I64 = NDArray[np.int64]
 Bytes = tuple[int, ...]  # bytes by arena
 
 
@@ -114,8 +112,7 @@ class Walk(OrderLists):
         self.left = list(self.touched_by)
         self.born = [bool(each) for each in model.starts_live & (model.stays_live | (model.touched_by > 0))]
         self.live = self.peak = int(model.size[self.born].sum())
-        self.units_of: list[list[int]] = [[] for _ in self.size]
-        """Storage → units that touch it."""
+        self.units_of: list[list[int]] = [[] for _ in self.size]  # storage → units that touch it
         for unit, storages in enumerate(self.storages_of):
             for s in storages:
                 self.units_of[s].append(unit)
@@ -125,7 +122,7 @@ class Walk(OrderLists):
         """Ready unit → the most live bytes that it adds while it runs, and the change after it."""
 
     def added(self, unit: int) -> tuple[int, int]:
-        """Return the most live bytes that a unit adds if it runs next, and the change after it."""
+        """Return the entry of ``adds`` for a ready unit."""
         storages = self.storages_of[unit]
         born, left = {s: self.born[s] for s in storages}, {s: self.left[s] for s in storages}
         (most,), (change,) = self.run_nodes(unit, born, left)

@@ -36,8 +36,7 @@ class OrderModel:
     """Units (nodes that run together) with their dependencies, and storages with the nodes that touch each."""
 
     node_ids: tuple[str, ...]
-    units: tuple[tuple[int, ...], ...]
-    """Node numbers that run together, in order; units are sorted by their first node in the initial order."""
+    units: tuple[tuple[int, ...], ...]  # node numbers in order; units are sorted by first node in the initial order
     successors: list[list[int]]  # unit → units that must run later, ascending
     touches: list[list[int]]  # node → storages that it touches, each once
     candidates: list[list[int]]  # node → storages that its output may reuse in place, in the order of preference
@@ -164,10 +163,7 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → storages that it touches, without persistent ones; and (node, storage) → number of tensors.
-
-    The second result has the pairs whose node touches several tensors of the storage.
-    """
+    """Return node → touched storages, without persistent ones; and (node, storage) → number of tensors if several."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(

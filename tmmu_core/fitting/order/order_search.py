@@ -17,8 +17,8 @@ import numpy as np
 
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
-from tmmu_core.fitting.order.order_memory import I64, eager, late, measure
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_memory import eager, late, measure
+from tmmu_core.fitting.order.order_model import I64, OrderModel
 
 SEARCHED_UP_TO = 2_500  # maximum number of units for which beam and best-first search run
 SMALL = 400  # maximum number of units of a small model

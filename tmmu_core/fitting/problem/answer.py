@@ -20,8 +20,7 @@ class Allowed:
     """The moves that a fit may use."""
 
     kinds: frozenset[Kind] = frozenset(DEFAULT_KINDS)
-    max_cost: int | None = None
-    """Maximum extra FLOPs, in thousandths of a percent of the graph's FLOPs; ``None``: unlimited."""
+    max_cost: int | None = None  # maximum extra FLOPs, in units of 0.001 % of the graph's FLOPs; ``None``: unlimited
     keep_phases: bool = False  # whether no node moves between forward, backward and optimizer
 
 
@@ -34,10 +33,8 @@ class Fitted:
     start: Candidate  # the plan before any move
     best: Candidate  # the cheapest plan found that fits; else the plan that exceeds the capacity least
     bound: LowerBound  # lower bound of each arena over all plans that the allowed moves can reach
-    proven_bytes: int
-    """Lower bound of the sum of all arenas by the order search; 0 if unknown. It can exceed the sum of ``bound``."""
-    curve: tuple[Candidate, ...]
-    """The candidates that no other candidate dominates in cost and bytes, by rising cost and falling bytes."""
+    proven_bytes: int  # the order search's lower bound of the sum of all arenas; 0 if unknown; may exceed ``bound``
+    curve: tuple[Candidate, ...]  # the candidates that no other dominates in cost and bytes, by rising cost
     flops: int  # known FLOPs of the initial graph
     stopped: bool = False  # whether the search was stopped early
     unknown: tuple[UnknownOperator, ...] = ()  # operators that the search could not reorder or recompute

@@ -46,10 +46,7 @@ class Capacity:
         return total
 
     def over(self, bytes_of: Mapping[str, int]) -> int:
-        """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit.
-
-        These are the excess over ``total`` or the sum of the excesses over the arenas' limits, whichever is larger.
-        """
+        """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit."""
         counted = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
         over_arenas = sum(max(0, size - self.arenas.get(name, size)) for name, size in counted.items())
         return over_arenas if self.total is None else max(over_arenas, sum(counted.values()) - self.total)

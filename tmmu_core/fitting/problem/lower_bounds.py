@@ -39,7 +39,7 @@ class Need:
     arena: str
     bytes: int
     step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
-    tensors: tuple[str, ...]  # ids of the storages live at the step; without persistent ones, unless the order is fixed
+    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only if the order is fixed
     why: str
 
 
@@ -86,13 +86,9 @@ def lower_bound(
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     """Return the bound raised to ``needs``: arena → bytes that all orders need."""
-    raised = []
-    for need in bound.needs:
-        proven = needs.get(need.arena, 0)
-        if proven > need.bytes:
-            need = Need(need.arena, proven, "", (), "every order has at least this many live bytes at some step")
-        raised.append(need)
-    return LowerBound(tuple(raised))
+    why = "every order has at least this many live bytes at some step"
+    pairs = ((need, Need(need.arena, needs.get(need.arena, 0), "", (), why)) for need in bound.needs)
+    return LowerBound(tuple(max(pair, key=lambda need: need.bytes) for pair in pairs))
 
 
 def _order_needs(plan: Plan) -> Iterator[Need]:
@@ -126,13 +122,9 @@ def _step_needs(
 
 
 def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
-    """Return the sum of the sizes, each rounded up to the alignment, and the largest padding of a size.
-
-    The last storage of an arena needs no padding, so the sum minus the largest padding is a lower bound.
-    """
-    return sum(-(-size // alignment) * alignment for size in sizes), max(
-        (-size % alignment for size in sizes), default=0
-    )
+    """Return the sum of the sizes, each rounded up to the alignment, and the largest padding of a size."""
+    paddings = [-size % alignment for size in sizes]
+    return sum(sizes) + sum(paddings), max(paddings, default=0)
 
 
 class Moment(NamedTuple):

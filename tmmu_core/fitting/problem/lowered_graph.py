@@ -27,10 +27,7 @@ def in_one_memory(graph: Graph) -> Graph:
 
 
 def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Graph:
-    """Return the graph as executed: nodes in order, and the tensors that are live.
-
-    ``dims`` sets the upper bounds of dimensions.
-    """
+    """Return the graph as executed: nodes in order, tensors that are live, ``dims`` as upper bounds of dimensions."""
     graph, index, dims = timeline.graph, timeline.index, dims or {}
     step_of = np.append(timeline.step_of, 0)  # tensors without a producer have producer −1, which selects this 0
     is_removed = (step_of[index.producer[index.root]] < 0) & ~index.is_persistent[index.root]

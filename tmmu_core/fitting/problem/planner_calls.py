@@ -31,16 +31,12 @@ class PlanInput:
     """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``. With the planner options, it gives the plan of this input.
-
-    Its ``planner`` and its ``alignment`` (if all arenas have the same one) are set to those of the plan input.
-    """
+    """The graph, with an ``execution_order``. Its ``planner``, and its ``alignment`` if all arenas have the same one,
+    are set from the other fields."""
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
-    arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None
-    """The arena configuration as given; its capacities are ignored."""
-    state_bytes: int = 16
-    """Bytes of the saved state of a random generator. Default: those of Philox, a seed and an offset."""
+    arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None  # as given; capacities are ignored
+    state_bytes: int = 16  # bytes of the saved state of a random generator; default: Philox, a seed and an offset
 
     def __post_init__(self) -> None:
         planner = "" if self.planner == DEFAULT_PLANNER else self.planner
@@ -59,10 +55,7 @@ class Candidate:
     plan_input: PlanInput
     moves: tuple[Move, ...]  # in the order in which they were applied
     solution: Solution
-    warnings: tuple[str, ...] = ()
-    """Warnings about the request and its graph: assumed sizes, parts without a plan, options and rules without effect.
-    Empty after moves.
-    """
+    warnings: tuple[str, ...] = ()  # about the request and its graph; empty after moves
 
     @property
     def plan(self) -> Plan:
@@ -122,7 +115,6 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 
 
 def _option_warnings(request: PlanRequest) -> Iterator[str]:
-    """Yield warnings about options of the request that have no effect on a fit."""
     options = option_texts(request)
     unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in options]
     if unused:

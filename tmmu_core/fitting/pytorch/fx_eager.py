@@ -141,7 +141,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor of the storage of ``value``; declare a new storage as ``name``, made unique."""
+        """Return the tensor of the storage of ``value``; declare a new storage as ``name``, plus "_" if it is used."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():
@@ -186,7 +186,6 @@ class EagerRecorder(TorchDispatchMode):
                 self.nodes[-1].inputs.append(name)
 
     def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        """Record an operator that has run if it allocates or writes memory."""
         read = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
         inputs = list(dict.fromkeys(self.declare("constant", each, "constant") for each in read))
         known, name = set(self.name_of), func.name().partition("::")[2].partition(".")[0] or func.name()

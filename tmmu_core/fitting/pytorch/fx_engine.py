@@ -84,10 +84,9 @@ class _BackwardStart:
                 root = _root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
                 self.tangents.setdefault(root, []).append(node)
         self.caller_gradients: list[str] = []  # gradients that the caller holds without a tangent
-        self.sums: dict[str, tuple[int, Node]] = {}
-        """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
+        self.sums: dict[str, tuple[int, Node]] = {}  # node id of a sum → (bytes of its scratch output, the node)
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
-        self.copied: set[tuple[str, str]] = set()  # (leaf that is a result, its gradient held by the caller)
+        self.copied: set[tuple[str, str]] = set()  # (leaf that is a result, its gradient that the caller holds)
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
@@ -220,7 +219,6 @@ class _BackwardEnd:
                 self.final[each.leaf] = each.tensor
 
     def add_copies(self, copied: Container[tuple[str, str]]) -> None:
-        """Copy each final gradient in ``copied``: pairs of a parameter or input and its gradient."""
         for leaf, gradient in self.final.items():
             if (leaf, gradient) in copied:
                 self._replace(leaf, "grad_copy", ())
@@ -250,14 +248,12 @@ def _tensors_while_summed(is_new: Sequence[bool]) -> int:
     """Return the maximum number of live tensors of a sum's size while the autograd engine computes the sum.
 
     ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
-    Each pairwise sum is a new tensor.
     """
     sums = [is_new[0], *[True] * (len(is_new) - 1)]
     return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
 
 
 def _unused_name(tensors: Mapping[str, Tensor], wanted: str) -> str:
-    """Return ``wanted``, followed by "_" as long as a tensor, such as a parameter, has this name."""
     return _unused_name(tensors, f"{wanted}_") if wanted in tensors else wanted
 
 

@@ -21,9 +21,7 @@ from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_ba
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
 
-TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
-"""Metadata keys for other partitioners; their values are wrong after reordering."""
-
+TAGS = ("partitioner_tag", "recompute", "ac_graph_id")  # metadata for other partitioners, wrong after reordering
 BATCH_NORM_NO_STATS = torch.ops.aten._native_batch_norm_legit.no_stats
 """Training batch norm without running statistics; its results equal the first three of the original operator."""
 
@@ -55,7 +53,6 @@ class _Rebuild:
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
 
     def module(self) -> GraphModule:
-        """Return the joint graph in the fitted order."""
         for node in self.joint.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 new = self._copy(node, {})
@@ -180,7 +177,6 @@ def _meta(source: FxNode) -> dict[str, Any]:
 
 
 def _device_of(node: FxNode) -> str:
-    """Return the device of the first tensor that a node returns."""
     return next(str(each.device) for each in tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor))
 
 

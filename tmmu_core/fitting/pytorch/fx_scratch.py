@@ -19,8 +19,7 @@ from tmmu_core.graph.model import Graph, Tensor
 
 _aten = torch.ops.aten
 _ROWS_ARGUMENT = {_aten.embedding_dense_backward.default: 2}
-"""Operator whose scratch memory depends on the number of different indices → position of its argument with the number
-of rows."""
+"""Operator whose scratch memory depends on the values of its indices → position of the argument with the row count."""
 _measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
 
 

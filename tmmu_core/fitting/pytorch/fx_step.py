@@ -84,7 +84,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: set the autocast of the trace, unless it is set: a nested autocast keeps casts alive."""
+        """Context manager: set the autocast of the trace if another is set; a nested one would keep casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -322,10 +322,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
 
 
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
-    """Return the code of the joint graph of the second step; ``None`` if the step cannot be traced.
-
-    ``changed``: the plain attributes that the first step sets.
-    """
+    """Return the code of the next step's joint graph, with the attributes ``changed``; ``None`` if not traceable."""
     with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
         code: str = joint.graph_module.code
         return code
@@ -383,7 +380,6 @@ def _autocast_now() -> dict[str, torch.dtype]:
 
 
 def _named(module: Any, call: Call) -> dict[str, Any]:
-    """Return the parameters, buffers and arguments by name."""
     leaves = zip(call.input_names, tree_leaves(call[:2]), strict=True)
     return dict((*module.named_parameters(), *module.named_buffers(), *leaves))
 
@@ -405,9 +401,8 @@ def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) ->
 
 def _identity(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
-        return (
-            repr(value) if isinstance(value, bool | int | float | complex | str | None) else f"a {type(value).__name__}"
-        )
+        is_plain = isinstance(value, bool | int | float | complex | str | None)
+        return repr(value) if is_plain else f"a {type(value).__name__}"
     sizes = () if value.is_contiguous() else zip(value.stride(), value.shape, strict=True)
     return value.dtype, value.shape, [stride for stride, size in sizes if size > 1], value.device, value.requires_grad
 

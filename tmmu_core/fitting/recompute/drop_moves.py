@@ -72,10 +72,7 @@ def steps_through(
 def best_single_steps(
     model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]], key: Callable[[DropStep], int]
 ) -> list[DropStep]:
-    """Return the steps that add one group each to ``initial`` and lower the sum of peaks.
-
-    They are sorted by that sum, then by ``key``; at most ``MOST_SINGLE_MOVES`` are returned.
-    """
+    """Return the steps that add one group each to ``initial`` and lower the sum of peaks, lowest sum first."""
     base = run(model, initial)
     found = []
     for members, drops in groups:

@@ -21,9 +21,7 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
-ROOM, SPARE = 6, 256
-"""Maximum steps, lives and reads of a simulation: ``ROOM`` times those of the initial graph, plus ``SPARE``."""
-
+ROOM, SPARE = 6, 256  # maximum steps, lives and reads: ``ROOM`` times those of the initial graph, plus ``SPARE``
 MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
 
@@ -34,8 +32,7 @@ class Choice:
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
     ``−1 − edge`` (an index into ``model.in_idx``): the edge's storage is dropped after each position for which the
-    edge's node is recomputed.
-    """
+    edge's node is recomputed."""
     away: NDArray[np.bool_]  # shape (storages,): offloaded and copied back, instead of recomputed
 
     @classmethod
@@ -56,11 +53,9 @@ class Choice:
         return dropped
 
     def __or__(self, other: Choice) -> Choice:
-        """Return the union of both choices."""
         return Choice(np.union1d(self.drops, other.drops), self.away | other.away)
 
     def __sub__(self, other: Choice) -> Choice:
-        """Return the drops of this choice that ``other`` does not have."""
         return Choice(np.setdiff1d(self.drops, other.drops, assume_unique=True), self.away & ~other.away)
 
     def dropping(self, codes: Sequence[int] | I64) -> Choice:
@@ -97,8 +92,7 @@ class Run:
     moved: int  # bytes copied to the other memory and back
     peaks: I64  # shape (arenas,): peak of the live bytes, with persistent storages
     extra_steps: int
-    live: I64
-    """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
+    live: I64  # shape (arenas, steps): live bytes at each step (loading is step 0), without persistent storages
     for_position: I64  # shape (steps,): the position that runs, or for which a node is recomputed or a storage copied
     lives: Lives  # live ranges and reads
 
@@ -163,8 +157,7 @@ class Tables:
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)
         self.reads = np.zeros(reads, np.int64)
         self.first = np.zeros(positions, np.int64)
-        self.totals = np.zeros(5, np.int64)
-        """Steps, lives, reads, FLOPs, bytes moved."""
+        self.totals = np.zeros(5, np.int64)  # steps, lives, reads, FLOPs, bytes moved
         self.most_steps, self.most_lives, self.most_reads = steps, lives, reads
         self.loading = model.timeline.has_inputs_step
         self.call = native.call_of(
@@ -225,23 +218,19 @@ class DropWalk:
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
-        self.after_runs: dict[int, list[int]] = {}
-        """Position → storages that are dropped after each node for which this position runs again."""
+        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop after the node for which it runs again
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
         self.delayed = self._delayed_positions(model)
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its node runs later, when a result is restored: its results are dropped unread.
-
-        A view is computed together with its storage.
-        """
+        """Return position → whether its node runs only when a result is restored, as its results are dropped unread."""
         unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
         delayed = model.can_delay.tolist()
         for k in reversed(range(len(delayed))):
             for s in self.drops[k]:
                 unread[s] = 0 if self.away[s] else 2
-            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]
+            results = [unread[s] for s in self.outputs[k] or self.inputs[k]]  # a view runs together with its storage
             delayed[k] = delayed[k] and bool(results) and min(results) > 0 and max(results) == 2
             if not delayed[k]:
                 for s in self.inputs[k]:
@@ -303,14 +292,12 @@ class _Execution(DropWalk):
         super().__init__(model, choice)
         self.tables, self.node_flops = tables, model.node_flops.tolist()
         self.size, self.expires = model.size.tolist(), model.expires.tolist()
-        self.life = [-1] * len(self.size)
-        """The current life of each storage."""
+        self.life = [-1] * len(self.size)  # storage → its current life
         self.of, self.birth, self.last, self.node, self.at, self.reads = (list[int]() for _ in range(6))
         self.first_life, self.further, self.read_ptr = list[bool](), list[bool](), [0]
         self.flops = self.moved = 0
 
     def fill_tables(self) -> bool:
-        """Run every position in order; return whether the tables have room and all inputs can be restored."""
         if self.tables.loading:
             for s in np.flatnonzero(self.tables.model.starts_live).tolist():
                 self.begin_life(s, first=True)
@@ -318,8 +305,7 @@ class _Execution(DropWalk):
             self.end_step(-1, 0)
         if not self.walk():
             return False
-        names = ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever")
-        for name in names:
+        for name in ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever"):
             column = getattr(self, name)
             getattr(self.tables, name)[: len(column)] = column
         self.tables.totals[:] = len(self.node), len(self.of), len(self.reads), self.flops, self.moved

@@ -118,9 +118,7 @@ def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]
         level = _levels(start, to, residual)
         if level[1] < 0:
             return level
-        at = start[:-1]
-        path: list[int] = []
-        v = 0
+        at, path, v = start[:-1], list[int](), 0
         while True:
             if v == 1:
                 pushed = min(residual[e] for e in path)
@@ -131,20 +129,17 @@ def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]
                 v = to[twin[path[full]]]
                 del path[full:]
                 continue
-            while at[v] < start[v + 1]:
-                e = at[v]
-                if residual[e] > 0 and level[to[e]] == level[v] + 1:
-                    break
-                at[v] += 1
+            edges = range(at[v], start[v + 1])
+            at[v] = next((e for e in edges if residual[e] > 0 and level[to[e]] == level[v] + 1), start[v + 1])
             if at[v] < start[v + 1]:
                 path.append(at[v])
                 v = to[at[v]]
-                continue
-            if not path:
+            elif path:
+                level[v] = -1
+                v = to[twin[path.pop()]]
+                at[v] += 1
+            else:
                 break
-            level[v] = -1
-            v = to[twin[path.pop()]]
-            at[v] += 1
 
 
 def _levels(start: list[int], to: list[int], residual: list[int]) -> list[int]:

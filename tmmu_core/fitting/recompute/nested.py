@@ -18,8 +18,7 @@ from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimme
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
 MOST_PART = 4  # the target of a step is below the peak by at most 1 / ``MOST_PART`` of the peak
 TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
-STRIDES = (1, 2, 3, 4, 6)
-"""Sets of drops that are tried: all idle storages, then all but every second one, all but every third one, …."""
+STRIDES = (1, 2, 3, 4, 6)  # sets of drops that are tried: all idle storages, then all but each second one, …
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 

@@ -37,8 +37,7 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     is_kept = ~droppable & ~liveness.storages.persistent
     unknown = {each.name for each in unknown_operators(liveness.timeline, allowed.kinds)}
     is_kept[[s for s, n in enumerate(model.producer.tolist()) if n >= 0 and model.instr(n) in unknown]] = False
-    before, after = [0] * len(order), [0] * len(order)
-    """Unit → units that must run before it, and after it, as bit masks."""
+    before, after = [0] * len(order), [0] * len(order)  # unit → units that must run before it, after it; bit masks
     units = range(len(order))
     later = order.successors if "order" in allowed.kinds else [[u + 1] for u in units[:-1]] + [[]]
     for u in units:
@@ -109,12 +108,9 @@ class _NodesOfArena:
     def least_peak(self, most_before: int) -> int:
         """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
         needed = [self.needed(n, Counter()) for n in range(len(self.moments))]
-        unassigned = list(self.resident_bytes)
-        """Storage → bytes that no path uses yet."""
-        paths: dict[int, Counter[int]] = {}
-        """c → bytes that the paths to its outputs use of each storage."""
-        outputs: Counter[int] = Counter()
-        """c → bytes of its outputs."""
+        unassigned = list(self.resident_bytes)  # storage → bytes that no path uses yet
+        paths: dict[int, Counter[int]] = {}  # c → bytes that the paths to its outputs use of each storage
+        outputs: Counter[int] = Counter()  # c → bytes of its outputs
         for output in self.outputs:
             size = self.size[output]
             path_from = {self.producer[output]: (output, -1)}

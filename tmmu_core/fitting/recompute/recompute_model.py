@@ -1,7 +1,7 @@
 """The recompute problem as arrays: storages, their uses, and which of them can be recomputed.
 
-Between two uses of a storage lies a *gap*. In a gap a storage can be dropped and recomputed before its next use by
-running its producer again; the producer's inputs must be live or are recomputed first.
+A *gap* is the time between two uses of a storage. In a gap, the storage can be dropped; its producer runs again before
+the next use. The inputs of the producer must be live, or are recomputed first.
 
 A storage can be dropped if one node computes it (no alias group, no overwriting), it is not an input or output of the
 graph, and its producer has a known cost, is not a collective and is not in a nested scope. A producer that draws random
@@ -46,8 +46,7 @@ class RecomputeModel:
     in_ptr: I64
     in_idx: I64
     """Position → storages that its node reads, or writes although they are already live; each storage once, without
-    persistent storages. An index into ``in_idx`` is called an *edge*.
-    """
+    persistent storages. An index into ``in_idx`` is called an *edge*."""
     out_ptr: I64
     out_idx: I64  # position → storages that its node creates
     pair_ptr: I64
@@ -70,9 +69,7 @@ class RecomputeModel:
     spare: I64  # shape (arenas,): largest padding of a storage; the last storage of the arena needs none
     state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
-    """Shape (positions,): aligned bytes of the saved generator state of a random node, in the arena of its first
-    output; 0 for other nodes.
-    """
+    """Shape (positions,): aligned bytes of a random node's saved generator state, in the arena of its first output."""
 
     @property
     def timeline(self) -> Timeline:
@@ -169,9 +166,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
 
 
 def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
-    """Return an array of shape (storages,): whether a storage is one tensor and its views, without alias group,
-    in-place write and ``must_not_alias``.
-    """
+    """Return a mask (storages,): one tensor and its views, without alias group, in-place write, ``must_not_alias``."""
     index, storage_of = liveness.timeline.index, liveness.storage_of
     tensors = index.graph.tensors
     members = np.flatnonzero((storage_of >= 0) & (index.base < 0))
@@ -186,7 +181,6 @@ def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
 
 
 def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64, I64, I64]:
-    """Return the fields ``size``, ``fixed`` and ``spare`` of the model."""
     storages = liveness.storages
     of_arena = [config.get(name, Arena()).alignment_bytes for name in liveness.arenas]
     rows = zip(storages.size.tolist(), storages.alignment.tolist(), storages.arena.tolist(), strict=True)
@@ -219,10 +213,7 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
 
 
 def _may_run_again(node: Node) -> bool:
-    """Return whether a second run of ``node`` gives the same result without side effects.
-
-    Random operators repeat their result from the saved generator state.
-    """
+    """Return whether a second run of ``node`` gives the same result without side effects."""
     operator = operator_of(node.instr)
     if node.scope or node.unplanned or not operator.can_recompute:
         return False
@@ -266,7 +257,6 @@ def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
 
 
 def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
-    """Return the fields ``in_ptr``, ``in_idx``, ``out_ptr`` and ``out_idx`` of the model."""
     index, persistent, storage_of = liveness.timeline.index, liveness.storages.persistent, liveness.storage_of
     ins: list[list[int]] = []
     outs: list[list[int]] = []

@@ -28,12 +28,9 @@ from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweep
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
-NESTED_UP_TO = 100
-"""Nested search always runs on graphs of up to this many nodes, because it is fast and can find a lower cost."""
-NESTED_DIVISOR = 4
-"""Nested search also runs if all plans that fit need more than ``1 / NESTED_DIVISOR`` of the graph's FLOPs."""
-START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cut in these lowest tenths of the range from least to initial excess."""
+NESTED_UP_TO = 100  # number of nodes up to which nested search always runs: it is fast and can find a lower cost
+NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -90,8 +87,7 @@ def lower(
         return
     lowest: Run | None = None
     cuts = None
-    known: dict[tuple[int, int, int], Point] = {}
-    """Sort key → point, of all points that met a goal."""
+    known: dict[tuple[int, int, int], Point] = {}  # sort key → point, of all points that met a goal
     points_over_goal: list[Point] = []
     for share in shares:
         search = Search(model, excess_over_share(goal, share), initial, progress_check(report, "recompute"))
@@ -196,10 +192,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves: one per connected part; parts with equal operators share a move.
-
-    Cost and bytes of a move are relative to the plan after the previous move.
-    """
+    """Return the difference of two choices as moves: one per connected part, or one for parts with equal operators."""
     new = choice - initial
     producers = model.producer[new.storages(model)]
     nodes = np.zeros(len(model.node_at), np.bool_)

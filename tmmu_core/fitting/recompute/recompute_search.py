@@ -28,14 +28,11 @@ from tmmu_core.fitting.recompute.segments import segmentations
 PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs, from 1 to 830,767
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
 EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
-MOST_TRIALS, LEAST_TRIALS = 4_000, 300
-"""Maximum number of simulations of one method, on a small graph and on a large graph."""
+MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # maximum number of simulations of one method, on a small and a large graph
+SIMULATED_NODES = 16_000_000  # on other graphs: maximum number of simulations, times the number of nodes
 CACHED_POINTS = 100  # number of points that are cached
-SIMULATED_NODES = 16_000_000
-"""On graphs between small and large: maximum number of simulations of one method, times the number of nodes."""
 
-Over = Callable[[Mapping[str, int]], int]
-"""Function from arena → bytes to the excess over the goal in bytes; 0 if the arenas fit."""
+Over = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +40,7 @@ class Point:
     """A choice and its simulation."""
 
     choice: Choice
-    run: Run
-    """The simulation; points of :meth:`Search.cuts` have no arrays."""
+    run: Run  # the simulation; points of :meth:`Search.cuts` have no arrays
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -57,10 +53,8 @@ class Search:
 
     def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: Callable[[], bool]) -> None:
         self.model, self.over, self.initial, self.should_continue = model, over, initial, should_continue
-        self.simulations = 0
-        """Number of simulations so far, repeated ones included."""
-        self.recent: dict[bytes, Point] = {}
-        """Cache of the last points, by the bytes of their choices. Half of all simulations repeat a recent choice."""
+        self.simulations = 0  # so far, with repeated ones
+        self.recent: dict[bytes, Point] = {}  # the last points: half of all simulations repeat a recent choice
         self.tables = Tables(model)
         self.initial_point = self.simulate(initial)
         self.arena = arena_to_reduce(model, self.initial_point.run)
@@ -96,7 +90,6 @@ class Search:
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
         cost = self.model.size * (idle & ~self.initial.away)  # already offloaded storages cost nothing
-        """Shape (storages,): the bytes of storages idle at the peak node or after it, else 0."""
         costs_in_segments = (
             np.where(is_between, 0, cost * price)
             for is_between in segmentations(self.model, self.boundary)

@@ -35,14 +35,10 @@ class _Added:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         nodes = {node.node_id: node for node in graph.nodes}
-        self.originals: dict[str, Node] = {}
-        """Recomputing node → the original node, without the output that saves its generator state."""
-        self.copied_tensor: dict[str, str] = {}
-        """Copy node → the original tensor that is copied."""
-        self.original_of: dict[str, str] = {}
-        """Recomputed tensor, tensor copied back, or view of either → the original tensor."""
-        self.away: set[str] = set()
-        """Tensors in the other memory."""
+        self.originals: dict[str, Node] = {}  # recomputing node → its original (``_without_state``)
+        self.copied_tensor: dict[str, str] = {}  # copy node → the original tensor that is copied
+        self.original_of: dict[str, str] = {}  # recomputed tensor, tensor copied back, or view of either → original
+        self.away: set[str] = set()  # tensors in the other memory
         for node in graph.nodes:
             if node.offloads:
                 self.copied_tensor[node.node_id] = node.offloads
@@ -109,14 +105,12 @@ class _Added:
             return writer_of.get(name, "")
 
         order = self.graph.execution_order or ()
-        next_original: dict[str, str] = {}
-        """Node → itself; for an added node, the next original node in the order."""
+        next_original: dict[str, str] = {}  # node → itself; for an added node, the next original node in the order
         position = ""
         for node_id in reversed(order):
             position = position if node_id in self.originals or node_id in self.copied_tensor else node_id
             next_original[node_id] = position
-        last_use: dict[int, tuple[str, str]] = {}
-        """Storage → the writer of the copy that was used last, and the original node of that use."""
+        last_use: dict[int, tuple[str, str]] = {}  # storage → writer of the last used copy, original node of that use
         found: dict[Drop, None] = {}
         for node in (nodes[node_id] for node_id in order if node_id not in self.copied_tensor):
             for name, s in storages(node.inputs):

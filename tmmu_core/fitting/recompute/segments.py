@@ -14,8 +14,7 @@ import numpy as np
 from tmmu_core.fitting.recompute.min_cut import Boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, RecomputeModel
 
-MOST_CUTS = 400
-"""Maximum number of positions at which a segment can end; those that the fewest bytes cross are used."""
+MOST_CUTS = 400  # maximum number of positions at which a segment can end; those that the fewest bytes cross are used
 LIMIT_RATIO = (3, 4)  # ratio of each limit of a segment's bytes to the limit before: numerator, denominator
 
 
@@ -89,8 +88,7 @@ def _cheapest_boundaries(bytes_between: I64, kept: I64, limit: int) -> tuple[int
     count = len(kept)
     least = np.full(count, NEVER, np.int64)
     least[0] = 0
-    chosen: list[tuple[int, ...]] = [()]
-    """Cut → the best inner cuts for the segments up to this cut, this cut included."""
+    chosen: list[tuple[int, ...]] = [()]  # cut → the best inner cuts for the segments up to this cut, with this cut
     for j in range(1, count):
         total = np.where(bytes_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
         previous = int(total.argmin())

@@ -20,8 +20,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
 """Exponents of the steps until the next use, when idle storages are ranked; 0 ignores the steps. With 1, the bytes of a
-storage count only up to the excess over the goal.
-"""
+storage count only up to the excess over the goal."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
 EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``) of the excess at the peak
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well

@@ -23,8 +23,7 @@ MARK = "@remat"
 STATE = "@state"
 BACK, COPY_OUT, OFFLOADED = "@back", "@copy_out", "@offload"
 
-Drop = tuple[str, str]
-"""A tensor and the node after which it is dropped; ``n0@remat`` means every recomputing run of ``n0``."""
+Drop = tuple[str, str]  # a tensor, and the node after which it is dropped (``n0@remat``: every recomputing run)
 
 
 def run_suffix(number: int) -> str:
@@ -109,20 +108,13 @@ class _Writer(DropWalk):
         self.tensors = list(self.index.graph.tensors)
         self.storage = model.liveness.storage_of.tolist()
         self.node_at = model.node_at.tolist()
-        self.current = [""] * len(model.size)
-        """Storage → suffix of the copy that is read now."""
-        self.copies_in: Counter[int] = Counter()
-        """Storage → number of times it was copied back."""
-        self.runs: Counter[int] = Counter()
-        """Node → number of its last recomputing run."""
-        self.delayed_views: dict[int, list[int]] = {}
-        """Storage → positions of its views that run when it is computed."""
-        self.view_names: dict[tuple[int, str], str] = {}
-        """(view, copy of its storage) → name of the view in that copy."""
-        self.overwritten_by: dict[int, int] = {}
-        """Tensor → the tensor that overwrote it."""
-        self.read_late: set[int] = set()
-        """Tensors, not their copies, that nodes after the forward pass read."""
+        self.current = [""] * len(model.size)  # storage → suffix of the copy that is read now
+        self.copies_in: Counter[int] = Counter()  # storage → number of times it was copied back
+        self.runs: Counter[int] = Counter()  # node → number of its last recomputing run
+        self.delayed_views: dict[int, list[int]] = {}  # storage → positions of its views that run when it is computed
+        self.view_names: dict[tuple[int, str], str] = {}  # (view, copy of its storage) → name of the view in that copy
+        self.overwritten_by: dict[int, int] = {}  # tensor → the tensor that overwrote it
+        self.read_late: set[int] = set()  # tensors, not their copies, that nodes after the forward pass read
         self.used_names = self.index.tensor_of.keys() | self.index.node_of.keys()
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}

@@ -64,10 +64,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after further moves.
-
-    Only the final plan is computed. ``Move.bytes`` of the last move is the total saving less that of the earlier moves.
-    """
+    """Return the plan of ``base`` after further moves; the last move gets the bytes that the others do not save."""
     if not moves:
         return base
     plan_input = apply_moves(base.plan_input, moves)

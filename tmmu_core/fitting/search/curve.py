@@ -16,10 +16,7 @@ POINTS = 8  # number of capacities from the smallest plan without cost down to t
 def curve(
     start: Candidate, allowed: Allowed | None = None, progress: Progress | None = None, points: int = POINTS
 ) -> tuple[Candidate, ...]:
-    """Return plans by rising cost, each smaller than all cheaper ones.
-
-    If ``progress`` stops the search, the curve so far is returned.
-    """
+    """Return plans by rising cost, each smaller than all cheaper ones; of a stopped search, those found so far."""
     allowed = allowed or Allowed()
     costly = frozenset(COSTLY)
     without_cost = replace(allowed, kinds=allowed.kinds - costly)

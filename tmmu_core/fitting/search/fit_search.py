@@ -47,10 +47,8 @@ from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
 MOST_TRIED = 24  # maximum number of lists of moves, or of orders, that are planned for one kind of move
-CHEAP_DIVISOR = 100
-"""The search ends at a plan that fits if its cost is at most ``1 / CHEAP_DIVISOR`` of the graph's FLOPs."""
-SMALL_DIVISOR = 100
-"""A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
+CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
+SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 MOST_DELAYS = 4  # maximum number of execution orders that compute a tensor after the peak instead of before it
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 
@@ -127,13 +125,10 @@ class _FitSearch:
     watch: Watch
     on_improvement: Callable[[Candidate], None] | None
     order: OrderMove | None = None  # the result of the order search
-    total_bound: int = 0
-    """Lower bound of the sum of all arenas, over all orders; 0 if unknown. It can be larger than ``bound.bytes``."""
-    curve: list[Candidate] = field(default_factory=list)
-    """Candidates that no other candidate dominates in cost and bytes."""
+    total_bound: int = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
+    curve: list[Candidate] = field(default_factory=list)  # candidates that no other dominates in cost and bytes
     best: Candidate = field(init=False)
-    best_in_initial_order: Candidate = field(init=False)
-    """The best candidate that keeps the execution order of the start and costs nothing."""
+    best_in_initial_order: Candidate = field(init=False)  # the best candidate without cost in the order of the start
 
     def __post_init__(self) -> None:
         self.best = self.best_in_initial_order = self.start
@@ -190,7 +185,6 @@ class _FitSearch:
 
     @property
     def is_impossible(self) -> bool:
-        """Whether a lower bound exceeds the capacity."""
         total = self.capacity.total
         return self.capacity.over(self.bound.bytes_of) > 0 or (total is not None and self.total_bound > total)
 
@@ -209,7 +203,7 @@ class _FitSearch:
             self.bound, self.total_bound = with_order(self.bound, self.order.arena_bounds), self.order.total_bound
 
     def remove_small_moves(self) -> None:
-        """Remove moves that save less than 1 % of the excess, the smallest first, if the plan still fits without them.
+        """Remove moves that save less than 1 % of the excess, if the plan still fits without them.
 
         Try to remove all, then the smaller half, and so on. A move that other moves depend on cannot be removed.
         """
@@ -227,7 +221,7 @@ class _FitSearch:
             count //= 2
 
     def limiting_operators(self) -> tuple[UnknownOperator, ...]:
-        """Return the operators whose properties are unknown, if knowing them could improve the answer."""
+        """Return the operators with unknown properties, if their properties could improve the answer."""
         fits = self.fits(self.best)
         if (fits and not self.best.cost.weight) or (not fits and self.is_impossible and self.order is None):
             return ()
@@ -269,9 +263,8 @@ class _FitSearch:
         if order.ordered.peak > limit:
             return
         for number, move in enumerate(other_orders(order, self.start, limit)):
-            if (number >= MOST_TRIED and len(order.ordered.model) > ENUMERATED_UP_TO) or not self.watch(
-                "orders", number
-            ):
+            is_large = len(order.ordered.model) > ENUMERATED_UP_TO
+            if (is_large and number >= MOST_TRIED) or not self.watch("orders", number):
                 return
             for moves in ((move,), (move, *self.planner_moves)):
                 if not self.capacity.over(extents_of(apply_moves(self.start.plan_input, moves))):
@@ -296,7 +289,6 @@ class _FitSearch:
                 self.try_moves(base, (permissions,))
 
     def try_alignments(self) -> None:
-        """Try smaller alignments, the largest first, until the plan fits."""
         if "alignment" not in self.allowed.kinds:
             return
         base = self.best_planned(self.best)
@@ -435,7 +427,6 @@ class _FitSearch:
         return candidate
 
     def record(self, candidate: Candidate) -> None:
-        """Add a candidate to the curve; it becomes the best candidate if it is better."""
         self.curve = list(pareto([*self.curve, candidate]))
         if best_of((self.best, candidate), self.capacity) is not self.best:
             self.best = candidate
