@@ -100,7 +100,7 @@ NO_ORIGIN = Origin()
 def pack_plan(
     plan: Plan, origin: Origin = NO_ORIGIN, *, baseline: Plan | None = None, baseline_origin: Origin = NO_ORIGIN
 ) -> Packed:
-    """Return ``plan``, and ``baseline`` if given, packed for the canvas with the origins of their rows."""
+    """Pack a plan, and a baseline if given, with the origins of their rows."""
     arrays = _Arrays()
     plans = [_pack_one(arrays, plan, baseline, origin)]
     if baseline is not None:
@@ -146,7 +146,7 @@ def _nodes(plan: Plan) -> list[str]:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, original step of each drawn step and of the end)``; the plan and ``None`` for few steps.
+    """Return ``(plan to draw, plan steps of the drawn steps and of the end)``; ``(plan, None)`` if all steps are drawn.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. ``beside``: a second plan that is drawn with the same steps.

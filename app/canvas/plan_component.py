@@ -1,10 +1,4 @@
-"""The canvas as a Streamlit component. The bytes of a plan are sent to the browser once; each drawing is a JSON object.
-
-::
-
-    handle = plan_store(pack_plan(plan, baseline=other), plan, other, key="plan")  # once per page, outside of fragments
-    plan_canvas(handle, {"select": ...}, key="map", selected=tensor_id)  # once per drawing
-"""
+"""The canvas as a Streamlit component. The bytes of a plan are sent to the browser once; a drawing is a JSON object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

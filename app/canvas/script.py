@@ -13,7 +13,6 @@ from pathlib import Path
 from app.texts import palette
 
 PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
-"""Global variables of the plan drawing, the graph drawing and the page that opens plan files without a server."""
 MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
 PALETTE = "palette.js"  # name of a generated module with the colours of the module app.texts.palette

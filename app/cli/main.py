@@ -34,13 +34,12 @@ VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a fi
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # such as a full disk: not bugs
 
 
-class TolerantFile(io.FileIO):
+class _TolerantFile(io.FileIO):
     """A file whose failed writes discard the data if the error is an instance of :attr:`ignored`."""
 
     ignored: type[OSError] = BrokenPipeError  # the reader has closed the pipe
 
     def write(self, data: Any) -> int:
-        """Write ``data`` and return the number of bytes written or discarded."""
         try:
             return super().write(data) or 0
         except self.ignored:
@@ -55,7 +54,7 @@ def prepare_streams() -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
         if number and isinstance(stream, io.TextIOWrapper):
-            file = TolerantFile(number, "w", closefd=False)
+            file = _TolerantFile(number, "w", closefd=False)
             file.ignored = OSError if name == "stderr" else BrokenPipeError
             with suppress(AttributeError):  # Windows has no blocking mode before Python 3.12
                 os.set_blocking(number, True)

@@ -32,8 +32,6 @@ def print_plan(plan: Plan) -> None:
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
-# --- allocator snapshots ----------------------------------------------------------------------------------------
-
 MOST_LINES = 10  # lines of code in a table
 
 

@@ -267,9 +267,6 @@ def progress_on_terminal() -> Iterator[Any]:
         yield _Bars(bars)
 
 
-# --- stored plans ------------------------------------------------------------------------------------------------
-
-
 def open_store(url: str | None, *, create: bool = False) -> Store:
     """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, for example without a URL."""
     url = url or os.environ.get(STORE_ENV)

@@ -91,6 +91,7 @@ def build_report(
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters.update(short=numbers.short_bytes, text=_text)
+    environment.globals.update(words=numbers, glossary=glossary, totals=totals_text, status_text=optimality)
     template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
@@ -98,10 +99,6 @@ def build_report(
         remarks=remarks(plan),
         explanation=explain_peak(plan, budget),
         missing=unplanned_parts(plan),
-        words=numbers,
-        glossary=glossary,
-        totals=totals_text,
-        status_text=optimality,
         theme=theme,
         review=section.review,
         moves=section.moves,

@@ -81,7 +81,7 @@ class Check:
 
 
 def different_models_warning(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
-    """Return a warning if ``after`` has tensors but none of those of ``before``, else an empty text."""
+    """Return a warning if the plans of different graphs have no tensor in common, else an empty text."""
     if before.ir_hash == after.ir_hash or before.row_of.keys() & after.row_of.keys() or not len(after):
         return ""
     names = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")

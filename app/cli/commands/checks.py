@@ -72,8 +72,8 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return the plan of the file ``name``, and its graph; ``None`` for a plan without a graph.
 
-    A finished plan accepts only the planning options ``--dims``, ``--arenas`` and, with ``graph``, ``--shard``. They
-    are the settings of the planning. Raises :class:`UsageError` for other options.
+    A finished plan accepts only the options with which it was planned: ``--dims``, ``--arenas`` and, with ``graph``,
+    ``--shard``. Raises :class:`UsageError` for other planning options.
     """
     opened = open_any(name, request.dims)
     other_options = request

@@ -41,7 +41,7 @@ def compare_command(
         invalid_sides = {"left": left.findings[:MAX_FINDINGS], "right": right.findings[:MAX_FINDINGS]}
         write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})
     else:
-        print_comparison(verdict, limit)
+        _print_comparison(verdict, limit)
         print_findings(left)
         print_findings(right)
         show_warnings(warnings)
@@ -49,8 +49,7 @@ def compare_command(
     return NOT_COMPARABLE if not verdict.comparable else SUCCESS if verdict.identical and not invalid else FINDING
 
 
-def print_comparison(verdict: Comparison, limit: int) -> None:
-    """Print the verdict, the first difference, and the tables of arenas, totals and changed tensors."""
+def _print_comparison(verdict: Comparison, limit: int) -> None:
     baseline, candidate = verdict.left, verdict.right
     reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
     more = ": same order, same layout, same live ranges" if verdict.identical else ""

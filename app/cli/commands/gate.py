@@ -75,7 +75,7 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the branch's latest run of a graph with the plan's name, preferably of the same planner.
+    --baseline store:BRANCH is the latest run on the branch for the graph's name, preferably with the same planner.
 
     Exit code: 0 passed, 1 failed.
     """

@@ -39,7 +39,7 @@ def plan_command(
     If an instance file has all offsets, the offsets are verified. For a folder with one PyTorch snapshot per rank, a
     table of the ranks is printed.
 
-    Exit code: 0 planned, 1 if offsets of the file are invalid (2 with -o or --json) or a snapshot is unreadable.
+    Exit code: 0 planned, 1 invalid offsets (2 with -o or --json) or an unreadable snapshot.
     """
     write = writer_of(output or STREAM)
     if files := snapshot_files(Path(graph)):

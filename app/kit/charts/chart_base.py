@@ -19,11 +19,10 @@ LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}  # above th
 FEW_TICKS = 10  # length up to which an axis has a tick at each whole number; Plotly would add ticks at fractions
 
 
-class TextFigure(go.Figure):
+class _TextFigure(go.Figure):
     """A figure that escapes the HTML in its texts, such as tensor names. Only tags of text styles remain."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure with escaped texts."""
         return _as_text(super().to_dict())
 
 
@@ -44,7 +43,7 @@ def _as_text(value: Any) -> Any:
 
 def figure(height: int) -> go.Figure:
     """Return an empty figure with the common layout."""
-    fig, font, transparent = TextFigure(), {"size": 12}, "rgba(0,0,0,0)"
+    fig, font, transparent = _TextFigure(), {"size": 12}, "rgba(0,0,0,0)"
     fig.update_layout(height=height, margin={"l": 70, "r": 14, "t": 8, "b": 34}, showlegend=False, dragmode="pan")
     fig.update_layout(paper_bgcolor=transparent, plot_bgcolor=transparent)
     fig.update_layout(font=font, hoverlabel={"align": "left", "font": font})

@@ -23,7 +23,7 @@ ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes":
 CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
 NO_BOARD = "none (custom memories)"
 HELP = {
-    "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",
+    "order": "Order in which buffers are placed. The fit `free_list` always uses the order of first writes.",
     "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
     "budget": "Maximum number of search nodes of each arena. The same budget gives the same plan on every machine.",
     "iterations": "Number of changed placement orders to try.",

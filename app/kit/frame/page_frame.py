@@ -43,7 +43,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     with toolbar_place:
         toolbar.draw(choice, opened)
     if not is_planned:
-        draw_errors()
+        _draw_errors()
         return _progress(job, f"Planning {opened.name} with {choice.planner or DEFAULT_PLANNER}", shows_last_plan)
     try:
         shown = job.result()
@@ -53,7 +53,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     if limited is not None:  # a link with the node limit reproduces the plan of the stopped search
         state.choose(planner=limited.planner, options=limited.options, step=choice.step)
         st.rerun()
-    draw_errors()
+    _draw_errors()
     state.remember_valid(choice)
     if is_digest(shown) and not allows_digest:
         st.html(digest_card(shown))
@@ -69,7 +69,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)
-        draw_errors()
+        _draw_errors()
 
         def stop_reading(job: Job[Any]) -> None:
             job_table().leave(job)
@@ -94,7 +94,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         state.choose(**vars(last_valid))
         state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
-    draw_errors(card)
+    _draw_errors(card)
     long_work.restart_button(job)
     with st.container(key="gallery"):
         gallery.draw()
@@ -118,7 +118,7 @@ def _progress(
 
 
 def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -> Shown:
-    draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
+    _draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
         names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
         names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
@@ -263,8 +263,7 @@ def digest_card(shown: Shown) -> str:
     return markup.empty("A digest has no tensors to draw", f"{about}tmmu trace without --digest writes the tensors.")
 
 
-def draw_errors(*cards: dict[str, Any]) -> None:
-    """Draw ``cards``, the session's error cards at the lower right of the page, and the form for CSV columns."""
+def _draw_errors(*cards: dict[str, Any]) -> None:
     for card in cards:
         st.html(markup.error_card(card))
     if refusals := state.session().refusals:

@@ -24,12 +24,11 @@ from tmmu_core.plans.model import Plan
 
 MOST_ROWS = 5_000
 TITLES = {"size": "size (B)", "padded": "padded (B)", "offset": "offset (B)", "hex": "offset (hex)"}
-"""Column → its title, for columns whose title is not their name."""
 WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without thousands separators
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows whose tensor or producer name contains ``search``, of an arena (default: all), largest first."""
+    """Return the rows of an arena [all] whose tensor or producer name contains ``search``, largest first."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]

@@ -65,16 +65,16 @@ def page() -> None:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
         move_tables.in_order(moves)
     elif comparison.lines:
-        line_changes(comparison)
+        _line_changes(comparison)
     elif comparison.incomparable:
-        difference_table(comparison)
+        _difference_table(comparison)
     if comparison.complete:
         body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     arenas(comparison)
     if not comparison.incomparable:  # else this table or a table of changes is already above
-        difference_table(comparison)
+        _difference_table(comparison)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -163,8 +163,7 @@ def verdict(comparison: Comparison, moves: int) -> str:
     return f'<span class="bad">≠ {differ if comparison.complete else "different plans"}</span>'
 
 
-def line_changes(comparison: Comparison) -> None:
-    """Draw tables of the changes between the peaks of two snapshots, by category and by line of code."""
+def _line_changes(comparison: Comparison) -> None:
     tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
     st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
     for title, rows in tables:
@@ -172,8 +171,7 @@ def line_changes(comparison: Comparison) -> None:
         st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
 
 
-def difference_table(comparison: Comparison) -> None:
-    """Draw a table of the reasons why the plans are not comparable, and of their first and other differences."""
+def _difference_table(comparison: Comparison) -> None:
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
         rows.append(("first different field", comparison.first))

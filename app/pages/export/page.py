@@ -29,7 +29,7 @@ def page() -> None:
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
         report(shown, stem)
-        pictures(shown)
+        _pictures(shown)
         st.html(markup.heading("Command line", "reproduces this plan exactly"))
         command = repeat_command.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)
@@ -65,8 +65,7 @@ def report(shown: Shown, stem: str) -> None:
     controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
 
 
-def pictures(shown: Shown) -> None:
-    """Draw the picture settings, the picture and its download buttons."""
+def _pictures(shown: Shown) -> None:
     plan = shown.plan
     if not plan.arenas or not plan.steps:
         return

@@ -60,7 +60,7 @@ def draw(shown: Shown) -> None:
         return
     fitted = long_work.result(search, "Making it fit", "The search failed")
     if fitted is not None:
-        draw_result(shown, fitted, capacity)
+        _draw_result(shown, fitted, capacity)
 
 
 def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
@@ -90,8 +90,7 @@ def pick_kinds() -> None:
     st.multiselect("Allowed changes", list(KINDS), key=key, format_func=KINDS.__getitem__, **options)
 
 
-def draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    """Draw the result: changes, other plans by cost, memory by module, memory map, and single changes."""
+def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
     is_searched = minimum_job is not None and minimum_job.wait(planning.PATIENCE) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve

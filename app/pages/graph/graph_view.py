@@ -39,7 +39,7 @@ class Scene:
 
 def draw(shown: Shown, key: str = "walk") -> None:
     """Draw the graph, and for the default ``key`` its controls. The graphs of Compare have other keys."""
-    scene = scene_of(shown)
+    scene = _scene_of(shown)
     if key == "walk":
         _controls(scene)
 
@@ -55,8 +55,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
     component(GRAPH)(key=key, data=drawing(scene), height="content", **callbacks)
 
 
-def scene_of(shown: Shown) -> Scene:
-    """Return the visible part of the graph for the current choice."""
+def _scene_of(shown: Shown) -> Scene:
     timeline, arena = shown.timeline, arena_focus.arena(shown)
     peak = arena_focus.peak_step(shown, arena) if arena else 0
     peak_node = int(timeline.node_at[peak]) if timeline.steps else -1

@@ -27,8 +27,8 @@ def page() -> None:
         st.html(markup.empty("No nodes to draw", "Open the graph of the model."))
         return
     st.html(markup.claim(claim(shown)))
-    selectable_part(shown)
-    reuses_not_allowed(shown)
+    _selectable_part(shown)
+    _reuses_not_allowed(shown)
 
 
 def claim(shown: Shown) -> str:
@@ -80,8 +80,7 @@ def _row(timeline: Timeline, step: int, node_number: int) -> dict[str, object]:
 
 
 @st.fragment
-def selectable_part(shown: Shown) -> None:
-    """Draw the graph, the table of nodes and the tensor card. A selection reruns only this function."""
+def _selectable_part(shown: Shown) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
     with left:
@@ -97,8 +96,7 @@ def selectable_part(shown: Shown) -> None:
     state.write_link()
 
 
-def reuses_not_allowed(shown: Shown) -> None:
-    """Draw the table of in-place reuses that are not allowed, each with its reason."""
+def _reuses_not_allowed(shown: Shown) -> None:
     assert shown.solution is not None
     refusals = shown.solution.liveness.refusals
     if not refusals:

@@ -33,7 +33,7 @@ def page() -> None:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
         return
     if shown.opened.instance is not None and shown.opened.instance.packing is not None:
-        given_offsets(shown, shown.opened.instance.notes)
+        _given_offsets(shown, shown.opened.instance.notes)
     titles = {"map": "Map", "peak": "Peak", "device": "Device", "fragmentation": "Fragmentation"}
     if len(shown.plan.arenas) < 2:
         del titles["device"]
@@ -58,8 +58,7 @@ def page() -> None:
     measured.draw(shown)
 
 
-def given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
-    """For a file with offsets, draw a button that opens Compare with these offsets as baseline."""
+def _given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
     is_given, notes = shown.choice.planner == GIVEN, "; ".join(instance_notes)
     with controls.row("given"):
         text = "These offsets are from the file." if is_given else "The file also has offsets."
@@ -75,7 +74,6 @@ def given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
 
 @st.fragment
 def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
-    """Draw the map, the selected steps, the view and the tensor card. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)

@@ -26,7 +26,7 @@ def draw(shown: Shown) -> None:
     st.html(markup.claim(claim(arena)))
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
-        st.html(reuse_table(plan, name))
+        st.html(_reuse_table(plan, name))
     with right:
         st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
         problem = problem_of(shown, name)
@@ -54,8 +54,7 @@ def claim(arena: ArenaSummary) -> str:
     return f"Reuse cost of {arena.name}: {numbers.grouped(cost)}{within}, {proof}"
 
 
-def reuse_table(plan: Plan, arena: str) -> str:
-    """Return the table of the costly reuses of an arena, highest cost first, as HTML."""
+def _reuse_table(plan: Plan, arena: str) -> str:
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
     rows = []
     for reuse in reuses[:MOST_LISTED]:

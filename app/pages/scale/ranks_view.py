@@ -33,13 +33,13 @@ def draw(graph: Graph) -> None:
     title = st.container()  # drawn after the ranks are planned
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
-        draw_spec_editor(graph, chosen)
+        _draw_spec_editor(graph, chosen)
     job, failed = page_jobs.all_ranks(chosen), "The ranks could not be planned"
     with right:
         ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
         if ranks is not None:
             rank_controls(chosen, ranks)
-            draw_ranks(chosen, ranks)
+            _draw_ranks(chosen, ranks)
     if ranks is None:
         title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
@@ -47,8 +47,7 @@ def draw(graph: Graph) -> None:
     title.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
 
 
-def draw_spec_editor(graph: Graph, chosen: Choice) -> None:
-    """Draw the presets and the text field of the shard spec."""
+def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
     presets = rank_sets.presets(graph)
     preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
     text = chosen.shard
@@ -101,8 +100,7 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
     return title
 
 
-def draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
-    """Draw the heat map and the table of rank classes. A click on a cell selects its rank."""
+def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
     st.html(markup.heading("Bytes per rank", "all arenas; stronger blue: more bytes; click a rank to select it"))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
@@ -150,9 +148,6 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         st.html(
             f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {subject} the same graph")}</div>'
         )
-
-
-# --- the heat map ------------------------------------------------------------------------------------------------
 
 
 MOST_IN_ONE_ROW = 64

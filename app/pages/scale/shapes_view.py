@@ -27,7 +27,7 @@ def draw(shown: Shown, graph: Graph) -> None:
     title = f"Planning for sizes of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
     if curve is not None:
-        sizes_view(shown, graph, dim, curve)
+        _sizes_view(shown, graph, dim, curve)
 
 
 def claim(curve: DimCurve, arena: str) -> str:
@@ -42,13 +42,12 @@ def claim(curve: DimCurve, arena: str) -> str:
     return f"{arena} {verb} {first} and {last}"
 
 
-def sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
-    """Draw the controls of the current size, the chart of one arena, and the table of arena sizes."""
+def _sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
     current = state.choice().dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    size_controls(graph, dim, current, default)
+    _size_controls(graph, dim, current, default)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
@@ -84,8 +83,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
-def size_controls(graph: Graph, dim: str, current: int, default: int) -> None:
-    """Draw the choice of the dimension and the controls of its current size. The size applies to all pages."""
+def _size_controls(graph: Graph, dim: str, current: int, default: int) -> None:
     largest, allowed = graph.dims[dim].max, size_range(graph, dim)
     with controls.row("point-controls"):
         if len(graph.dims) > 1:

@@ -51,7 +51,7 @@ export function levelTicks(frameState) {
   return rowTicks(frameState);
 }
 
-/** Return a distance in pixels as a distance along v: `vertical` if the v axis is vertical, else `horizontal`. */
+/** Convert pixels to a distance along v: `vertical` pixels for a vertical v axis, else `horizontal` pixels. */
 const toLevels = (plane, vertical, horizontal) => (plane.sideways ? horizontal : vertical) / plane.pixelsPerLevel;
 
 /** Return a tick for each multiple k of `every` in [max(0, first), last], at v = base + k. */
