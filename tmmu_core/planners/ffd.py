@@ -3,9 +3,6 @@
 Storages are placed largest first, each in the first region that has an aligned offset and no conflicting storage. If
 there is none, a region is opened at the next aligned offset. The first storage of a region is the largest, so later
 ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
-
-``Packing.notes``: number of regions, pairs of storages in one region, and bytes saved compared with one region per
-storage. :mod:`~tmmu_core.seed.r10` returns them under the names of r10.
 """
 
 from collections.abc import Mapping

@@ -4,11 +4,9 @@ The fit chooses among the offsets that are free during the whole lifetime of a s
 literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage allocation and strip packing),
 first fit in birth order with a free list.
 
-The Python loop and the native loops give the same offsets. The Python loop visits the gaps between the placed storages
-that conflict. The native library does the same if each storage has one live part and no extra conflict, and the mean
-number of neighbours is small, or at least 2 √n for n storages. Otherwise it uses a segment tree over the k compressed
-steps: each node has two merged lists of address ranges, of the storages that cover it and of those that overlap it. A
-lifetime covers O(log k) nodes, so a run visits O(n log k) lists.
+The Python loop visits the gaps between the placed storages that conflict. The native library gives the same offsets. It
+visits the gaps if that is fast (:func:`_treeless_call`). Otherwise it uses a segment tree over the k compressed steps
+(``struct tree`` in ``native.h``): a run visits O(n log k) lists of address ranges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +21,7 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
+ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 FITS = ("lowest", "tightest", "free_list")
 MAX_MEAN_NEIGHBOURS = 128  # mean number of neighbours per storage up to which the native loop sorts them
 MAX_PAIR_ROWS = 2_000_000  # maximum rows (about 40 bytes) of the neighbour table; beyond, the tree needs less memory
@@ -42,11 +41,6 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     cols = columns(problem)
     offset = place(cols, sorted_storages(cols, order), fit)
     return Packing(offset_column(cols, offset), notes={"order": order, "fit": fit})
-
-
-# --- orders ------------------------------------------------------------------------------------------------------
-
-ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 
 
 def sorted_storages(cols: Columns, order: str) -> list[int]:
@@ -110,9 +104,6 @@ def widest(cols: Columns) -> NDArray[Any]:
     of_part = np.maximum(table[begin + cols.part_lo], table[begin + cols.part_hi - (1 << level)])
     np.maximum.at(most, cols.storage_of_part, of_part)
     return most
-
-
-# --- placement ---------------------------------------------------------------------------------------------------
 
 
 def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:

@@ -5,8 +5,6 @@ directly below it, moves to an earlier position; one time in eight, any storage 
 one greedy run. Late acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that of the
 current order, or of the order that was current :data:`MEMORY` iterations ago. The first half of the iterations uses
 the fit of the best greedy run, the second half the other fit.
-
-Random numbers are raw Philox words with the option ``seed`` as key. The budget is a number of iterations.
 """
 
 from collections.abc import Mapping

@@ -13,11 +13,11 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searche
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.lns import (
     ALMOST_OMITTED,
+    PLANNED_RUNS,
     Run,
     is_applicable,
     iterations_for,
     lns_run,
-    planned_iterations,
     run_schedule,
 )
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
@@ -264,7 +264,7 @@ class _LnsRuns:
         """Do a run, and report its progress as ``first`` to ``last`` nodes."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
-        left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
+        left, planned = meter.left(iterations + 1), PLANNED_RUNS * self.normal
 
         def watch(done: int) -> bool:
             """Return whether to continue. A node limit ends the run but keeps ``iterations``, which set the cooling."""

@@ -28,6 +28,8 @@ LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: 
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
 """Bisection begins after ``MAX_LONG_RUNS_AT_LOW`` long runs, or after one that omits over ``ALMOST_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
+PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
+"""Expected iterations of all runs but the last, in normal runs; the progress report is scaled by them."""
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
 """Iterations of the last run divided by those of a long run: numerator, denominator. The last run is made if a long run
@@ -202,11 +204,6 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 def iterations_for(model: Model, nodes: int) -> int:
     """Return the iterations of a normal run: ``nodes``, divided by (units / FULL_BUDGET_UNITS)² for a larger model."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
-
-
-def planned_iterations(normal: int) -> int:
-    """Return the expected iterations of all runs but the last, to scale the progress report."""
-    return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * normal
 
 
 Run = tuple[int, int, int]  # capacity, iterations (0: no run), and the number, which gives the random state

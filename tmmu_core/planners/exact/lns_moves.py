@@ -98,8 +98,6 @@ class Search:
         self.random, bits = draw(self.random)
         return bits
 
-    # --- offsets and gaps
-
     def lowest_offset(self, i: int, floor: int) -> int:
         """Return the lowest offset of ``i`` at or above a floor."""
         return self.fixed[i] if self.fixed[i] >= 0 else (floor + self.align[i] - 1) & -self.align[i]
@@ -147,8 +145,6 @@ class Search:
         """Return the cost of omitting these units."""
         widest = (max(ceiling - floor for _, floor, ceiling in self.gaps(i, packing)) for i in omitted)
         return sum(self.omission_cost(i, self.size[i] - room) for i, room in zip(omitted, widest, strict=True))
-
-    # --- steps of an iteration
 
     def destroy(self, mean_destroyed: int) -> tuple[list[int], list[int]]:
         """Return the units to reinsert (the nearest to a random centre, and the omitted ones) and those that stay."""

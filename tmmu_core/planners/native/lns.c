@@ -30,7 +30,6 @@ typedef const struct lns *P;
 #define WORK(row) (p->work + (row) * (p->n + 1))
 #define NEAR(row) (p->proximity + (row) * p->n)
 
-/* Return 32 random bits (permuted congruential generator, O'Neill 2014). */
 static inline I draw(I *state)
 {
     const uint32_t s = (uint32_t)*state, word = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
@@ -63,14 +62,12 @@ static inline void clear_skyline(P p)
         p->skyline[s] = 0;
 }
 
-/* The lowest offset of i at or above a floor; a fixed offset is returned as it is. */
 static inline I lowest_offset(P p, I i, I floor)
 {
     const I fixed = UNIT(i, FIXED);
     return fixed >= 0 ? fixed : align_up(floor, UNIT(i, ALIGNMENT));
 }
 
-/* The highest offset at which i ends at or below a ceiling. */
 static inline I highest_offset(P p, I i, I ceiling)
 {
     const I fixed = UNIT(i, FIXED);
@@ -127,7 +124,6 @@ static I widest_gap(P p, I i, I order_row, I rows)
     return widest;
 }
 
-/* The cost of omitting i if its widest gap is too small by `shortfall` bytes. */
 static I omission_cost(P p, I i, I shortfall)
 {
     const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE);
@@ -145,7 +141,7 @@ static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
     return cost;
 }
 
-/* Sort the placed units by position unless KEEP_ORDER, and write BOTTOM and TOP of those without a fixed offset. */
+/* Also write BOTTOM and TOP of the placed units without a fixed offset. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
@@ -244,7 +240,6 @@ static void destroy(P p, I *state)
     p->target[KEPT_COUNT] = kept;
 }
 
-/* Sort the units to reinsert by one of six randomised orders. */
 static void sort_removed(P p, I *state)
 {
     const I *const removed = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
@@ -323,7 +318,6 @@ static void insert(P p, I i, I k)
     }
 }
 
-/* Reinsert units until the cost of the units that do not fit reaches the limit; return the cost. */
 static I repair(P p, I cost_limit, I *omitted, I *state)
 {
     const I count = p->target[UNPLACED_COUNT];
@@ -355,7 +349,6 @@ static void initialise(P p)
     p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
 }
 
-/* Run up to `iterations` iterations; return whether all units are placed. */
 SHARED I tmmu_lns(P p)
 {
     volatile I *const progress = p->progress;

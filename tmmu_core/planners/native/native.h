@@ -1,6 +1,6 @@
 /* Structures with the arguments of the library's functions. A field is an integer or the address of an array, 8 bytes
    each; native.py reads the structures from this file. The sources are freestanding: no C library and no allocation.
-   Only `descend` in reuse.c is recursive, once per unit. Callers rule out overflow, and -fwrapv defines it. */
+   Only `descend` in reuse.c is recursive, once per unit. Callers prevent overflow of integers. */
 #ifndef TMMU_NATIVE_H
 #define TMMU_NATIVE_H
 #include <stdint.h>
@@ -28,9 +28,9 @@ struct near {
 };
 
 /* Greedy placement by a segment tree over the compressed steps (Columns); `leaves`, a power of two, is at least their
-   number. Node v has two lists of disjoint address ranges: list 2 v has the bytes of the storages whose live range is
-   split into v and other nodes, list 2 v + 1 those of the storages that are live at any step of v. `begin`, `count` and
-   `room` have the first row, the number of used rows and the number of rows of each of the 4 * leaves lists. */
+   number. A live range is split into the largest nodes inside it, its covering nodes. Node v has two lists of disjoint
+   address ranges: list 2 v for the storages that v covers, list 2 v + 1 for all storages that are live at a step of v.
+   `begin`, `count` and `room`: first row, number of used rows and number of rows of each of the 4 * leaves lists. */
 struct tree {
     I n, leaves, tightest, pool;
     const I *sequence, *part_of, *part_lo, *part_hi, *size, *align, *fixed, *extra_of, *extra_other, *extra_kind;
@@ -125,7 +125,7 @@ struct recompute {
     const I *drop_ptr, *drop_idx; /* position -> storages that are dropped after it */
     const uint8_t *starts_live;   /* storages: loaded in the first step */
     const uint8_t *away;          /* storages: offloaded and copied back, not recomputed */
-    const uint8_t *again;         /* operands: dropped after each position for which the operand's node is recomputed */
+    const uint8_t *again;         /* operands: 1 if each position that recomputes the node drops the operand after it */
     I *life, *stack;              /* storages: number of the current life; storages + 1 */
     I *pending;                   /* operands + storages: storages to drop after the current position */
     const uint8_t *can_delay;     /* positions */

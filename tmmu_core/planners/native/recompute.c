@@ -56,8 +56,8 @@ static int copy_in(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run node n again before position k. Append to `pending` the storages that position k drops because of this run.
-   Return the new number of pending storages, or -1 if the run is impossible. */
+/* Run node n again before position k, and append the storages to drop after k to `pending`. Return the new number of
+   pending storages, or -1 if the run is impossible. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -82,8 +82,7 @@ static I run_again(const struct recompute *p, I n, I k, I count)
     return count;
 }
 
-/* Compute or copy back storage `root` before position k, its dropped inputs first. Return the new number of
-   pending storages, or -1 if this is impossible. */
+/* Compute or copy back storage `root` before position k, its dropped inputs first. Return the same as run_again(). */
 static I restore(const struct recompute *p, I root, I k, I count)
 {
     I depth = 1;

@@ -43,8 +43,7 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* Copy the first rows of by_start and by_end to their second rows, and remove the units without an offset from the
-   first rows. */
+/* Copy the first rows of by_start and by_end to the second rows. Then drop units without an offset from the first. */
 static void drop_removed(struct reuse *r)
 {
     I i = 0, j = 0;
@@ -138,8 +137,9 @@ static I remove_unit(struct reuse *r, I u, I *count)
     return cost;
 }
 
-/* Remove up to `most` units, mostly neighbours of removed units, beginning at a unit with an active penalty if one is
-   drawn. Add the units without a place to `removed`. Return the saved cost, and in `count` the number of `removed`. */
+/* Remove up to `most` units. The first is drawn up to six times, until it has no place or an active penalty. The others
+   are mostly neighbours of removed units. Add all units without a place to `removed`, and set `count` to the number of
+   removed units. Return the saved cost. */
 static I ruin(struct reuse *r, I most, I *count)
 {
     I saved = 0, from = 0;
