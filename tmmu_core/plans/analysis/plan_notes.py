@@ -7,8 +7,6 @@ from tmmu_core.planners.exact import PROGRESS_NOTE
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ, UNPLANNED, Plan
 
-# --- warnings: conditions that changed a plan or limit its proofs, one sentence each (contract §12) -------------------
-
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
     """Return the warnings that follow from a plan alone, in a fixed order."""

@@ -1,7 +1,4 @@
-"""Compute the metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas.
-
-All figures are integers (bytes, steps, counts); only a ratio is divided, as the last operation.
-"""
+"""Compute the metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

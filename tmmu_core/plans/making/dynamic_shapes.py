@@ -65,9 +65,6 @@ def sample_points(dim: Dim) -> list[int]:
     return [dim.min + span * k // max(intervals, 1) for k in range(intervals + 1)]
 
 
-# --- a plan per iteration --------------------------------------------------------------------------------------------
-
-
 class Iteration(NamedTuple):
     """The plan of one iteration."""
 

@@ -1,7 +1,4 @@
-"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena.
-
-A region holds the storages of one role (scratch, persistent, constant) in one memory.
-"""
+"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena."""
 
 from collections.abc import Mapping
 from dataclasses import replace

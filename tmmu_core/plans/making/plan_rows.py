@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +57,6 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
             )
         )
     return problems
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +195,7 @@ def plan_columns(
     }
 
 
-def _select(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
+def _select(values: Sequence[Any], numbers: I64) -> tuple[Any, ...]:
     return tuple([values[k] for k in numbers.tolist()])
 
 
