@@ -114,8 +114,6 @@ def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened
     return read_any(source.data, source.name)
 
 
-# --- many points ------------------------------------------------------------------------------------------------------
-
 MAX_BATCH_POINTS, MIN_BATCHES_PER_WORKER = 32, 4
 DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
