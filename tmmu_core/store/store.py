@@ -1,7 +1,4 @@
-"""The store: plans by content hash, the runs that they belong to, and the files opened in the explorer.
-
-Queries use the figures of the runs; a plan is decompressed only when it is read.
-"""
+"""The store: plans by content hash, the runs that they belong to, and the files opened in the explorer."""
 
 import hashlib
 import zlib
