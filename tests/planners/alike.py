@@ -80,7 +80,7 @@ def answers(seed: int) -> list[object]:
     """Return the results for one seed."""
     p = wild(seed)
     try:
-        return [*planned(p), *costly(seed), *fitted(seed)]
+        return [*planned(p), *costly(costly_problem(seed)), *fitted(seed)]
     except TmmuError as error:
         return [repr(error)]
 
@@ -110,14 +110,18 @@ def planned(p: Problem) -> list[object]:
     return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
 
 
-def costly(seed: int) -> list[object]:
-    """Return the results of the planner of reuse costs at the extent of ``greedy``."""
+def costly_problem(seed: int) -> Problem:
+    """Return a problem of :func:`made` with reuse penalties; its capacity is the extent of ``greedy``."""
     p, rng = made(seed, 9), random.Random(seed)
     pairs = [(a, b, rng.randrange(1, 9)) for a in range(len(p)) for b in range(a) if rng.randrange(3)]
     room = max((at + size for at, size in zip(offsets(greedy(p, {})), p.size.tolist(), strict=True)), default=0)
-    costs = replace(p, reuse=ReuseTerms(penalties=tuple(pairs)), capacity=max(room, 1))
-    found = ARENA_PLANNERS["reuse"].pack(costs, {"rounds": 200, "work": 100_000}, None)
-    return [offsets(found), found.cost_bound, reuse_cost(costs, found)]
+    return replace(p, reuse=ReuseTerms(penalties=tuple(pairs)), capacity=max(room, 1))
+
+
+def costly(p: Problem) -> list[object]:
+    """Return the results of the planner of reuse costs."""
+    found = ARENA_PLANNERS["reuse"].pack(p, {"rounds": 200, "work": 100_000}, None)
+    return [offsets(found), found.cost_bound, found.cost_witness, reuse_cost(p, found)]
 
 
 def fitted(seed: int) -> list[object]:

@@ -19,7 +19,7 @@ from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import Packing, Problem, Progress, ReuseTerms, subproblem
+from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress, ReuseTerms, subproblem
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
@@ -42,7 +42,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     meter = metered(progress, options)
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
-    model = reuse_model(problem)
+    model = reuse_model(_with_in_place_reuse(problem, problem.fixed))
     if model.contradiction:
         raise InvalidIrShapes(
             f"arena {problem.arena!r} has no placement: {model.contradiction}.",
@@ -59,12 +59,16 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         packed = auto(problem, {}, meter)
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
-        at = packed.offset.astype(np.int64)  # every storage is a unit, because there are no colocations
-        starts = [np.where(at <= model.capacity - model.size, at, -1).tolist(), *starts[: not is_small]]
-    cost_groups = bounding_cliques(model)
+        model = reuse_model(_with_in_place_reuse(problem, packed.offset))
+        at = np.zeros(len(model), np.int64)
+        at[model.unit_of] = packed.offset
+        starts = [np.where(at <= model.capacity - model.size, at, -1).tolist(), first_placement(model)]
+    # A bound must hold for every choice of in-place reuses: none of these pairs conflicts.
+    free = model if problem.handoff_from is None else reuse_model(replace(problem, handoff_from=None))
+    cost_groups = bounding_cliques(free)
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
     for k, (start, seed) in enumerate(runs):
-        bound = sum(cost for cost, _ in cost_groups)
+        bound = sum(cost for cost, _ in cost_groups) + free.unavoidable - model.unavoidable
         if best[:2] <= (0, bound):
             break
         if k and not meter("reuse", k, len(runs)):
@@ -74,25 +78,38 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         meter.used += 1
         best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
         if k == 0 and not best[0]:
-            cost_groups = with_search_bounds(model, cost_groups, best[2], work)
-            best = 0, Placement(model, best[2]).cost(), best[2]
-    missing, cost, offset = best
-    place = Placement(model, offset)
-    if any(place.price(u, at) < 0 for u, at in enumerate(offset) if at >= 0):
-        cost_groups = ()  # a packing of auto reuses bytes in place, which the bounds exclude
-    bound = sum(cost for cost, _ in cost_groups) + model.unavoidable
+            found = np.zeros(len(free), np.int64)
+            found[free.unit_of] = np.array(best[2])[model.unit_of]
+            offset = found.tolist()
+            cost_groups = with_search_bounds(free, cost_groups, offset, work)
+            if free is model:
+                best = 0, Placement(model, offset).cost(), offset
+    missing, _, offset = best
+    bound = sum(cost for cost, _ in cost_groups) + free.unavoidable
     if missing:
         proven = None if observed_by_all(problem) else _proven_extent(problem, meter)
-        required = problem.capacity + 1 if proven is None and is_infeasible(model, work) else proven
+        required = problem.capacity + 1 if proven is None and is_infeasible(free, work) else proven
         raise _too_small(problem, required)
     offset = moved_down(model, offset)
     offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     final = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
-    units = reversed([*enumerate(model.unit_of.tolist())])
-    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # first storage of full size
+    units = reversed([*enumerate(free.unit_of.tolist())])
+    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == free.size[u]}  # first storage of full size
     witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
     return Packing(final, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
+
+
+def _with_in_place_reuse(problem: Problem, offset: U64 | I64 | None) -> Problem:
+    """Return the problem with each pair that reuses bytes in place at the given offsets (−1: none) as colocated."""
+    if problem.handoff_from is None or offset is None:
+        return problem
+    source, terms = problem.handoff_from, problem.reuse or ReuseTerms()
+    is_taken = (source >= 0) & (offset == offset[source]) & (offset.astype(np.int64) >= 0)
+    is_taken &= (problem.size > 0) & (problem.size[source] > 0)
+    pairs = tuple([(int(source[j]), j) for j in np.flatnonzero(is_taken).tolist()])
+    reuse = replace(terms, colocations=(*terms.colocations, *pairs))
+    return replace(problem, handoff_from=np.where(is_taken, -1, source), reuse=reuse)
 
 
 def observed_by_all(problem: Problem) -> bool:

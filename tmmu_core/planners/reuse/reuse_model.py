@@ -43,9 +43,6 @@ def _live_together(problem: Problem) -> I64:
     """Return the pairs of storages that are live at the same step (not in a gap), shape (m, 2), sorted."""
     first, begins, ends = live_parts(problem)
     storage = np.repeat(np.arange(len(problem)), np.diff(first))
-    if problem.handoff_from is not None:
-        # This planner does not reuse in place: a storage that an output could reuse stays live at its last read.
-        ends = ends + (np.isin(storage, problem.handoff_from) & (ends == problem.death[storage]))
     order = np.lexsort((storage, ends, begins))
     begins, ends, storage = begins[order], ends[order], storage[order]
     count = np.maximum(np.searchsorted(begins, ends) - np.arange(1, len(order) + 1), 0)  # later parts that overlap
@@ -65,6 +62,10 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
     excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
     pairs = _live_together(problem)
     pairs = pairs[~np.isin(pairs @ [n, 1], excluded)]
+    if problem.handoff_from is not None:  # without in-place reuse, input and output conflict
+        reusing = np.flatnonzero(problem.handoff_from >= 0)
+        handoffs = np.stack([problem.handoff_from[reusing], reusing], axis=1)
+        pairs = np.concatenate([pairs, np.sort(handoffs, axis=1)])
     if problem.must_not_alias is not None:
         pairs = np.concatenate([pairs, np.sort(problem.must_not_alias.reshape(-1, 2), axis=1)])
     pairs = pairs[(size[pairs] > 0).all(axis=1)]
