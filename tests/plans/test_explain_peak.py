@@ -52,9 +52,16 @@ def test_headline_states_the_whole_need_against_the_limit(budget: int | None, he
     assert explain_peak(tmmu.plan(RESNET), budget).headline == headline
 
 
-def test_arena_over_its_limit_is_named() -> None:
-    plan = make_plan(tmmu.read(RESNET), PlanRequest(capacities={"activations": 8 << 20}), over_limits=True).plan
-    assert explain_peak(plan).headline.endswith("fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB.")
+@pytest.mark.parametrize(
+    ("limit", "sentences"),
+    [
+        (8 << 20, "1.19 MiB over the limit of 8.00 MiB. 2.30 MiB are above the lower bound of 6.89 MiB: at #14"),
+        (6 << 20, "3.19 MiB over the limit of 6.00 MiB. No plan of this execution order fits: the lower bound of act"),
+    ],
+)
+def test_arena_over_its_limit_is_named(limit: int, sentences: str) -> None:
+    plan = make_plan(tmmu.read(RESNET), PlanRequest(capacities={"activations": limit}), over_limits=True).plan
+    assert f"resnet50 does not fit: activations need 9.19 MiB, {sentences}" in str(explain_peak(plan))
 
 
 def test_arena_names_are_escaped() -> None:

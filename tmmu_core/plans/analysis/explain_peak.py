@@ -41,8 +41,8 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # why the plan exceeds its lower bound; without a gap, a sentence about the peak or the plan; or empty
-    gap: Gap | None = None  # the gap that ``reason`` names, if any
+    reason: str  # that no plan fits, or why the plan exceeds its lower bound; else about the peak or the plan; or empty
+    gap: Gap | None = None  # the gap of the arena that the sentences are about, if any
 
     def __str__(self) -> str:
         return f"{self.headline} {self.reason}".rstrip()
@@ -59,13 +59,17 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     if plan.incomplete:
         return Explanation(headline, "A part of the graph is not planned and needs more memory.")
     explained = limited or max(plan.arenas, key=lambda arena: (arena.open_bytes, arena.name))
+    place = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
+    scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     if explained.open_bytes:
         gap = gap_of(plan, explained.name)
-        return Explanation(headline, _reason(plan, gap, is_named=limited is not None), gap)
-    place = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
+        reason = _reason(plan, gap, is_named=limited is not None)
+        if limited is not None and limited.capacity_bytes < limited.extent_bytes - limited.open_bytes:
+            least = short_bytes(limited.extent_bytes - limited.open_bytes)
+            reason = f"No plan {scope} fits: the lower bound{place} is {least}."
+        return Explanation(headline, reason, gap)
     figures = totals(plan)
     step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
-    scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     peak, least = short_bytes(live), short_bytes(explained.extent_bytes if place else figures.lower_bound_bytes)
     bound = f", the lower bound is {least}" if least != peak else ""
     return Explanation(headline, f"{peak}{place} are live at {_step(plan, step)}{bound}; no plan {scope} is smaller.")
