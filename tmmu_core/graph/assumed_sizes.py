@@ -62,7 +62,6 @@ SHAPE_SOURCES: dict[ShapeFrom, str] = {
     "symbolic": "inferred by onnxruntime",
     "measured": "measured in one run",
 }
-"""Source of a shape → its text."""
 
 
 def shape_sources_text(graph: Graph) -> str:

@@ -78,9 +78,7 @@ def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str)
 def refuse_second_producer(graph: Graph) -> NoReturn:
     """Raise for the first tensor that is written twice, by two nodes or by one."""
     first_write: dict[str, tuple[int, int, str]] = {}
-    k, j, name = next(
-        write for write in _operands(graph, "outputs") if first_write.setdefault(write[2], write) != write
-    )
+    k, j, name = next(each for each in _operands(graph, "outputs") if first_write.setdefault(each[2], each) != each)
     first_node, node = graph.nodes[first_write[name][0]].node_id, graph.nodes[k].node_id
     message = f'the tensor "{name}" is written by "{node}" and before that by "{first_node}".'
     hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."

@@ -88,5 +88,5 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
 
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
-    """Return the error for the file ``what``, which has ``length`` bytes instead of the ``needed`` ones."""
+    """Return the error for the file ``what``, which has only ``length`` of the ``needed`` bytes."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

@@ -236,4 +236,3 @@ FORMULAS: dict[str, Formula] = {
     "gru": _recurrent(3),
     "rnn": _recurrent(1),
 }
-"""Cost formulas by the names that the operator table uses."""

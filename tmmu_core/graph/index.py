@@ -191,8 +191,6 @@ def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np
 def _set_bases(index: GraphIndex) -> None:
     graph, base = index.graph, index.base
     views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
-    if not views:
-        return
     for i in views:
         base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds ``ancestor`` is the base 2^k levels up, or the last base. A chain has at most as

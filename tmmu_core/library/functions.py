@@ -355,9 +355,7 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
 
 @suggest_options()
 def verify(plan: Source, graph: Graph | None = None) -> Verdict:
-    """Check a plan with rules that share no code with the planners.
-
-    Source: contract §1 to §7.
+    """Check a plan with rules that share no code with the planners. Source: contract §1 to §7.
 
     Parameters
     ----------

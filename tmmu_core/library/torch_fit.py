@@ -145,9 +145,8 @@ class TorchFit(Fit[Plan]):
         allowed = self.fitted.allowed
         if self.fitted.over_bytes and allowed.max_cost is None:
             return self.extent_bytes
-        return _fitted(
-            self.step.graph, Capacity(0), replace(allowed, max_cost=None), None, self.step.device
-        ).best.extent_bytes
+        any_cost = replace(allowed, max_cost=None)
+        return _fitted(self.step.graph, Capacity(0), any_cost, None, self.step.device).best.extent_bytes
 
     @cached_property
     def reserved_bytes(self) -> int:

@@ -196,7 +196,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise if an offset is not a multiple of the declared alignment or, checked second, of the item size.
+    """Raise for an offset that is not a multiple of the declared alignment, then of the item size.
 
     The error names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
     """

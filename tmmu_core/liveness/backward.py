@@ -40,9 +40,7 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
     gradients: dict[str, Tensor] = {}
     backward: list[Node] = []
     for node in reversed(forward):
-        edges = [
-            (i, o) for i, o in _edges(node) if node.inputs[i] in differentiable and node.outputs[o] in differentiable
-        ]
+        edges = [(i, o) for i, o in _edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
         # A step writes the gradients that no earlier step wrote, and reads the others to add to them.
@@ -137,7 +135,6 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
     copies: dict[str, Tensor] = {}
     recomputed: dict[str, Node] = {}
-    rewritten: dict[str, Node] = {}
     new_order: list[str] = []
     for node_id in order:
         node = nodes[node_id]
@@ -151,9 +148,8 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 if waiting:  # recompute the dropped inputs first
                     pending += [source, *waiting]
                     continue
-                copies |= {
-                    _remat(output): _copy(tensors[output], dropped.union(source.outputs)) for output in source.outputs
-                }
+                copied = dropped.union(source.outputs)
+                copies |= {_remat(output): _copy(tensors[output], copied) for output in source.outputs}
                 recomputed[source.node_id] = msgspec.structs.replace(
                     source,
                     node_id=_remat(source.node_id),
@@ -165,19 +161,13 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                     grad_edges=(),
                 )
                 new_order.append(_remat(source.node_id))
-            rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
+            nodes[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
-    unmarked = tuple(
-        msgspec.structs.replace(tensor, saved_for_backward=False) if tensor.id in dropped else tensor
-        for tensor in graph.tensors
-    )
-    expanded = msgspec.structs.replace(
-        graph,
-        tensors=(*unmarked, *copies.values()),
-        nodes=(*(rewritten.get(node.node_id, node) for node in graph.nodes), *recomputed.values()),
-        execution_order=None,
-    )
-    return expanded, new_order
+    # The backward steps read the copy of a dropped tensor, so the tensor itself is not saved.
+    unsaved = {name: msgspec.structs.replace(tensors[name], saved_for_backward=False) for name in dropped}
+    all_tensors = (*(tensors | unsaved).values(), *copies.values())
+    all_nodes = (*nodes.values(), *recomputed.values())
+    return msgspec.structs.replace(graph, tensors=all_tensors, nodes=all_nodes, execution_order=None), new_order
 
 
 def _remat(name: str) -> str:

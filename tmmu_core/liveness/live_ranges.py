@@ -9,6 +9,8 @@ from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.liveness.live_model import I64, U64, Timeline
 
+Mask = NDArray[np.bool_]
+
 
 def view_roots(index: GraphIndex) -> tuple[I64, U64]:
     """Return the root base of every tensor (itself if it is no view), and its byte offset in the root.
@@ -45,9 +47,6 @@ def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
     )
 
 
-Mask = NDArray[np.bool_]
-
-
 @dataclass(frozen=True, eq=False)
 class Ranges:
     """Columns over tensors; a tensor outside the timeline has birth and death −1."""
@@ -64,8 +63,7 @@ class Ranges:
 def tensor_ranges(timeline: Timeline) -> Ranges:
     """Return half-open ranges of all planned tensors.
 
-    Raises ``InvalidIrShapes`` for a tensor that is read, or a graph output, that nothing writes, and the error of
-    :func:`view_roots`.
+    Raises ``InvalidIrShapes`` for an operand or a graph output without producer, and the error of :func:`view_roots`.
     """
     index, end = timeline.index, max(timeline.steps, 1)
     roots, view_offset = view_roots(index)

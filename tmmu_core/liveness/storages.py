@@ -56,7 +56,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 def _write_in_place(
     timeline: Timeline, ranges: Ranges, groups: DisjointSets, writes: list[Write], death: I64
 ) -> dict[int, int]:
-    """Join each output to the storage of its input, set the input's ``death``; return output (no view) → offset."""
+    """Join each output to its input's storage, and set the input's ``death``. Return output → offset, without views."""
     index = timeline.index
     tensors_of: dict[int, list[int]] = {}
     for i in np.flatnonzero(ranges.planned).tolist():

@@ -283,5 +283,5 @@ def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:
         try:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
-            what = f"this record is not CBOR: {document.fault_text(error)}."
+            what = f"this record is not CBOR: {error.__cause__ or error}."
             raise UnreadableInput(what, place=f"byte {at}") from error

@@ -42,7 +42,7 @@ _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
 MAX_NUMBER = 2**62  # upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits
-MAX_LISTED = 12  # maximum modules that an error lists
+MAX_LISTED = 12  # maximum number of modules that an error lists
 MAX_PROGRAM_BYTES = 1 << 28  # a larger text of a program (constants can make it large) is not read
 
 
@@ -80,7 +80,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the names of the other files of a plan file's module, the program last; ``[]`` for another file."""
+    """Return the names of the module's other files, the program last; ``[]`` for a name without ending of a plan."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]

@@ -3,8 +3,6 @@
 A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An
 *edge* holds the tensors that one vertex writes and another reads. A tensor that only nodes of one vertex write and read
 is on no edge; the vertex counts these tensors. Two levels that read from each other have two edges.
-
-Collapsing is a quotient of the graph: each path between two nodes is a path between their vertices.
 """
 
 from collections import Counter
@@ -25,7 +23,7 @@ Kind = Literal["node", "level", "inputs", "tensor"]
 class ViewRequest:
     """The levels that the user opened and closed, and the neighbourhood to show, if any."""
 
-    opened: Collection[Path] = frozenset()  # levels that the user opened; others are open initially
+    opened: Collection[Path] = frozenset()  # levels that the user opened, besides the initially open ones
     closed: Collection[Path] = frozenset()  # Levels that the user closed. They hide the levels below.
     tensor: int = -1  # Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex.
     node: int = -1  # node in the middle of the neighbourhood, or −1; ignored if there is a tensor

@@ -256,11 +256,6 @@ def next_cbor(stream: io.BytesIO) -> Any:
 CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
 
 
-def fault_text(error: BaseException) -> str:
-    """Return the message of a CBOR error, or of the error that caused it."""
-    return str(error.__cause__ or error)
-
-
 @lru_cache(maxsize=1)
 def _cbor_value(data: bytes) -> Any:
     """Return the value of a CBOR document. It is cached, because a file is first recognised, then read."""
@@ -276,7 +271,9 @@ def _cbor_value(data: bytes) -> Any:
         ) from error
     except CBOR_FAULTS as error:
         place, hint = f"byte {stream.tell()}", "Write the file again."
-        raise UnreadableInput(f"this CBOR cannot be read: {fault_text(error)}.", place=place, hint=hint) from error
+        raise UnreadableInput(
+            f"this CBOR cannot be read: {error.__cause__ or error}.", place=place, hint=hint
+        ) from error
     if more := len(data) - stream.tell():
         place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
         raise UnreadableInput(f"the file contains {more:,} B after the CBOR value.", place=place, hint=hint)

@@ -104,7 +104,7 @@ def share_of(
 def share_of_view(
     sharding: Sharding, i: int, base_share: Tensor, base_split: Split, coordinates: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """Return the share of view ``i`` at ``coordinates`` of the mesh, inside the share of its base, and its split.
+    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. The base's share contains it.
 
     Offset and size of the view are scaled by the ratio of ``base_share`` to the base. Without an explicit split, the
     first axis that gives this size is split. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.

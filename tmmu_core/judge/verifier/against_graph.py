@@ -23,7 +23,6 @@ RULES: dict[str, str] = {
     "illegal_handoff": "every in-place reuse is permitted by its node and satisfies the conditions of contract §1",
     "retention": "the activation and retained-activation bytes equal the figures of the graph",
 }
-"""Rule → the property that it checks."""
 
 INVALID_GRAPH = "the graph is invalid under the plan's mode, preset and order"
 OWN_ARENAS = "the plan defines its own arenas"

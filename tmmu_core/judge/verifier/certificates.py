@@ -110,8 +110,8 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ar
     """Return the arena with the part of its certificate that the recomputed bounds support.
 
     ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed bound. The status becomes
-    ``claimed`` if a stated bound is not confirmed; else ``optimal`` or ``claimed`` becomes ``optimal`` or ``feasible``.
-    ``incomplete`` stays.
+    ``claimed`` if a stated bound is not confirmed. Otherwise, ``optimal`` and ``claimed`` become ``optimal`` at the
+    bounds and ``feasible`` above them. ``incomplete`` stays.
     """
     stated_bound, status = arena.stated_bound_bytes, arena.status
     stated_cost_bound = arena.reuse_cost_lower_bound

@@ -59,7 +59,7 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
 
 
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``alignment``: a row has its own alignment, a slot has the alignment of its arena."""
+    """Check rule ``alignment``: rows are aligned as they declare, slots as their arena declares."""
     plan, slots = facts.plan, facts.slots
     is_power_of_two = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
     misaligned = plan.offset % np.where(is_power_of_two, plan.alignment, np.uint64(1)) != 0

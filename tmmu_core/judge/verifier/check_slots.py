@@ -53,7 +53,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return columns of possible slot alignments: one; without ``lives`` two, from rows without views and from all."""
+    """Return the possible alignments of the slots: one column; without ``lives`` two (rows without views, all rows)."""
     plan, slots = facts.plan, facts.slots
     if lives is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]

@@ -47,7 +47,7 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
 
 
 def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
-    """Return ``plan`` with the certificates of ``verdict``, or for an invalid plan with the status ``invalid``."""
+    """Return ``plan`` with the certificates of ``verdict``; the status of an invalid plan is ``invalid``."""
     if verdict.ok:
         return with_recomputed_bounds(plan, verdict.arenas)
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))

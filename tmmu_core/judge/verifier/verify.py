@@ -74,7 +74,6 @@ _RULES_NOT_APPLIED: dict[str, dict[str, str]] = {
 DECLARED_ARENAS = "no arena configuration is given; the plan's own is used"
 UNKNOWN_ARENAS = "the arena configuration is not given, and the plan's arenas do not reproduce its hash"
 
-
 Arenas = Mapping[str, Mapping[str, Any]]
 
 

@@ -234,7 +234,8 @@ def _place_around_peak(cols: Columns, bound: Bound, peak: I64, found: list[int],
 def components(cols: Columns) -> list[I64]:
     """Return the storage indices (ascending) of each connected component of the conflict graph.
 
-    A birth that no live range crosses separates components. Conflicts without overlap in time may connect them.
+    Storages before and after a birth are in different components if no live range crosses the birth and no conflict
+    connects them.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)
@@ -304,7 +305,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("interrupted"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
-        # A component searched completely with this floor or a lower one cannot improve.
+        # A component cannot improve after a complete search with this floor or a lower one.
         can_improve = (part for part in parts if not part.search or part.search.is_open or part.search.floor > floor)
         highest = next((part for part in can_improve if part.extent == top), None)
         if highest is None or top <= max(floor, goal) or top < request.near:

@@ -7,7 +7,7 @@ The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEI
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. An attempt counts
 conflicts per section; the next attempt of the same order puts the units of the sections with most conflicts first
 (weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. If these ranks already failed within the same
-number of nodes, random ranks replace them. A packing that is found adds an order: by offset, lowest first.
+number of nodes, random ranks replace them. The last packing adds an order: by offset, lowest first.
 
 The node budgets of these learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is a static
 one: it ignores the counts. The node budgets of static attempts double each round (geometric restarts).
@@ -63,8 +63,6 @@ class BranchingOrder:
         self._packing: list[int] = []  # offsets of the last packing
         self._successful: Attempt | None = None  # attempt that found the last packing, until it is repeated
         self._static: dict[tuple[int, int], I64] = {}
-
-    # Computed on first use: most targets are decided by the first attempts.
 
     @cached_property
     def _traits(self) -> dict[str, I64]:
