@@ -34,6 +34,10 @@ def executorch_pass(
     alloc_graph_input, alloc_graph_output, alloc_mutable_buffers : bool
         Whether the plan includes inputs, outputs and state [True]; if not, the application allocates them.
 
+    Returns
+    -------
+    MemoryPlanningPass
+
     Raises
     ------
     MissingExtra

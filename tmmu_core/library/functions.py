@@ -141,6 +141,10 @@ def plan(
     progress : callable, optional
         Called as ``progress(what, done, of)`` during the search; return ``False`` to keep the best plan found so far.
 
+    Returns
+    -------
+    Plan
+
     Raises
     ------
     UnreadableInput
