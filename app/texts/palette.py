@@ -79,7 +79,7 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a colour scheme; by role for a scheme without data or one that only the canvas has."""
+    """Return row → colour in a colour scheme; the colours of roles if this module cannot compute the scheme."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

@@ -69,7 +69,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``: of :func:`raised`, else of its variable, else ``default`` or its own default."""
+    """Return the value of ``limit``, set by :func:`raised` or else by its variable; ``default`` if it is not set."""
     refuse_unknown_settings()
     if limit.name in raised_now():
         return min(raised_now()[limit.name], limit.highest)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.fitting.problem.answer import Fitted
-from tmmu_core.graph.index import index_graph
-from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.index import index_graph, view_root
+from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.live_bytes import storages_of
@@ -103,7 +103,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     storages = storages_of(plan)
     for k in np.flatnonzero((storages.birth <= step) & (step < storages.death)).tolist():
         row = plan.row(int(storages.head[k]))
-        tensor = _base(tensors, row.tensor_id)
+        tensor = tensors[view_root(tensors, row.tensor_id)]
         if tensor.persistent or row.arena not in limited or not storages.size[k]:
             continue
         producer, size = producers.get(tensor.id), int(storages.size[k])
@@ -128,13 +128,6 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
     return {node_id: ".".join(modules.paths[modules.of_node[k]]) for node_id, k in number.items()}
 
 
-def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
-    found = tensors[name]
-    while found.view is not None:
-        found = tensors[found.view.base_tensor_uid]
-    return found
-
-
 def _results_for_backward(graph: Graph) -> dict[str, str]:
     """Return each result of the forward pass that the backward pass reads → the node that computes it.
 
@@ -145,7 +138,7 @@ def _results_for_backward(graph: Graph) -> dict[str, str]:
     producers = {name: node for node in graph.nodes for name in node.outputs}
     read = [node.inputs for node in graph.nodes if node.phase == "backward" and node.instr != "tangent"]
     found: dict[str, str] = {}
-    for name in {_base(tensors, name).id for inputs in read for name in inputs}:
+    for name in {view_root(tensors, name) for inputs in read for name in inputs}:
         node = producers.get(name)
         if node is None or node.phase != "forward" or node.offloads or tensors[name].persistent:
             continue

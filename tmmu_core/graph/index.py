@@ -79,6 +79,13 @@ class GraphIndex:
         return idx[ptr[tensor] : ptr[tensor + 1]]
 
 
+def view_root(tensors: Mapping[str, Tensor], name: str) -> str:
+    """Return the tensor that owns the bytes of ``name``, at the end of its chain of views."""
+    while (view := tensors[name].view) is not None:
+        name = view.base_tensor_uid
+    return name
+
+
 def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
     """Return the name of each code, ``names[codes[i]]``."""
     return tuple(map(names.__getitem__, codes.tolist()))

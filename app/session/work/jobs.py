@@ -218,7 +218,7 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Return whether a free worker was reserved. Else stop a job that is too old, or end one that no page needs."""
+        """Reserve a free worker, and return ``True``. Else stop a job that ran too long, or one that no page needs."""
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
             is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)

@@ -14,6 +14,7 @@ import msgspec
 
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
 from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 ACCUMULATED = ".accumulated_grad"  # suffix of the name of a gradient that exists before the step
@@ -52,7 +53,7 @@ def with_engine(
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
     end.add_end(accumulated, sorted(held) if has_optimizer else ())
     if has_optimizer:
-        for name in {_root(end.tensors, each) for each in held}:
+        for name in {view_root(end.tensors, each) for each in held}:
             # The caller holds the gradient. A member of an alias group is not recomputed.
             end.tensors[name] = msgspec.structs.replace(end.tensors[name], alias_group_id=name)
     returned = {each.tensor for each in gradients}.difference(graph.inputs)
@@ -81,7 +82,7 @@ class _BackwardStart:
         self.tangents: dict[str, list[Node]] = {}  # storage of a result → its tangents
         for node in graph.nodes:
             if node.instr == TANGENT:
-                root = _root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
+                root = view_root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
                 self.tangents.setdefault(root, []).append(node)
         self.caller_gradients: list[str] = []  # gradients that the caller holds without a tangent
         self.sums: dict[str, tuple[int, Node]] = {}  # node id of a sum → (bytes of its scratch output, the node)
@@ -92,7 +93,7 @@ class _BackwardStart:
         groups: dict[str, list[tuple[str, int]]] = {}
         for name, size in results:
             if size:
-                groups.setdefault(_root(self.tensors, name), []).append((name, size))
+                groups.setdefault(view_root(self.tensors, name), []).append((name, size))
         for root, group in groups.items():
             if root in self.tangents:
                 self._add_sum_of_storage(root, group)
@@ -122,7 +123,7 @@ class _BackwardStart:
 
     def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
         held = self._add_caller_gradients(group)
-        leaf = next((name for name in self.leaves if _root(self.tensors, name) == root), root)
+        leaf = next((name for name in self.leaves if view_root(self.tensors, name) == root), root)
         size = _bytes(self.tensors[leaf])
         is_new = self._is_new(root, group, size)
         if len(group) == 1 and not is_new[0]:
@@ -255,12 +256,6 @@ def _tensors_while_summed(is_new: Sequence[bool]) -> int:
 
 def _unused_name(tensors: Mapping[str, Tensor], wanted: str) -> str:
     return _unused_name(tensors, f"{wanted}_") if wanted in tensors else wanted
-
-
-def _root(tensors: Mapping[str, Tensor], name: str) -> str:
-    while (view := tensors[name].view) is not None:
-        name = view.base_tensor_uid
-    return name
 
 
 def _covered(tensor: Tensor) -> int:

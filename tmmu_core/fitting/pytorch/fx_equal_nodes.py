@@ -28,8 +28,8 @@ def merge_equal_nodes(joint: Any) -> None:
     nodes = list(joint.graph.nodes)
     position = {node: k for k, node in enumerate(nodes)}
     equal = _equal_nodes(nodes)
-    last_read: dict[int, int] = {}  # storage → position of its last read by operators that remain
-    is_read = set()  # operators whose result an operator that remains reads
+    last_read: dict[int, int] = {}  # storage → position of its last read by a remaining operator
+    is_read = set()  # operators that a remaining operator reads
     replaced: dict[Any, Any] = {}
     for node in reversed(nodes):
         earlier = equal.get(node, [])

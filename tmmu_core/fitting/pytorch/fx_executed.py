@@ -20,6 +20,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, h
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
+from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Tensor
 
 
@@ -172,9 +173,8 @@ class _Executed(JointReader):
                 self.mutated[old] = after
             self.nodes.append(copy)
             updated.append(new)
-            while (view := self.tensors[new].view) is not None:
-                new = view.base_tensor_uid
-            self.tensors[new] = msgspec.structs.replace(self.tensors[new], alias_group_id=after)
+            root = view_root(self.tensors, new)
+            self.tensors[root] = msgspec.structs.replace(self.tensors[root], alias_group_id=after)
         return updated
 
     def _finish(self) -> None:

@@ -9,6 +9,7 @@ from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.write_graph import MARK, STATE, Drop, with_drops
+from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Node
 
 
@@ -100,9 +101,7 @@ class _Added:
 
         def writer(name: str) -> str:
             """Return the node that computes or copies back the root of a tensor; ``""`` for an input."""
-            while (view := tensors[name].view) is not None:
-                name = view.base_tensor_uid
-            return writer_of.get(name, "")
+            return writer_of.get(view_root(tensors, name), "")
 
         order = self.graph.execution_order or ()
         next_original: dict[str, str] = {}  # node → itself; for an added node, the next original node in the order

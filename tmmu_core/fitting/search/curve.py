@@ -21,7 +21,7 @@ def curve(
     costly = frozenset(COSTLY)
     without_cost = replace(allowed, kinds=allowed.kinds - costly)
     with_cost = replace(allowed, kinds=allowed.kinds & costly)
-    # With the lower bound as capacity the search tries every move; below it, it only proves that nothing fits.
+    # With the lower bound as capacity, the search tries every move. With less, it would only prove that nothing fits.
     bound = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
     fitted = fit(start, Capacity(bound), without_cost, progress)
     plans = fitted.curve

@@ -43,6 +43,7 @@ from tmmu_core.formats.onnx.onnx_shapes import Facts, Sizes, decided, infer, nam
 from tmmu_core.formats.onnx.onnx_written_sizes import at_written_sizes
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
+from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.graph.origin import scopes_path, source_of
@@ -325,11 +326,9 @@ class Builder:
             return ""
         if any(node.input[2:]):  # the third input of Dropout enables training
             return ""
-        root = node.input[0]
-        while (view := self.tensors[root].view) is not None:
-            root = view.base_tensor_uid
         # A result that views a carried buffer would be overwritten before it is copied.
-        return "" if node.output[0] in self.results and root in self.carried else str(node.input[0])
+        is_carried = view_root(self.tensors, node.input[0]) in self.carried
+        return "" if node.output[0] in self.results and is_carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
         """Return the in-place pairs: inputs that the operator may overwrite, of exactly the size of the output."""
