@@ -1,4 +1,4 @@
-"""Find the largest size of a dimension at which moves of other kinds than ``sizes`` make the plan fit."""
+"""Find the largest size of a dimension at which a plan fits, with moves of the allowed kinds."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,7 +32,7 @@ class ResizableModel:
 def resizable_model(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
 ) -> ResizableModel | None:
-    """Return the model of ``graph`` with dimension ``name`` resizable; ``None`` if the model has only one size of it.
+    """Return how to read the model at other sizes of dimension ``name``; ``None`` if that dimension is fixed.
 
     ``read`` returns the graph at given sizes (dimension name → size).
     """
@@ -59,9 +59,8 @@ def largest_that_fits(
 ) -> FittedSize:
     """Return the largest size of ``name`` within its bounds at which the allowed moves make the plan fit.
 
-    The graph of ``start`` has the dimension in its shapes, or ``model`` is read at each size. Raises
-    ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
-    (``unused_dim``).
+    ``model`` is read at the sizes to try; without a model, the shapes of ``start`` must contain the dimension. Raises
+    ``InvalidIrShapes`` for an unknown dimension (``unknown_dimension``) or one that no tensor uses (``unused_dim``).
     """
     bounds = dim_bounds(start.plan_input, name)
     others = replace(allowed, kinds=allowed.kinds - {"sizes"})
@@ -80,14 +79,13 @@ def largest_that_fits(
 
 
 def _largest_of_model(model: ResizableModel, search: Callable[[Callable[[int], Candidate]], FittedSize]) -> FittedSize:
-    """Return the result of ``search`` over graphs that are extrapolated from the graphs at three sizes.
+    """Search over graphs that are extrapolated from the graphs at three sizes.
 
-    Every number of a graph is assumed to be a quadratic polynomial of the size. The model is read once more at the
-    resulting size. If that graph differs from the extrapolated one, the search is repeated, and reads every graph.
+    If the model's graph at the resulting size differs from the extrapolated one, search again and read every graph.
     """
     first_sample = max(2, model.sizes.min, min(model.first, model.sizes.max - 2))
     if first_sample + 2 <= model.sizes.max:
-        with suppress(ContractError):  # a size that cannot be read, or numbers that make no valid graph
+        with suppress(ContractError):  # a size cannot be read, or the extrapolated graph is invalid
             graphs = [model.read(first_sample + k) for k in range(3)]
 
             def extrapolated(size: int) -> Graph:
@@ -101,7 +99,7 @@ def _largest_of_model(model: ResizableModel, search: Callable[[Callable[[int], C
 
 
 def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]) -> FittedSize:
-    """Return the largest size that fits, by doubling from ``first``, because the largest allowed size can be huge."""
+    """Return the largest size that fits. Doubling from ``first`` avoids graphs of huge allowed sizes."""
     best = fit_at(first)
     if best.answer != "fits":
         return bisect_size(Dim(sizes.min, first), fit_at)

@@ -12,8 +12,8 @@ from tmmu_core.graph.model import Graph
 def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
     """Return the graph at the size of the first graph plus ``steps``; every number is a polynomial of the size.
 
-    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Returns ``None`` if they
-    differ in more than integers or a number would be negative: the model must then be read at that size.
+    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Return ``None`` if they
+    differ in more than integers, or if a number would be negative.
     """
     try:
         return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
@@ -22,7 +22,6 @@ def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
 
 
 def _extended(values: list[Any], steps: int) -> Any:
-    """Return the value at another size. Raises ``ValueError`` if non-integers differ or a result is negative."""
     first = values[0]
     if all(value == first for value in values):
         return first

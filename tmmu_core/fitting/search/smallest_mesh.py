@@ -1,9 +1,8 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
-A larger axis can have a larger share, because a tensor is not split if it has fewer rows than parts, or if one of its
-views cannot be split. The search therefore sorts the sizes by the excess of the share's lower bound over the capacity,
-then by that of its plan before all moves. If a share fits, those with a smaller excess are assumed to fit too.
+A larger axis can have a larger share, because a tensor with fewer rows than parts is not split. The search therefore
+sorts the sizes by the bytes that their shares need over the capacity, and bisects this list.
 """
 
 from bisect import bisect_left
@@ -25,11 +24,9 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
-EVERY_SIZE_UP_TO = 16
-"""Larger sizes are tried if they are a power of two, a divisor of a tensor's axis, or near the smallest that fits."""
+EVERY_SIZE_UP_TO = 16  # larger sizes to try are powers of two and divisors of a tensor's axis
 WHY = "each rank stores and computes its part; communication is part of the model"
-IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
-"""Error reasons that reject one size of an axis; other sizes may be possible."""
+IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})  # errors that depend on the size of the axis
 
 
 def smallest_mesh(
@@ -72,7 +69,7 @@ def smallest_mesh(
 
 
 def _sizes_to_try(graph: Graph) -> list[int]:
-    """Return the sizes to try first, ascending. Between two successive ones, the share does not grow with the size."""
+    """Return the sizes to try first, ascending. The share of a rank does not grow between two neighbours."""
     lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
     longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
     found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
@@ -84,8 +81,7 @@ def _sizes_to_try(graph: Graph) -> list[int]:
 
 def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: int) -> Candidate | None:
     """Return the planned share of rank 0; ``None`` if the graph cannot be split into this many parts."""
-    details = {"spec": _with_axis(spec, axis, size)}
-    move = Move("shards", f"{axis} = {size}: the share of rank 0", WHY, details=details)
+    move = Move("shards", f"{axis} = {size}: the share of rank 0", WHY, details={"spec": _with_axis(spec, axis, size)})
     try:
         return plan_moves(unsharded, (move,))
     except InvalidIrShapes as error:
@@ -95,14 +91,12 @@ def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: in
 
 
 def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dict[str, Any]:
-    """Return the spec with all axes of the graph in its mesh. Raise if neither the spec nor the graph has ``axis``."""
+    """Return the spec with all axes of the graph in its mesh. Raise ``InvalidIrShapes`` for an unknown ``axis``."""
     in_spec = {name for name, _ in read_spec(spec).mesh}
     in_graph = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
     if axis not in in_spec | in_graph:
         axes = ", ".join(sorted(in_spec | in_graph))
-        hint = (
-            f"Mesh axes: {axes}." if axes else 'Declare it with "shard": {"axis": 0, "mesh": "tp"} or in a shard spec.'
-        )
+        hint = f"Mesh axes: {axes}." if axes else 'Write "shard": {"axis": 0, "mesh": "tp"}, or a shard spec.'
         what = f"no tensor is split along the mesh axis {axis!r}."
         raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
     for name in sorted(in_graph - in_spec):

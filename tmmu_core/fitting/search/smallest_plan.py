@@ -22,9 +22,9 @@ def fit_or_smallest(
 ) -> Fitted:
     """Search as :func:`fit`; if no plan fits, search for the smallest plan.
 
-    A search ends before it tries all moves if the capacity is proven too small, so it is repeated with the lower bound
-    as the capacity, until no proof ends it. Because the moves found depend on the capacity, further searches use a
-    capacity halfway to the best plan. With a maximum cost, no proof ends a search, so one search suffices.
+    A search stops early if the capacity is proven too small. Further searches use the proven lower bound as the
+    capacity, then capacities halfway from there to the best plan. With a maximum cost, one search suffices, because
+    no proof stops it.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
     if fitted.answer == "fits" or fitted.allowed.max_cost is not None:
@@ -46,7 +46,6 @@ def fit_or_smallest(
 
 
 def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
-    """Return ``fitted`` with the smaller plan and the higher bound of the two fits."""
     curve = tuple(pareto([*fitted.curve, *other.curve]))
     best = best_of((fitted.best, other.best, *curve), fitted.capacity)
     bound = max(fitted.bound, other.bound, key=lambda each: each.bytes)

@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-Moves that save no live bytes at the peak are excluded, except planner and alignment moves. The moves of each kind that
-save the most live bytes are planned, each alone, and ranked by the bytes that the plan saves.
+For each kind, the moves that save the most live bytes at the peak are planned, each alone. They are ranked by the bytes
+that the plan saves.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ class WhatIf:
 
     moves: tuple[Move, ...]  # sorted by saved bytes, then by cost; moves that save nothing are omitted
     planned: int  # number of moves that were planned
-    possible: int  # number of planner and alignment moves, and of other moves that can lower the peak
+    possible: int  # number of candidate moves; at most ``most`` of each kind are planned
     stopped: bool = False
 
 
@@ -78,7 +78,7 @@ def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> It
 
 
 def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
-    """Return node id → bytes by which in-place reuse at this node lowers a peak, for the first peak of each arena."""
+    """Return node id → bytes that in-place reuse at this node saves, for the node at the first peak of each arena."""
     index, storages = liveness.timeline.index, liveness.storages
     saved: dict[str, int] = {}
     if not liveness.timeline.steps:
