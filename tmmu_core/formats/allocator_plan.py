@@ -70,7 +70,7 @@ def instance_of(
     name: str, live_ranges: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
     """Return the instance of live ranges, with their offsets as a packing if ``placed``. Raises ``UnreadableInput``."""
-    rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))  # texts sort as UTF-8 bytes
+    rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))
     refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
     rows_of = {arena: list(group) for arena, group in groupby(rows, key=lambda row: row.arena)} or {"arena": rows}
     problems = [Problem(key, **columns_of(own), roles=tuple([r.role for r in own])) for key, own in rows_of.items()]

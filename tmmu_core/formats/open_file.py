@@ -38,7 +38,7 @@ class Reader:
     holds: Kind  # what a file of the format contains
     endings: tuple[str, ...]  # usual endings of file names, for errors only: a file is recognised by its content
     module: str  # ``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``
-    signature: str = ""  # ``module:function`` that recognises unpacked bytes [``refuses`` of the same module]
+    signature: str = ""  # ``module:function`` that recognises unpacked bytes; default: ``refuses`` of ``module``
     takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
 
     def refuses(self, data: bytes) -> str:
@@ -145,7 +145,6 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
 
 
 def _refuse_later_version(data: bytes) -> None:
-    """Raise ``UnreadableInput`` for a document that a later version wrote. Other bytes are accepted."""
     fields: Mapping[str, Any] = {}
     with contextlib.suppress(UnreadableInput, msgspec.DecodeError):
         fields = document.fields(data) if document.kind(data) else {}
@@ -153,7 +152,7 @@ def _refuse_later_version(data: bytes) -> None:
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` if the first bytes of a file, perhaps too large to read, show an unplannable format."""
+    """Raise ``UnreadableInput`` if the first bytes of a file show an unplannable format. Reads only these bytes."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
             unplannable_format = unplannable.by_magic(file.read(unplannable.HEAD))

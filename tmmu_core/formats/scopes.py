@@ -100,9 +100,9 @@ def repeat(
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
     captures = [name for name in reads_inside if name not in written and host.root(name) not in written]
     reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
-    overwrites = [(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)]
-    closing = Node("", f"{kind}.close", reads, (*site.outputs, *site.views), inplace="none")
-    _place(host, site.scope, msgspec.structs.replace(closing, in_place_write=tuple(overwrites)))
+    overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)])
+    writes = (*site.outputs, *site.views)
+    _place(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:

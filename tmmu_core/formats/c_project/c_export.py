@@ -12,9 +12,9 @@
     residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; not in a zip archive
 
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. If the arenas are too
-large to be static arrays, or the bytes of constants are not available, the program must bind memory of its own. The
-files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program must bind
+its own memory if the arenas are too large for static arrays, and for constants without bytes. The files are rendered
+from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
@@ -134,7 +134,7 @@ def _linker_fragment(render: RenderMemoryPlan) -> str:
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
-    # A memory whose name is not valid in the linker gets a unique name: no valid name begins with an underscore.
+    # Generated names begin with an underscore, so they differ from all valid names.
     names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
     return _from_template("memory.ld", render, memories=names, origins=origins)
 

@@ -1,8 +1,8 @@
 """Compute unique C names, legal in C11 and C++17, from the names of a model, its memories and its tensors.
 
 The name of a model, memory or tensor is any text. Its C name keeps the ASCII letters and digits, and has one underscore
-for each run of other characters. A number makes equal C names different, also if one is a derived name: memory
-``A_SIZE`` and the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
+for each run of other characters. A name that is in use, also by a macro, gets a number: memory ``A_SIZE`` has the name
+of the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
 
 
 def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
-    """Return tensor id → upper-case prefix of its macros, with its position if its C name is empty or not unique."""
+    """Return tensor id → upper-case prefix of its macros. An empty or repeated C name gets the tensor's position."""
     names = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
     uses = Counter(names)
     stems = {}

@@ -1,10 +1,9 @@
 """Prepare a plan for code generation: the render plan (seed document 004, heliaAOT's render projection).
 
 A *region* is an arena of the plan with a role (scratch, persistent, constant). A constant region is *staged* if its
-bytes are copied from another memory before the first run. The render plan contains every derived value: region ids (by
-role, then memory name), alignments, constants, C names, and two hashes. ``plan_hash`` covers the regions only, so that
-a binary detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor.
-Bytes of constants are not kept in memory: each use reads them.
+bytes are copied from another memory before the first run. ``plan_hash`` covers the regions only, so that a binary
+detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor. Bytes of
+constants are not kept in memory: each use reads them.
 """
 
 import hashlib
@@ -19,11 +18,9 @@ from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
-from tmmu_core.planners.platform import BASE_ALIGNMENT
+from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES
 from tmmu_core.plans.analysis.plan_notes import Residence, cells, residences
 from tmmu_core.plans.model import Plan
-
-ROLES = ("scratch", "persistent", "constant")
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
@@ -88,7 +85,7 @@ class RenderConstantBlob:
 
     @cached_property
     def sha256(self) -> bytes:
-        """Digest that the C code compares before the first run. Reads all bytes. Raises :class:`RenderIncomplete`."""
+        """The digest that the C code checks before the first run. Raises :class:`RenderIncomplete`."""
         return _sha256(self.chunks())
 
     def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
@@ -151,9 +148,8 @@ def build_render_plan(
 ) -> RenderMemoryPlan:
     """Return the render plan of a plan of any planner; ``constants`` are bytes by tensor id, if they are available.
 
-    A plan of the planner ``helia`` contains the role and memory of each arena. In other plans each arena is one memory:
-    constant if it contains only parameters and constants (and buffers, if every tensor is live at every step and has
-    bytes), persistent if every tensor is live at every step, else scratch.
+    A plan of the planner ``helia`` contains the role and memory of each arena. In other plans, each arena is one
+    memory, and its tensors decide its role.
 
     Raises :class:`RenderIncomplete` for a misaligned tensor or one outside of its region, for a constant in a writable
     arena, and for missing or wrong bytes; ``UnreadableInput`` for bytes that cannot be read.
@@ -230,7 +226,7 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
                 end = part.offset + part.size
         filename = f"{render.region_names[arena.region_id].blob}.bin"
         blob = RenderConstantBlob(arena.memory, arena.is_staged, filename, arena.size, tuple(parts), constants)
-        _ = blob.sha256  # reads all bytes, so that errors are raised before a file is written
+        _ = blob.sha256  # reads all bytes: errors are raised before a file is written
         blobs.append(blob)
     return replace(render, constant_blobs=tuple(blobs))
 
@@ -258,17 +254,16 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
     arenas, tensors = [], []
     for arena, names in zip(render.all_arenas, render.region_names, strict=True):
         blob = render.blob_of.get(arena.region_id)
-        arenas.append(
-            {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
-            | {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
-            | {"blob_symbol": names.blob if arena.role == "constant" else None}
-            | {"blob_sha256": blob and blob.sha256.hex()}
-        )
+        fields = {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
+        fields |= {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
+        fields["blob_symbol"] = names.blob if arena.role == "constant" else None
+        fields["blob_sha256"] = blob and blob.sha256.hex()
+        arenas.append(fields)
     for row, tensor in enumerate(render.tensors):
         arena = render.all_arenas[tensor.region_id]
         columns = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
         columns |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
-        columns |= {"macro": render.tensor_stems[tensor.tensor_id]}
+        columns["macro"] = render.tensor_stems[tensor.tensor_id]
         tensors.append(columns | (cells(render.residences[row]) if render.residences else {}))
     head = {name: getattr(render, name) for name in ("module_prefix", "plan_hash", "tensor_layout_hash")}
     return {"schema": "tmmu_residency/1", **head, "arenas": arenas, "tensors": tensors}

@@ -2,8 +2,8 @@
 
 A live range is ``[lower, upper)``. Without live ranges, all rows are live at the same time. Without offsets, the
 instance has no packing. Without ids, rows are numbered. Rows with the same ``alias`` become one buffer. A JSON table is
-a list of objects, or an object whose first list is a list of objects. The unit of sizes and offsets is bytes; the name
-of the column (``Size (KiB)``) or the cell may contain another unit.
+a list of objects, or the first list in an object. Sizes and offsets are in bytes, or in a unit in the column name
+(``Size (KiB)``) or the cell.
 """
 
 import re
@@ -54,7 +54,7 @@ def columns_of(data: bytes) -> tuple[str, ...]:
 
 
 def suggested_columns(columns: Iterable[str]) -> dict[str, str]:
-    """Return field → column for the fields that can be recognised by the names of the columns."""
+    """Return field → column for the columns with a usual name."""
     words_of = {column: column.lower().replace("-", "_").replace(" ", "_").split("_") for column in columns}
     suggested: dict[str, str] = {}
     for field, words in _USUAL_NAMES.items():
@@ -66,7 +66,7 @@ def suggested_columns(columns: Iterable[str]) -> dict[str, str]:
 
 
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
-    """Return the instance in a table. ``columns``: field → column [the field's name]. Raises ``UnreadableInput``."""
+    """Return the instance in a table; ``columns`` maps a field to its column's name. Raises ``UnreadableInput``."""
     with source_of_errors(name):
         instance = _instance(unpacking.unpack(data), columns)
     return replace(instance, name=stem_of(name) or "table")

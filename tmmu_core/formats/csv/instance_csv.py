@@ -5,7 +5,7 @@ Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0`
 ``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
 
 * ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
-* ``upper``: also ``end``, the last step of the live range; the gaps of such a file end with a last step too;
+* ``upper``: also ``end``; then it is the last step of the live range, and gaps end with their last step too;
 * ``gaps``: ``7-9 12-14``, half-open ranges of steps, not live; a gap with a byte window, ``12-14@0:64``, is ignored;
 * ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
 """
@@ -192,13 +192,10 @@ def _fault(line: int, column: str, what: str, hint: str) -> UnreadableInput:
 
 
 def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
-    """Return column → position, and whether the upper column has the last steps of live ranges (``end``)."""
+    """Return column → position, and whether the column ``upper`` is named ``end``."""
     where: dict[str, int] = {}
     for k, cell in enumerate(cells):
         name = COLUMN_OF.get(cell.lower())
-        if name is None and cell == "tensor_id":
-            hint = "Open the plan as .json or .cbor, or export it as an instance."
-            raise _fault(line, cell, "this is the table of a plan, without its arenas and hashes", hint)
         if name is None:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
             raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", hint)
@@ -222,7 +219,7 @@ _NUMBER = re.compile(
 
 
 def digits_of(text: str, unit: str = "") -> str:
-    """Return a number as digits, in bytes if it has a unit. Other text is returned as it is, to be refused later."""
+    """Return a number as digits, in bytes if it has a unit. Return other text unchanged."""
     text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     if text.isdecimal() and not unit:
         return text
@@ -238,7 +235,7 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether some with a window were ignored."""
+    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether it has gaps with a window (ignored)."""
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():

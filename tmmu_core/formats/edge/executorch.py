@@ -8,9 +8,9 @@ some with a place ``(memory, offset)``, and chains of instructions that refer to
                   (a delegate: all arguments after the last one that an earlier instruction used)
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
-extends the live range of that value, and its number is added to the id (``base+#7``). If no value, or only a smaller
-one, was used at the place, the value read is state that persists between runs: it is live at every step. A value that a
-kernel writes at the place of an operand is merged with the operand like a view. Each memory is an arena.
+extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or
+there is none, the value read is state that persists between runs: it is live at every step. A value that a kernel
+writes at the place of an operand is merged with the operand like a view. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was
@@ -46,7 +46,7 @@ UNBOUND = 2  # ``TensorShapeDynamism`` of a tensor without an upper bound
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not an ExecuTorch program; ``""`` if their flatbuffer identifier is ``ET`` and 2 digits."""
+    """Return why bytes are not an ExecuTorch program; ``""`` if they are."""
     return "" if data[4:6] == b"ET" and data[6:8].isdigit() else "bytes 4 to 8 are not ET12"
 
 
@@ -70,15 +70,13 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 class _Table:
-    """A table of an untrusted flatbuffer. A field is its number in the schema; absent ones are 0, empty or ``None``."""
+    """A table of an untrusted flatbuffer. ``field`` is a number in the schema, ``kind`` a format in ``struct``."""
 
     def __init__(self, data: bytes, position: int, elements_left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, position)
-        # Elements that may still be read, in one list for all tables: many vectors can share one large table.
-        self.elements_left = elements_left
+        self.elements_left = elements_left  # one count for all tables: many vectors can refer to the same bytes
 
     def number(self, field: int, kind: str = "i") -> int:
-        """Return a number; ``kind`` is its format in ``struct``."""
         offset = self._offset(field)
         return int(struct.unpack_from(f"<{kind}", self.raw.Bytes, self.raw.Pos + offset)[0]) if offset else 0
 
@@ -88,7 +86,6 @@ class _Table:
         return _Table(self.raw.Bytes, self.raw.Indirect(self.raw.Pos + offset), self.elements_left) if offset else None
 
     def vector(self, field: int, kind: str = "i") -> tuple[int, ...]:
-        """Return a vector of numbers; ``kind`` is their format in ``struct``."""
         offset = self._offset(field)
         if not offset:
             return ()
@@ -115,8 +112,6 @@ class _Table:
 
 @dataclass
 class _Value:
-    """A value with a place in a memory."""
-
     number: int
     memory: int
     offset: int
@@ -125,12 +120,11 @@ class _Value:
     birth: int = -1  # first step; −1 before the first use
     last: int = -1  # last step of the value and of its views; −1 for a view
     role: str = "activation"
-    viewed: _Value | None = None  # the value whose bytes a view shares; it is no view itself
+    viewed: _Value | None = None  # the value whose bytes a view shares; never a view
     more_labels: list[str] = field(default_factory=list)  # labels of the views and of the values that are moved here
 
     @property
     def base(self) -> _Value:
-        """The value that has the bytes: the value itself, or for a view the viewed one."""
         return self.viewed or self
 
     def try_share(self, other: _Value | None) -> bool:
@@ -224,7 +218,7 @@ class _Method:
         return number in self.values and self.values[number].birth >= 0
 
     def _call(self, step: int, arguments: Sequence[int], operator: str, result_count: int) -> None:
-        """Read a call's operands and write its last ``result_count`` arguments, which are not read as operands."""
+        """Write a call's last ``result_count`` arguments, and read the others."""
         self.list_elements += sum(len(self.lists.get(argument, ())) for argument in arguments)
         if self.list_elements > limits.ceiling(limits.VALUES):
             raise limits.limit_error(limits.VALUES, "the program, with its lists counted once per use,")

@@ -7,16 +7,14 @@
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
   assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name refer to
   the same variable, in all subgraphs.
-* A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: its commands contain
-  addresses of this plan, so tensors that the plan places inside of the scratch tensor are views of it.
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
   (``workspace``), live from the start.
-* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
-  no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``). If the
-  sizes in ``shape`` contradict each other, they are placeholders of the converter (``Node.unplanned`` too).
-* ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
-  outputs to the operator's outputs (:mod:`tmmu_core.formats.scopes`). Every use of a body has its own activations;
-  constants and variables are shared. Bodies that cannot be planned are listed in ``Node.unplanned``.
+* A plan in the file (``OfflineMemoryAllocation``) is ignored, except in a model that Vela compiled: its commands
+  contain addresses. A tensor that such a plan places inside of the scratch tensor is a view of the scratch tensor.
+* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs.
+* ``Node.unplanned`` reports open results with a size that depends on data, or is only a placeholder of the converter.
+* The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
+  use of a body has its own activations; constants and variables are shared. ``Node.unplanned`` lists other bodies.
 """
 
 import struct
@@ -63,7 +61,7 @@ NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a TensorFlow Lite model; ``""`` if they have the flatbuffer identifier ``TFL3``."""
+    """Return why bytes are not a TensorFlow Lite model; ``""`` if they are."""
     return "" if data[4:8] == b"TFL3" else "bytes 4 to 8 are not TFL3"
 
 
@@ -148,18 +146,18 @@ class Reading:
                 self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {at}")
         subgraphs = self.file.model.SubgraphsLength()
         unplanned = subgraphs - len(self.planned)
-        note = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
+        suffix = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         tensors = (*[self.tensors[name] for name in ids], *self.variables.values())
-        name = PurePath(self.name).name.removesuffix(".tflite") + note
+        name = PurePath(self.name).name.removesuffix(".tflite") + suffix
         open_tensors = [main.subgraph.tensors[i] for i in self.open_inputs]
         listed = ", ".join(f"{tensor.id} {list(tensor.shape)}" for tensor in open_tensors)
-        how = "for other sizes, resize the inputs in the converter"
+        note = f"sizes that the model leaves open are those in the file: {listed}; resize inputs in the converter."
         return Graph(
             *(tensors, tuple(self.nodes), inputs, outputs, GRAPH_SCHEMA, name),
             execution_order=tuple([node.node_id for node in self.nodes]),
             alignment=ALIGNMENT,
-            notes=(f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else (),
+            notes=(note,) if listed else (),
         )
 
     def _scratch(self) -> list[int]:
@@ -196,7 +194,7 @@ class Reading:
             if operator.instr in SUBGRAPH_FIELDS and not unplanned:
                 unplanned = ["bodies that the model does not name"]
             is_open = use.subgraph.open_tensors
-            if not self.open_inputs and is_open.isdisjoint(reads):  # otherwise, the size may be that of an input
+            if not self.open_inputs and is_open.isdisjoint(reads):  # else the size can be that of an open input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
             inplace = permission(use.subgraph.tensors, operator.instr, reads, writes)
             if operator.instr in SAME_SIZE and inplace == "none" and not unplanned:
@@ -208,7 +206,7 @@ class Reading:
             self.place(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
-        """Append the bodies of control flow as nested scopes; return False, and append nothing, if impossible."""
+        """Append the bodies of a control-flow operator as nested scopes. Return whether they can be planned."""
         operands = operator.inputs[operator.instr == "IF" :]
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
@@ -246,7 +244,6 @@ class Reading:
             return None
 
     def _flattener(self, caller: Use, body: Subgraph, operands: Sequence[int], kind: str) -> scopes.Flatten:
-        """Return the function that appends a body: a node that copies its arguments, and the body's nodes."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             use = Use(body, scope, (*caller.enclosing, caller.subgraph.number))
@@ -262,7 +259,6 @@ class Reading:
         return flatten
 
     def _id(self, use: Use, i: int) -> str:
-        """Return the id of a tensor, declared at its first use."""
         if i in use.ids:
             return use.ids[i]
         subgraph, tensor = use.subgraph, use.subgraph.tensors[i]
@@ -312,7 +308,6 @@ class Reading:
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    """Return ``name`` or an unused variant of it, and mark it as used."""
     while name in taken:
         name += "'"
     taken.add(name)
@@ -320,7 +315,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _agree(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether the bodies can be planned: equal sizes, no absent operand, no repeated result or body input."""
+    """Return whether the inputs and outputs of the bodies match those of the operator."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(caller, operands), _sizes(caller, operator.outputs)]

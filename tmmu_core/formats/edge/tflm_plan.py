@@ -3,7 +3,7 @@
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
 The runtime itself places tensors with the offset −1: constants, variables, tensors with several ids in the plan, and
-tensors that the plan places on bytes of a tensor that is live at the same time in the runtime.
+tensors that would overlap a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 offset and one live range, even if its subgraph runs several times. Their steps are scopes: an operator, or the entry
@@ -105,7 +105,7 @@ class MicroModel:
 
     @cached_property
     def as_run(self) -> Graph:
-        """The graph to plan: the reader's graph for one subgraph, a graph with a node per scope for several."""
+        """The graph to plan: for one subgraph, the graph of the file; for several, a graph with a node per scope."""
         if len(self.counts) == 1:
             return self.graph
         lives = {key: self.lives[key] for key in self.in_arena if key in self.lives}
@@ -202,7 +202,6 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
 
 
 def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
-    """Raise ``Misuse`` if the runtime cannot use the arenas of the activations (``numbers``)."""
     roles = zip(plan.arena.tolist(), plan.roles, strict=True)
     if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
         what = "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "

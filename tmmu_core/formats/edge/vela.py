@@ -37,7 +37,7 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the plan of the memory, writable if possible, with the highest peak. Raises ``UnreadableInput``."""
+    """Return the plan of the memory with the highest peak; writable memories come first. Raises ``UnreadableInput``."""
     tables = [(title, rows, _live_ranges(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
     if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", hint=HINT)

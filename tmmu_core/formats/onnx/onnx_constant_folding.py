@@ -28,7 +28,7 @@ SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # re
 
 
 def fold_constants(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:
-    """Return the model with the results of all foldable nodes as initialisers; ``None`` if no node is foldable."""
+    """Return the model with the results of foldable nodes as initialisers; ``None`` without foldable nodes."""
     shapes = {
         value: tuple([dim if isinstance(dim, int) else OPEN for dim in dims])
         for value, (_, dims) in known_shapes.items()

@@ -1,7 +1,6 @@
 """Read and change parts of an ONNX model: attributes, weights, bodies, local functions, order of nodes.
 
-Planning needs no bytes of weights, so no external file is opened. A path outside of the model's folder is refused
-nevertheless: a runtime that loads the model later would open it.
+Planning opens no external weight file. A path outside of the model's folder is refused: a runtime would open it.
 """
 
 import re
@@ -83,7 +82,7 @@ def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
 
 
 def write_defaults(model: onnx.ModelProto) -> None:
-    """Add ``onesided=1`` to each ``STFT`` node of ``model`` that lacks it: shape inference ignores this default."""
+    """Add the default ``onesided=1`` to ``STFT`` nodes without it: shape inference ignores this default."""
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
             node.attribute.append(helper.make_attribute("onesided", 1))
@@ -195,8 +194,8 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data`` with its nodes in ``order``: all node ids of ``graph``, which was read from it.
 
-    A node that the graph lacks (a constant, a folded shape) stays after its predecessor in the file, unless a node that
-    reads it is earlier. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
+    A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file, or moves before the
+    first node that reads it. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}

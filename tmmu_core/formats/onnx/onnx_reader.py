@@ -6,11 +6,11 @@
    are refused.
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
    size is 512 (1 to 512), or the size for which the model is written (:mod:`.onnx_written_sizes`). A size that is the
-   product of one or two dimensions and a number (``2 * N``) is written as these factors. For any other size, the
-   dimensions that it depends on are fixed at their assumed sizes (:mod:`.onnx_shapes`). Shapes that inference does not
-   find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the parameter ``shapes``.
+   product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`). Shapes
+   that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the
+   parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not: as in onnxruntime, weights stay quantized.
+   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded: weights stay quantized.
    Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
    Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
@@ -109,8 +109,7 @@ def _build_with_runtime_shapes(
 ) -> Graph:
     """Return the graph with shapes from onnxruntime: from symbolic inference if possible, else from a run.
 
-    If shapes are still unknown, branches that the run did not take are assumed impossible and omitted, and the graph's
-    name contains their number. Raises ``error``, or the error after the run with the run's failure in its hint.
+    If shapes are still unknown, omit the branches that the run did not take. Raises ``InvalidIrShapes``.
     """
     option = onnx_shape_run.missing_option()
     if option:
@@ -144,7 +143,7 @@ def _build_with_runtime_shapes(
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Flatten ``model``: drop bytes of large weights, inline functions and bodies, remove dead branches."""
+    """Return the model without bytes of large weights and dead branches, with functions and bodies inlined."""
     for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > MAX_FOLDED_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
@@ -205,14 +204,12 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
 
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
-    """Return the ONNX schema of a node's operator, or ``None``."""
     version = versions.get(node.domain)
     known = version is not None and defs.has(node.op_type, version, node.domain)
     return defs.get_schema(node.op_type, version, node.domain) if known else None
 
 
 def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
-    """Return whether a standard operator has fewer inputs than it requires, or an empty name for a required one."""
     schema = _schema(node, versions)
     if schema is None:
         return False
@@ -266,7 +263,6 @@ class Builder:
         )
 
     def _shapes_from(self) -> dict[str, ShapeFrom]:
-        """Return the source of each shape; onnxruntime takes precedence over a declaration."""
         source_of_shape: dict[str, ShapeFrom] = {}
         for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
             tensor = value.type.tensor_type
@@ -284,9 +280,8 @@ class Builder:
             is_constant = all(name in self.constant for name in node.input if name)
             if operator_name(node) in SHAPE_OPERATORS and node.input[0] in shapes:
                 is_constant = is_constant or all(isinstance(dim, int) for dim in shapes[node.input[0]])
-            if is_scope(node):
-                is_constant = is_constant and is_scope(node, "If.close")  # carried values change in every iteration
-            is_constant = is_constant and node.op_type != "DequantizeLinear"
+            if node.op_type == "DequantizeLinear" or (is_scope(node) and not is_scope(node, "If.close")):
+                is_constant = False  # weights stay quantized; carried values change in every iteration
             if is_constant and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
                 self.constant.update(name for name in node.output if name)
             else:
@@ -331,7 +326,7 @@ class Builder:
         return "" if node.output[0] in self.results and is_carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
-        """Return the in-place pairs: inputs that the operator may overwrite, of exactly the size of the output."""
+        """Return the in-place pairs: inputs of the size of the output that the operator may overwrite."""
         operator = operator_name(node)
         if len(written) != 1:
             return ()
@@ -381,8 +376,7 @@ class Builder:
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
             operator = closing.op_type.partition(".")[0]
-            what = f'the operator {operator} (node "{scope}") collects "{name}" over its iterations, '
-            what += "whose number is unknown."
+            what = f'the operator {operator} (node "{scope}") collects "{name}" over an unknown number of iterations.'
             hint = f"Give a maximum: tmmu convert MODEL --dims {closing.input[0] or scope}=64 -o GRAPH.json. Or give "
             hint += "the trip count as a constant, or the shape of the result as value_info in the model."
         elif size:
@@ -397,8 +391,7 @@ class Builder:
         raise self._refusal("unknown_shape", what, hint, name, node_id)
 
     def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
-        node_id = node_id or "none"
-        return InvalidIrShapes(what, hint=hint, reason=reason, tensor=tensor, node_id=node_id)
+        return InvalidIrShapes(what, hint=hint, reason=reason, tensor=tensor, node_id=node_id or "none")
 
 
 def _instr(node: onnx.NodeProto) -> str:

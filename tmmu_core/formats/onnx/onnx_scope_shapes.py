@@ -21,7 +21,7 @@ InferredShapes = Iterator[tuple[str, TypedShape | None]]  # (value, its shape or
 
 
 def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
-    """Return the shapes of the outputs of scope nodes, if fewer dimensions are unknown than in ``known``."""
+    """Return the shapes of scope nodes' outputs that have fewer unknown dimensions than in ``known``."""
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
@@ -39,7 +39,7 @@ def _unknowns(shape: TypedShape) -> int:
 
 
 def equal_sizes(a: AnyShape | None, b: AnyShape | None) -> bool:
-    """Return whether two shapes are known and have equal bytes, whatever the sizes of the named dimensions are."""
+    """Return whether two shapes are known and have equal bytes for all sizes of the named dimensions."""
     if a is None or b is None:
         return False
     return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and elements_of(a[1]) == elements_of(b[1]))
@@ -62,7 +62,6 @@ def _if_close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredSh
 
 
 def _open(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
-    """Yield the shapes of a loop's counter and condition, and of the carried states: those of their initial values."""
     states = _number(node, "states")
     first = len(node.input) - states
     if node.op_type == "Loop.open":
@@ -85,7 +84,7 @@ AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a tri
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write maximum trip counts into loops; return those used. ``envelopes``: trip count name, else scope → bounds."""
+    """Write maximum trip counts into loops, and return those used. Keys: name of the trip count, else the scope."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
@@ -140,7 +139,7 @@ def _number(node: onnx.NodeProto, name: str) -> int:
 
 
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
-    """Return the model without the branches that never run: those of an If whose condition is in ``values``."""
+    """Return the model without the branches that never run. ``values``: condition → its value, if it is known."""
     decided = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
     dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in decided}
     if not dead:
@@ -161,7 +160,7 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
 
 
 def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str], point: Mapping[str, int]) -> bool:
-    """Return whether values that share a buffer in a scope have equal sizes, whatever the sizes of the dimensions are.
+    """Return whether values that share a buffer in a scope have equal sizes for all sizes of the dimensions.
 
     Raises ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape, or the results of two branches
     have different sizes at ``point``. Unknown shapes are skipped: the graph builder refuses them.

@@ -28,14 +28,14 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_model import attribute_of, bodies_of, operator_name, unique_ids, with_nodes
 
 SCOPE = "tmmu.scope"  # Operator set of the nodes that open and close scopes. Their attributes describe their operands.
-UNBOUNDED = 2**31 - 1  # trip counts from this one on mean "until the condition is false"
+UNBOUNDED = 2**31 - 1  # this trip count, or a larger one, means "until the condition is false"
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _SCAN_FROM = 9  # first operator set in which ``Scan`` has no batch axis and no lengths
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Position of the model's node from which a flat node was made."""
+    """Position in the model of the node that a flat node comes from."""
 
     scope: str  # ``""`` for the main graph; nodes that open or close a scope are in this scope
     position: int  # position in its graph
@@ -81,8 +81,6 @@ _Closing = tuple[list[str], dict[str, Any], list[str]]  # operands, attributes, 
 
 
 class _Flattening:
-    """The nodes, weights and declarations that one call of :func:`flatten` has emitted."""
-
     def __init__(self, model: onnx.ModelProto) -> None:
         self.supports_scan = any(entry.version >= _SCAN_FROM for entry in model.opset_import if not entry.domain)
         graph = model.graph
@@ -119,7 +117,7 @@ class _Flattening:
             attributes |= {f"in_place_{i}": operand for i, (operand, output) in overwrites if operand and output}
             self._emit_scope(f"{node.op_type}.close", origin, operands, outputs, **attributes)
 
-    # --- the three operators: each emits all nodes of the scope except the closing node -------------------------
+    # Each of these three methods emits all nodes of the scope except the closing node.
 
     def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         results: list[str] = []
@@ -174,10 +172,10 @@ class _Flattening:
         self._emit_scope("Scan.next", at, reads[states:], slices, axes=axes, directions=directions)
         self._body(body, at.scope, inner)
         results = self._copied(body, inner, [*carried, *stacked], carried, at)
-        attributes = {"states": states, "stacked": scan_outputs, "measured": reads[states], "axis": axes[0]}
         captures = self._captures(start, carried)
-        attributes |= {"axes": axes_out, "directions": attribute_of(node, "scan_output_directions")}
-        attributes["captures"] = len(captures)
+        attributes: dict[str, Any] = {"states": states, "stacked": scan_outputs, "captures": len(captures)}
+        attributes |= {"measured": reads[states], "axis": axes[0], "axes": axes_out}
+        attributes["directions"] = attribute_of(node, "scan_output_directions")
         return [*carried, *stacked, *results, *captures], attributes, carried + stacked
 
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
@@ -202,7 +200,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results; copy a carried value if the closing node could overwrite it before reading it."""
+        """Return a body's results. Copy a carried value that the closing node writes to another place."""
         results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = inner.get(value.name, value.name)
@@ -221,15 +219,12 @@ class _Flattening:
 
     def define(self, name: str, scope: str, names: Names) -> str:
         """Add the flat name of a value of ``scope`` to ``names``, and return it; ``""`` for an omitted value."""
-        if not name:
-            return ""
-        if not scope:
+        if not name or not scope:
             return name
         names[name] = self.fresh(f"{scope}/{name}")
         return names[name]
 
     def fresh(self, name: str) -> str:
-        """Return an unused name that begins with ``name``, and mark it as used."""
         while name in self.used_names:
             name += "_"
         self.used_names.add(name)
@@ -270,7 +265,7 @@ def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
 
 
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
-    """Return whether the node opens, continues or closes a scope; with ``operators``, whether it is one of these."""
+    """Return whether the node opens, continues or closes a scope, and is one of ``operators``, if given."""
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 

@@ -38,9 +38,9 @@ def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str,
     else:
         raise errors[0]
     runs: list[Any] = []
-    for value, is_first_run in ((scalar, True), (scalar + 1, False), (scalar, False)):  # the last: if + 1 is rejected
+    for value, is_first_run in ((scalar, True), (scalar + 1, False), (scalar, False)):
         session = _session(model, profiled=True)
-        with contextlib.suppress(Exception):  # the model rejects these values
+        with contextlib.suppress(Exception):  # the model may reject ``scalar + 1``
             session.run(None, _input_values(inputs, points[k], value, is_first_run=is_first_run))
             runs.append(_executions(session.end_profiling()))
         if len(runs) == 2:
@@ -84,7 +84,6 @@ def _is_integer_scalar(dtype: str, dims: list[int | str]) -> bool:
 
 
 def _executions(profile: str) -> list[list[Any]]:
-    """Return ``[node name, [[dtype, shape], …]]`` for each execution of a node in the profile at this path."""
     executions: list[list[Any]] = []
     for event in json.loads(Path(profile).read_text(encoding="utf-8")):
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):

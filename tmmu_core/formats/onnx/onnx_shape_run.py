@@ -53,7 +53,7 @@ def with_supported_ir_version(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes that onnxruntime infers at ``point``; none if it fails, with scope nodes, or without sympy."""
+    """Return the shapes that onnxruntime infers at ``point``; none without sympy, and for models with scope nodes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("symbols", {}, bind(model, dict(point)))
@@ -66,7 +66,7 @@ class Run:
 
     point: dict[str, int] = field(default_factory=dict)  # the sizes at which the model ran
     known: Measured = field(default_factory=dict)  # shapes that are equal in both runs
-    taken: dict[str, bool] = field(default_factory=dict)  # condition → whether the only branch that ran is ``then``
+    taken: dict[str, bool] = field(default_factory=dict)  # condition → its value, if only one branch of the If ran
     failed: str = ""  # the reason why the model did not run
 
 
@@ -99,7 +99,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 
 
 def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield ``(condition, whether then ran)`` of each If with two nonempty branches of which only one ran."""
+    """Yield ``(condition, its value)`` of each If with two nonempty branches, if only one of them ran."""
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
     not_empty = {name for _, origin in nodes for name in origin.branches}
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
@@ -135,7 +135,7 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
 
 
 def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Give each node of ``graph`` and its bodies a unique name. Yield it, with the outputs of the flat node."""
+    """Give each node of ``graph`` and its bodies a unique name. Yield the name and the outputs of the flat node."""
     outputs_at: dict[tuple[str, int, bool], list[str]] = {}  # (scope, position, whether the node closes the scope)
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         is_closing = is_scope(node) and node.op_type.endswith(".close")

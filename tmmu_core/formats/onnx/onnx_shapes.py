@@ -64,16 +64,17 @@ class Sizes:
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
     def fix(self, names: Collection[str]) -> None:
-        """Fix these dimensions at their assumed size. Bounds that the user gave stay: shapes use the maximum."""
+        """Fix those of these dimensions that have an assumed size."""
         self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
 
 
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     """Return the named dimensions with their bounds. Changes ``model``: names every open size of an input.
 
-    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name is
-    a batch if it is used for axis 0 only or contains "batch" (if no name contains it, B and N too). A batch is assumed
-    to be 1, other names have the upper bound. A size that no input has is a dimension if ``envelopes`` has its name.
+    An unnamed size of an input gets the name ``<input>.<axis>``; unnamed sizes of other values are cleared. A name that
+    is used for axis 0 only, or contains "batch", is a batch. If no name contains "batch", B and N are batches too. A
+    batch is assumed to be 1, any other dimension to be its upper bound. A size that no input has is a dimension if
+    ``envelopes`` has its name.
     """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
@@ -114,7 +115,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return shapes. Derive unnamed sizes from inference at several points; fix dimensions for which this fails."""
+    """Return the shapes. Derive unnamed sizes from inference at several points; fix dimensions if this fails."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]
@@ -186,7 +187,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return up to two dimensions and a number (``("N", 2)``) whose product is the size at ``points``, or ``None``."""
+    """Return a size as a product: up to two dimensions and a number (``("N", 2)``); ``None`` if it is none."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None
@@ -241,7 +242,7 @@ def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedSh
 
 
 def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
-    """Infer shapes and fold the values computed from known shapes, until neither finds anything new."""
+    """Alternate shape inference and constant folding until neither finds anything new."""
     known = _infer_once(model)
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)

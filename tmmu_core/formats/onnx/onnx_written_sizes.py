@@ -1,8 +1,8 @@
 """Correct assumed sizes with which a model cannot run.
 
 An exporter may declare a dimension as dynamic although the model runs with one size only: a reshape contains the size
-of PyTorch's example input, or a classifier has a matrix for one size. A table from which a model reads the positions
-0 … n − 1 limits n to the number of its rows.
+of PyTorch's example input, or a classifier has a matrix for one size. A table that a model reads at the positions
+0 … n − 1 limits n to its number of rows.
 """
 
 from collections import Counter

@@ -44,7 +44,6 @@ register_types(_Body)
 
 
 def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
-    """Return tensor id → ``(step, output index)``, by which the rows are sorted."""
     index, timeline = liveness.timeline.index, liveness.timeline
     ids = index.tensor_ids
     position_of: dict[str, tuple[int, int]] = {}
@@ -60,7 +59,7 @@ def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """Return the checkpoint of a plan that was made from ``liveness``. Raises the errors of :func:`refuse_invalid`."""
+    """Return the checkpoint of a plan that was made from ``liveness``. Raises as :func:`.refuse_invalid`."""
     refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}

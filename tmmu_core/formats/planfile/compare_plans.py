@@ -2,8 +2,8 @@
 
 Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7); two
 allocator snapshots may have different graphs. A *divergence* is a difference between comparable plans; a different
-mode or order is reported first. ``left`` is the baseline, ``right`` the candidate. Planner, options, preset and name
-are *context*: a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
+mode or order is reported first. Planner, options, preset and name are *context*: a difference in them is reported, but
+is no divergence. ``allocation_time_ns`` is never compared.
 """
 
 from collections.abc import Iterable, Iterator
@@ -146,7 +146,7 @@ class Comparison:
         return [self.change(i) for i in at[order[:most]].tolist()]
 
     def _changed(self, kind: str | None) -> I64:
-        """Return the indexes into :attr:`ids` of tensors changed in one kind, or at all."""
+        """Return the indexes into :attr:`ids` of the tensors with this kind of change, or with any change."""
         return np.flatnonzero(self.kinds if kind is None else self.kinds & (1 << KINDS.index(kind)))
 
     def change(self, i: int) -> TensorChange:
@@ -170,7 +170,7 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[LineChange, ...]:
-        """Changes between the peaks of two snapshots by line and category; empty for plans of one graph or digests."""
+        """Changes between the peaks of two snapshots, by line and category; else empty."""
         is_other_graph = self.complete and self.left.ir_hash != self.right.ir_hash
         return changes_at_peak(self.left, self.right) if is_other_graph else ()
 
@@ -250,7 +250,7 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
 
 
 def _reuses(left: Plan, right: Plan) -> Iterator[Difference]:
-    """Yield the in-place reuses that differ, with whether each plan uses them; then the number of omitted ones."""
+    """Yield the in-place reuses that differ, and the number of those beyond :data:`MOST_REUSES`."""
     one, two = (dict(zip(plan.handoffs, plan.taken, strict=True)) for plan in (left, right))
     changed = [reuse for reuse in sorted({**one, **two}) if one.get(reuse) != two.get(reuse)]
     for step, source, target in changed[:MOST_REUSES]:
@@ -269,7 +269,7 @@ def _metrics(plan: Plan) -> dict[str, Any]:
 
 
 def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Difference]:
-    """Yield the lower bounds of arenas that differ; bounds of the reuse cost only if both plans have rows."""
+    """Yield the lower bounds that differ. A digest has no bounds of the reuse cost."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
         for field, key in _BOUNDS.items() if other is not None else ():
@@ -295,7 +295,6 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
 
 
 def _first_item(left: Iterable[Any], right: Iterable[Any], path: str) -> Iterator[Difference]:
-    """Yield the first difference of two lists, if there is one."""
     items = enumerate(zip_longest(left, right))
     yield from islice((Difference(f"{path}[{k}]", one, two) for k, (one, two) in items if one != two), 1)
 
@@ -332,7 +331,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": redescribed_rows,
     }
-    # In a plan without slots, these are numbers of storages, which differ from slot numbers.
+    # In a plan without slots, these columns have numbers of storages.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
         masks["renumbered"] = is_renumbered & ~moved & ~other_arena

@@ -22,8 +22,7 @@ GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")  # colours of the lowest, the middl
 
 def to_perfetto(plan: Plan) -> bytes:
     """Return the trace: execution order, live bytes of each arena, and a slice for each tensor."""
-    events: list[dict[str, Any]] = []
-    events.append({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}})
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "execution order"}}]
     for step, node in _nodes(plan):
         events.append({"ph": "X", "name": node, "cat": "node", "pid": 0, "tid": 0, "ts": step, "dur": 1})
     for number in range(len(plan.arenas)):
@@ -71,7 +70,7 @@ def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
 
 
 def to_model_explorer(plan: Plan) -> bytes:
-    """Return the live bytes at the step of each node, by node id and by tensor id: viewers use either as the key."""
+    """Return node data: the live bytes at the step of each node, by node id and by the ids of its results."""
     points = curve_points_of(plan)
     curves = [live_bytes(plan, arena.name).astype(object) for arena in plan.arenas]
     live = np.array(curves, object).reshape(-1, len(points)).sum(axis=0)

@@ -2,10 +2,8 @@
 
 The verifier checks the plan that results. A content hash that does not match becomes a note of the plan (decision 6).
 In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
-Peaks are recomputed, because that version did not count the source of a hand-off at its last step.
-
-Known metrics and notes have a type: a count, a ratio, counts by name, or a planner's note on an arena.
-Unknown metrics and notes are kept.
+Peaks are recomputed, because that version did not count the source of a hand-off at its last step. Unknown metrics and
+notes are kept.
 """
 
 import contextlib
@@ -63,7 +61,7 @@ class _Spill(msgspec.Struct):
 
 
 class _Note(msgspec.Struct):
-    """Note of a planner on one arena, with its memory if the plan has several memories; or note on hashed addresses."""
+    """Note of a planner on an arena, or on hashed addresses."""
 
     picked: str = ""
     why: str = ""
@@ -124,7 +122,6 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
-    """Return the rows, sorted by id, as columns of :class:`Plan`."""
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
     _check_rows(rows, by_id, arena_numbers)
     columns: dict[str, Any] = {}
@@ -145,7 +142,6 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
 
 
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
-    """Refuse a tensor with two rows, an invalid shape, or an arena that is not in the plan."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
             what = f'the tensor "{rows[i].tensor_id}" has two rows.'
@@ -193,7 +189,7 @@ def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> P
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
-    """Return ``(places, own_arenas, reason)``; the reason is how ``places`` was derived, empty if the file has it."""
+    """Return ``(places, own_arenas, reason)``. The reason says how ``places`` was derived; empty if the file has it."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
@@ -246,7 +242,6 @@ def _within(value: int, field: str, most: int = U64_MAX, least: int = 0) -> int:
 
 
 def _digest(text: str, field: str) -> bytes:
-    """Return the bytes of hexadecimal digits. The verifier checks whether the plan may have a draft's token."""
     with contextlib.suppress(ValueError):
         found = bytes.fromhex(text)
         if is_token(found, of_draft=field == "replay_token"):
@@ -269,7 +264,7 @@ def check_plain(value: Any, place: str) -> None:
 
 
 def check_notes(notes: Mapping[str, Any]) -> None:
-    """Raise ``UnreadableInput`` for a malformed note; a note is a remark (text), or a mapping (:class:`_Note`)."""
+    """Raise ``UnreadableInput`` for a note that is neither text nor a :class:`_Note`."""
     for name, note in notes.items():
         try:
             msgspec.convert(note, str | _Note)

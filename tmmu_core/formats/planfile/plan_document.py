@@ -88,7 +88,7 @@ register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocume
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why a document lacks this ``schema``, or ``""``; a damaged one is recognised by ``data[identifying]``."""
+    """Return why a document does not have this ``schema``, else ``""``. A damaged one has it in ``identifying``."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
     if kind.encode() not in data:
         return refusal
@@ -102,7 +102,7 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # only texts: a mapping is a note on an arena so named
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # texts; a mapping is a note on an arena of this name
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head

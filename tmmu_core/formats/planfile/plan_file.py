@@ -77,10 +77,9 @@ def to_csv(plan: Plan) -> bytes:
 
 
 def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
-    """Return the name of the arena [the only one of the plan], and its storages in the order of an instance's rows.
+    """Return the name of an arena (default: the plan's only one), and its storages in the order of an instance's rows.
 
-    Raises ``UnreadableInput`` for an unknown arena, and for an arena that an instance cannot represent: with temporal
-    exclusions, or with an id that a reader would change.
+    Raises ``UnreadableInput`` for an unknown arena, temporal exclusions, or an id that a CSV cannot hold.
     """
     names = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(names) != 1:
@@ -89,8 +88,7 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
     storages, number = storages_of(plan), arena_number(plan, names[0])
     for pair in plan.constraints.exclusions if plan.constraints is not None else ():
         if any(plan.arena[plan.row_of[name]] == number for name in pair if name in plan.row_of):
-            what = f"the arena {names[0]!r} has temporal exclusions, without which its offsets are invalid: "
-            what += "an instance cannot describe them."
+            what = f"the arena {names[0]!r} has temporal exclusions, which an instance cannot contain."
             raise UnreadableInput(what, source=plan.ir_name, hint="Use tmmu convert: it writes no offsets.")
     rows = np.flatnonzero(storages.arena == number)
     rows = rows[np.lexsort((storages.head[rows], U64_MAX - storages.size[rows], storages.birth[rows]))]
@@ -125,7 +123,6 @@ def to_parquet(plan: Plan) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Plan], bytes]] = {"json": to_json, "cbor": to_cbor, "csv": to_csv, "parquet": to_parquet}
-"""Format → writer."""
 
 
 def refuses(data: bytes) -> str:

@@ -42,8 +42,8 @@ def import_torch(
 
     With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
     ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under
-    ``no_grad``. ``loss`` selects the value to differentiate from the module's result [its attribute ``loss``, else the
-    whole result].
+    ``no_grad``. ``loss`` selects the value to differentiate from the module's result; default: its attribute ``loss``,
+    else the whole result.
 
     Raises ``UnreadableInput`` for a module of another type and one that cannot be traced, and its subclass
     ``MissingExtra`` if PyTorch is not installed.
@@ -57,14 +57,9 @@ def import_torch(
     module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
     name = name or (exported.graph_module if exported else module)._get_name()
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = {}
-    if isinstance(example_inputs, Mapping):
-        kwargs = example_inputs
-    elif not example_inputs and exported is not None and exported.example_inputs is not None:
+    args, kwargs = ((), example_inputs) if isinstance(example_inputs, Mapping) else (tuple(example_inputs), {})
+    if not args and not kwargs and exported is not None and exported.example_inputs is not None:
         args, kwargs = exported.example_inputs
-    else:
-        args = example_inputs
     with TRACING:
         module = exported.module(check_guards=False) if exported else module
         return joint_of(with_loss(module, loss), Call.of(module, tuple(args), dict(kwargs)), train, name)
@@ -101,8 +96,8 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
     With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
     to learn. Without PyTorch, or if PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
-    forward pass as saved, and its notes state this. An open size is its upper bound in ``envelopes``, whose keys are
-    the names of :func:`open_dims`, else its value in the example inputs.
+    forward pass as saved, and its notes state this. The keys of ``envelopes`` are the names of :func:`open_dims`. An
+    open size has its upper bound in ``envelopes``, else its value in the example inputs.
     """
     envelopes = envelopes or {}
     program = read_program(data)

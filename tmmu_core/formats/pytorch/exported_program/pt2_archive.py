@@ -46,7 +46,7 @@ class Incoming:
     name: str  # its name in the graph
     target: str  # its name in the signature
     role: Role
-    label: str  # name for the user: of an argument, its path (``x.0`` for a tensor in a list), else ``name``
+    label: str  # name for the user: the path of an argument (``x.0`` for a tensor in a list), else ``name``
     member: str = ""  # member of the archive with its bytes; empty if unknown
     is_raw: bool = False  # whether the member has the plain bytes, not a pickle
 
@@ -113,9 +113,8 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
     repeated = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if repeated is not None:  # zip readers differ in which member they open
         raise UnreadableInput(f'the archive contains the member "{repeated}" twice.', hint=COPY)
-    models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
-    models = [name for name in models if name.endswith(".json")]
-    programs = [name for name in models if name.endswith(("models/model.json", OLDER))] or models
+    programs = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:] == ["models", "model.json"]]
+    programs = programs or [name for name in names if name.endswith(".json") and name.split("/")[-2:-1] == ["models"]]
     if len(programs) != 1:
         what = f"the archive holds {f'{len(programs)} programs' if programs else 'no program'} under models/."
         raise UnreadableInput(what, hint="Save one program with torch.export.save.")
@@ -170,7 +169,7 @@ def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weigh
 
 
 def _argument_names(module: schema.Module) -> list[str]:
-    """Return the names of the program's arguments, flattened; none if the file has no call signature."""
+    """Return a name for each tensor or value among the program's arguments; none without a call signature."""
     try:
         signature = module.module_call_graph[0]["signature"]
         positional, by_name = msgspec.json.decode(signature["in_spec"])[1]["children_spec"]

@@ -45,6 +45,11 @@ class Size(msgspec.Struct, frozen=True):
     as_int: int | None = None
     as_expr: Formula | None = None
 
+    @property
+    def example(self) -> int | None:
+        """Value of the formula in the example; ``None`` if unknown."""
+        return self.as_expr.hint.as_int if self.as_expr and self.as_expr.hint else None
+
 
 Value = dict[str, Any]  # a serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value
 
@@ -108,7 +113,7 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The parameter, buffer, constant or user input: the input itself, or the one that the output writes."""
+        """The parameter, buffer, constant or user input that this is, or that this output writes."""
         return self.parameter_name or self.buffer_name or self.tensor_constant_name or self.user_input_name
 
 
@@ -151,13 +156,13 @@ register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size: its number, else the recorded value unless ``ignore_recorded``, else its formula's value."""
+    """Return a size; with ``ignore_recorded``, not its value in the example. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:
         raise SizeUnknown("it is neither a number nor a formula")
-    elif not ignore_recorded and size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
-        found = size.as_expr.hint.as_int
+    elif not ignore_recorded and size.example is not None:
+        found = size.example
     else:
         found = evaluated(size.as_expr.expr_str, symbols)
     if not 0 <= found <= LARGEST:
@@ -167,19 +172,17 @@ def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False
 
 def symbol_in(size: Size) -> tuple[str, int] | None:
     """Return ``(symbol, value in the example)`` of a size that is one symbol with a value; ``None`` for other sizes."""
-    formula = size.as_expr
-    if formula is None or formula.hint is None or formula.hint.as_int is None:
+    if size.as_expr is None or size.example is None:
         return None
-    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", formula.expr_str)
-    return (found[1] or found[2], formula.hint.as_int) if found else None
+    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", size.as_expr.expr_str)
+    return (found[1] or found[2], size.example) if found else None
 
 
 def data_dependent_symbols(size: Size) -> list[str]:
     """Return the data-dependent symbols of a size (``u0`` …); none if it has a value in the example."""
-    formula = size.as_expr
-    if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
+    if size.as_expr is None or size.example is not None:
         return []
-    return re.findall(r"\bu\d{1,9}\b", formula.expr_str[:LONGEST_FORMULA])
+    return re.findall(r"\bu\d{1,9}\b", size.as_expr.expr_str[:LONGEST_FORMULA])
 
 
 def evaluated(formula: str, symbols: Mapping[str, int]) -> int:

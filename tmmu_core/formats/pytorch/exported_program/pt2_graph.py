@@ -75,7 +75,7 @@ class _Value:
     dtype: str
     storage: str  # id of the storage tensor
     nbytes: int  # of the storage
-    start: int = 0  # byte at which the storage tensor begins in the saved storage: an input may be a slice
+    start: int = 0  # first byte of the storage tensor in the saved storage; not 0 for an input that is a slice
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return ``layout``, of a tensor in this storage, with an offset from the start of the storage tensor."""
@@ -90,7 +90,6 @@ class _Names:
         self.tried: dict[str, int] = {}
 
     def free(self, name: str) -> str:
-        """Return ``name`` or an unused variant of it, and mark it as used."""
         unused, k = name, self.tried.get(name, 0)
         while unused in self.taken:
             unused, k = f"{name}_{k}" if k else f"{name}_", k + 1
@@ -153,7 +152,6 @@ class _Reader:
                 self.inputs[value.storage] = None
 
     def _copy_back(self, new: str, target: str) -> None:
-        """Append a node that copies the new value of a buffer or input into it."""
         buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
@@ -223,7 +221,6 @@ class _Reader:
         return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
     def _inplace_pairs(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
-        """Return in-place pairs ``(input, 0)`` of inputs with the layout of the only result, or ``"none"``."""
         is_changed_copy = op.name in pt2_operators.CHANGED_COPIES
         if len(results) != 1 or op.space != "aten" or not (is_changed_copy or operator_of(op.title).is_elementwise):
             return "none"
@@ -237,7 +234,7 @@ class _Reader:
         return pairs or "none"
 
     def _flatten_bodies(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
-        """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
+        """Flatten the bodies of a control-flow operator. Return whether they can be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
         bodies = self._bodies(operation)
         arguments = [each.arg for each in operation.inputs if "as_graph" not in each.arg]
@@ -266,7 +263,7 @@ class _Reader:
         return bodies if all("as_tensor" in value for body in bodies for value in body.outputs) else []
 
     def _flattener(self, body: Body, *, inline: bool = False) -> scopes.Flatten:
-        """Return the function that flattens ``body``; with ``inline`` the body is in its caller's scope."""
+        """Return the function that flattens ``body``, with ``inline`` in its caller's scope."""
         names = [self._name(value["as_tensor"]) for value in body.inputs if "as_tensor" in value]
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
@@ -311,7 +308,7 @@ class _Reader:
     def _own_storage(
         self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
-        """Declare a tensor, and a storage tensor unless it fills its storage; ``shared``: bytes of a shared storage."""
+        """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of a shared storage."""
         dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
         offset_bytes = layout.offset * layout.itemsize
@@ -350,8 +347,7 @@ class _Reader:
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """Yield the names of the tensors in an argument; the arguments of a user's kernel are a mapping by name."""
-        by_name = value.get("as_string_to_argument")
+        by_name = value.get("as_string_to_argument")  # the arguments of a user's kernel
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):
                 yield from self._tensors_in({kind: inner for kind, inner in each.items() if kind in TENSOR_KINDS})

@@ -57,7 +57,7 @@ CHANGED_COPIES: frozenset[str] = _words(
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators that copy their first argument and change some elements. The result may overwrite only this argument."""
+"""Operators that copy their first argument and change some elements. The result may overwrite this argument only."""
 REDUCING_OVERLOADS: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # not pointwise
 
 _OUT_OVERLOADS: frozenset[str] = _words(
@@ -118,14 +118,14 @@ def operator(target: str) -> Operator:
 
 @dataclass(frozen=True)
 class Flow:
-    """A control-flow operator of ``torch.ops.higher_order``: its operands are bodies (subgraphs) and tensor lists."""
+    """A control-flow operator of ``torch.ops.higher_order``."""
 
     kind: Literal["branch", "loop", "map", "scan", "call"]
 
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether the tensor lists and the number of results match each body's numbers of inputs and outputs."""
+        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: their number, per body."""
         groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False

@@ -20,7 +20,7 @@ MARK = b"graph\n"  # begins the output of a child that has traced the program; a
 def trace_in_subprocess(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
     """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
 
-    ``name`` is the graph's name; ``point``: symbol of an open size → value [that of the program's example inputs].
+    ``name`` is the graph's name. ``point``: symbol of an open size → value; default: that of the example inputs.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]

@@ -1,9 +1,8 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU.
-The traced operators are those of this device, and new tensors of the model are on this device. After the trace, the
-module's tensors are restored.
+by fake tensors with the same sizes, strides and storage, on a device of this machine. After the trace, the module's
+tensors are restored.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
@@ -12,9 +11,6 @@ AOTAutograd. The patch makes the check return true: a row is one sequence, and a
 ``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
 and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
 distribution; the patch draws nothing.
-
-A reentrant checkpoint cannot be traced. The patch only calls the function of the checkpoint, because the fit decides
-which nodes are recomputed.
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
 mode runs one kernel. While a model is traced, such an operator stays one kernel.
@@ -26,6 +22,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
@@ -40,7 +37,7 @@ from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it
 
 
 class _NoCheckpoint:
-    """``CheckpointFunction`` that only calls the function; the result needs a gradient only if an argument does."""
+    """``CheckpointFunction`` that only calls the function: a reentrant checkpoint cannot be traced."""
 
     @staticmethod
     def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
@@ -55,8 +52,6 @@ def _gaussian_nll_loss_without_check(*given: Any, **named: Any) -> Any:
 
 
 class _EqualIsFalse(TorchDispatchMode):
-    """In this mode ``torch.equal`` returns false without reading values."""
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return False if func is torch.ops.aten.equal.default else func(*args, **(kwargs or {}))
 
@@ -95,15 +90,11 @@ _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     (collect_metadata_analysis.__name__, "coerce_tangent_and_suggest_memory_format", _dense_tangent),
 )
 """Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
-_WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
-    ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
-)
-"""Replacements while a model of fake tensors is built."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep it in a training step, unless this is traced as eager CPU mode: dropout is one kernel."""
+"""Operators that keep their decomposition in a training step, except in eager CPU mode: dropout becomes one kernel."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 _mode: FakeTensorMode | None = None
@@ -259,15 +250,12 @@ def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
             read.setdefault(paths[id(self)], set()).add(name)
         return value
 
-    torch.nn.Module.__getattribute__ = getattribute
-    try:
+    with mock.patch.object(torch.nn.Module, "__getattribute__", getattribute):
         yield read
-    finally:
-        del torch.nn.Module.__getattribute__
 
 
 def has_tensors(value: Any) -> bool:
-    """Return whether an attribute holds tensors, or weak references, as ``nn.GRU`` has to its weights."""
+    """Return whether an attribute contains tensors or weak references (``nn.GRU`` has them to its weights)."""
     return any(isinstance(leaf, (torch.Tensor, weakref.ref)) for leaf in tree_leaves(value))
 
 
@@ -278,7 +266,7 @@ def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Return whether two values have the same structure, and leaves that are identical or equal numbers or texts."""
+    """Return whether two values have the same structure and the same leaves; only numbers and texts are compared."""
     (leaves, kind), (others, other_kind) = tree_flatten(old), tree_flatten(new)
     return kind == other_kind and all(
         one is other or (type(one) is type(other) and isinstance(one, (int, float, str)) and one == other)
@@ -287,7 +275,7 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _restored(value: Any, items: Any) -> Any:
-    """Put ``items`` back into ``value``, a list or dict; for another value return ``items``."""
+    """Put ``items`` back into the list or dict ``value`` and return it; return ``items`` for another value."""
     if isinstance(value, list):
         value[:] = items
     elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
@@ -324,9 +312,6 @@ def uncompiled(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for part, held in before:
             part.__dict__.update(held)
-
-
-# --- patches -----------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -384,13 +369,9 @@ def while_built() -> Iterator[None]:
             made.clear()
         return self
 
-    apply = torch.nn.Module._apply
-    torch.nn.Module._apply = _apply
-    try:
-        with _replaced(_WHILE_BUILT):
-            yield
-    finally:
-        torch.nn.Module._apply = apply
+    initialised = mock.patch.object(torch.nn.init, "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor)
+    with initialised, mock.patch.object(torch.nn.Module, "_apply", _apply):
+        yield
 
 
 @contextlib.contextmanager
@@ -414,15 +395,8 @@ def _kernels(decomposed: frozenset[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(functions: tuple[tuple[str, str, Any], ...]) -> Iterator[None]:
-    """Context manager: replace functions of the modules that are loaded."""
-    before = []
-    for name, function, replacement in functions:
-        module = sys.modules.get(name)
-        if module is not None and hasattr(module, function):
-            before.append((module, function, getattr(module, function)))
-            setattr(module, function, replacement)
-    try:
+    with contextlib.ExitStack() as stack:
+        for name, function, replacement in functions:
+            if hasattr(sys.modules.get(name), function):  # some versions of a package do not have the function
+                stack.enter_context(mock.patch.object(sys.modules[name], function, replacement))
         yield
-    finally:
-        for module, function, original in before:
-            setattr(module, function, original)

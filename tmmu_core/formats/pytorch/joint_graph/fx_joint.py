@@ -5,8 +5,8 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
-* A buffer that the program writes (the running mean of ``batch_norm``) is written in place if the operator that
-  computes the new value reads the old value and neither is a view; else a node copies the new value into the buffer.
+* The new value of a buffer is written in place if its operator reads the old value (``batch_norm``) and neither is a
+  view. Otherwise, a node copies the new value into the buffer.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
   are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -55,8 +55,7 @@ class _Storage:
 
     base: str
     value: Any
-    layout: StridedLayout | None
-    """Layout of the first tensor; ``None`` if it repeats elements or does not cover the storage."""
+    layout: StridedLayout | None  # ``None`` if the first tensor repeats elements or does not cover the storage
 
 
 @dataclass
@@ -98,13 +97,11 @@ class JointReader(torch.fx.Interpreter):
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
-        self.tangents: dict[str, Any] = {}
-        """Tangent placeholder → (descriptor, value); each becomes a node where backward begins."""
+        self.tangents: dict[str, Any] = {}  # placeholder of a tangent → (descriptor, value)
         self.dependent: set[str] = set()  # tensors that depend on a tangent
         self.backward = False
         self.mutated: dict[str, str] = {}  # buffer → the tensor with its new value
-        self.scope = self.prefix = ""
-        """The scope of the graph, if it is a body, and the prefix of the ids of its nodes and tensors."""
+        self.scope = self.prefix = ""  # scope of a body, and prefix of the ids of its nodes and tensors
 
     def run_on_placeholders(self) -> None:
         """Run the graph on the values with which it was traced."""
@@ -128,8 +125,6 @@ class JointReader(torch.fx.Interpreter):
         elif n.op == "call_function" and n.target is not operator.getitem:
             self._call(n, value)
         return value
-
-    # -- tensors ---------------------------------------------------------------------------------------------------
 
     def _placeholder(self, n: Any, value: Any) -> None:
         descriptor = n.meta.get("desc")
@@ -159,7 +154,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return ``[id]``, or ``[storage id, id]`` if it does not equal its new storage."""
+        """Declare a tensor, and its new storage unless the tensor fills it. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -177,8 +172,6 @@ class JointReader(torch.fx.Interpreter):
             role = "activation" if role == "input" else role
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), layout, known.base)
         return ids
-
-    # -- operators -------------------------------------------------------------------------------------------------
 
     def _call(self, n: Any, value: Any) -> None:
         part = fx_patterns.written_part(n) if self.folds else None
@@ -243,7 +236,7 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.backward = True
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base: one of its views
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # the view whose base is the output
             output = self.ends.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
@@ -283,14 +276,8 @@ class JointReader(torch.fx.Interpreter):
                 self.tensors[new] = msgspec.structs.replace(after, role=before.role)
                 self.mutated[old] = new
 
-    # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
-
     def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
-        """Append the bodies of node ``n`` as nested scopes; ``node_id`` is its id, ``values`` are its results.
-
-        Return False, and change nothing, if the operator is not in ``FLOWS``, if a body returns a constant, or if the
-        numbers of operands or results differ from those of the bodies.
-        """
+        """Append the bodies of node ``n`` as nested scopes. Return whether they can be planned."""
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
@@ -365,8 +352,6 @@ class JointReader(torch.fx.Interpreter):
         pair = self.tensors[first], self.tensors[second]
         sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
         return not any(each.view for each in pair) and len(sizes) == 1
-
-    # -- the graph -------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
@@ -21,8 +22,7 @@ from tmmu_core.graph.origin import line_of, path_of
 
 WRAPPER = "module."  # prefix that the importer's wrapper adds to parameter names
 KEY = "tmmu_origin"  # key of the :class:`Origin` in a traced node's ``meta``
-_TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
-"""Folders of PyTorch and of this package."""
+_TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])  # folders of the packages
 
 
 @contextlib.contextmanager
@@ -38,11 +38,8 @@ def origins_in_meta(module: Any) -> Iterator[None]:
                 node.meta[KEY] = origin
             return node
 
-        PythonKeyTracer.create_node = create_node
-        try:
+        with mock.patch.object(PythonKeyTracer, "create_node", create_node):
             yield
-        finally:
-            PythonKeyTracer.create_node = create
 
 
 @contextlib.contextmanager

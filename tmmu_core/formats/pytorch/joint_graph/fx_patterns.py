@@ -23,8 +23,7 @@ SCATTERS = {
     "as_strided_scatter": "as_strided",
 }
 """Scatter operator that writes a part → view operator that reads the part."""
-WRITES = frozenset({"copy", "fill"})
-"""Operators, in addition to pointwise ones, whose in-place variant (``copy_``) writes to its first argument."""
+WRITES = frozenset({"copy", "fill"})  # operators that are not pointwise and have an in-place variant (``copy_``)
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Part:
 
 
 def written_part(node: Any) -> Part | None:
-    """Return the in-place write to a part of a tensor that ``node`` and its value replace; ``None`` for other nodes."""
+    """Return the in-place write that the scatter operator ``node`` replaces; ``None`` for other nodes."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None

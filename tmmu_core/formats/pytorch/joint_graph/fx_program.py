@@ -1,10 +1,9 @@
 """Build a module that can be traced from a saved program, without loading the program with PyTorch.
 
-Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs
-an operator of the namespaces ``aten`` and ``prims`` or one of ``BODIES``, found by name, on fake tensors, numbers and
-strings; no code is created or loaded. An operator without a rule for fake tensors is rejected, because it would run on
-real ones. The file still selects which code of PyTorch runs, so the program is built in a separate process with limits
-(``fx_child``).
+Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
+operator of ``aten`` or ``prims``, or one of ``BODIES``, on fake tensors, numbers and strings. Operators without a rule
+for fake tensors are rejected: they would run on real ones. The file still selects which code of PyTorch runs, so the
+program is built in a separate process with limits (``fx_child``).
 """
 
 import re
@@ -22,7 +21,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch and compute only on tensors
-REJECTED = frozenset({"from_file"})  # operators in these namespaces that are rejected because they open a file
+REJECTED = frozenset({"from_file"})  # operators of ``SPACES`` that open a file
 BODIES = frozenset({"cond", "wrap_with_set_grad_enabled"})
 """Supported operators that have bodies: a conditional, and a region of ``torch.no_grad``."""
 MEMORY_FORMATS = {
@@ -37,15 +36,13 @@ class Rebuilt:
     """A program on fake tensors. ``module(*tensors)`` runs it on its input tensors, in the graph's order."""
 
     def __init__(self, program: Program) -> None:
-        self.module = torch.nn.Module()
-        """Module with the program's parameters and buffers; it has no attributes whose names could equal theirs."""
+        self.module = torch.nn.Module()  # has no attributes besides the program's parameters and buffers
         self.module.forward = self.forward
         self.program = program
         self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
-        self.paths: dict[str, str] = {}
-        """Graph value → path of its parameter or buffer; read at each call, because tracing replaces tensors."""
+        self.paths: dict[str, str] = {}  # graph value → path of its parameter or buffer, which tracing replaces
         self.constants: dict[str, torch.Tensor] = {}
         self.graph_name_of = {each.target: each.name for each in program.inputs}
         tensors: dict[Any, torch.Tensor] = {}
@@ -67,7 +64,6 @@ class Rebuilt:
                 self._register(each.role, each.target, tensors[key])
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
-        """Register ``value`` under its dotted name, and add the modules that the name needs."""
         module = self.module
         *parents, name = path.split(".")
         for parent in parents:
@@ -129,7 +125,6 @@ class Rebuilt:
         return self._single(kind, inner, values)
 
     def _single(self, kind: str, inner: Any, values: dict[str, Any]) -> Any:
-        """Return one argument, or one element of a list argument."""
         match kind:
             case "as_none":
                 return None

@@ -22,8 +22,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import objects_as_con
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import RejectSeeding, random_state_kept
 from tmmu_core.graph.model import Graph
 
-TRACING = threading.RLock()
-"""Lock held while a module is traced, because PyTorch changes global state and replaces the module's tensors."""
+TRACING = threading.RLock()  # held during a trace, which changes global state of PyTorch and the module's tensors
 
 
 @dataclass
@@ -217,10 +216,7 @@ def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` if all input tensors are empty, or for an input that is an array or an unknown object.
-
-    Also raise it for a TorchScript module, and for a tensor that is lazy (without a size), sparse or nested.
-    """
+    """Raise ``UnreadableInput`` for inputs, or tensors or parts of the module, that cannot be traced."""
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
     if sizes and not any(sizes.values()):
@@ -347,28 +343,13 @@ def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
     return "".join(f", {path.name}:{line}" for path, line in (model or layers)[-1:])
 
 
-_VALUES = (
-    "Its shapes and branches must not depend on the values in its tensors: turn off such a branch in the model's "
-    "configuration, or pass its result as an input."
-)
-_EXPERTS = (
-    "For a mixture of experts of the package transformers, use bfloat16, or set "
-    'experts_implementation="batched_mm" in its configuration.'
-)
-_KERNELS = (
-    "Call functions without torch.compile; the fitted step can be compiled. Make code outside of PyTorch an operator: "
-    "torch.library.custom_op."
-)
+_VALUES = "A shape or branch must not depend on the values in tensors: disable it, or make its result an input."
+_EXPERTS = 'For a mixture of experts of transformers, use bfloat16, or experts_implementation="batched_mm".'
+_KERNELS = "Call functions without torch.compile. Make code outside of PyTorch an operator: torch.library.custom_op."
 _HINTS = {
-    "ignore_fresh_unbacked_symbols": (
-        "PyTorch traces no while_loop here: unroll the loop, or save the program with torch.export.save and open it."
-    ),
-    "mirrored meta": (
-        "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts."
-    ),
-    "batchnorm.py": (
-        "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked."
-    ),
+    "ignore_fresh_unbacked_symbols": "Unroll the while_loop, or open the program saved with torch.export.save.",
+    "mirrored meta": "The module calls backward in forward. Return the loss, or the mean of several losses.",
+    "batchnorm.py": "Give the layer a momentum, such as 0.1: with momentum=None it reads num_batches_tracked.",
     "NestedTensor": "Create nn.TransformerEncoder with enable_nested_tensor=False.",
     **dict.fromkeys(("nested_tensor.py", "_nested_tensor_"), "Pad the rows to one length, and mask them."),
     "classes.quantized": "Fit the module before quantization: a quantized module is not trained.",
@@ -376,25 +357,18 @@ _HINTS = {
     "nonzero": f"{_VALUES} {_EXPERTS}",
     "mat_a.dtype": _EXPERTS,
     "_ctc_loss": "Give ctc_loss padded targets: one row per sample.",
-    "distributed.py": (
-        "Give the module inside of DistributedDataParallel: model.module. Reduce its gradients after the step."
-    ),
+    "distributed.py": "Give model.module of the DistributedDataParallel. Reduce its gradients after the step.",
     "its data is not allocated": "Give lists of numbers to operators as tensors, such as the lengths of ctc_loss.",
     "DataDependent": _VALUES,
     "DynamicOutputShape": _VALUES,
     "non-functional tensor": "A hook writes to a buffer in the backward pass: write to it after the step instead.",
-    "requires_grad flags of leaf": (
-        "Set requires_grad before the fit, not in forward. Fit the losses of a GAN one by one."
-    ),
+    "requires_grad flags of leaf": "Set requires_grad before the fit, not in forward. Fit each loss of a GAN.",
     "dynamo-optimized": _KERNELS,
     "data pointer": _KERNELS,
     ".numpy()": _KERNELS,
     "unbacked": "How often a loop runs must not depend on the values in its tensors: give it a fixed count.",
 }
 """Part of PyTorch's message, or a file in its trace → hint; the first match applies."""
-_CHECK_INPUTS = (
-    "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
-    "containers of them."
-)
+_CHECK_INPUTS = "Check that the module runs on these example inputs: tensors, numbers, containers of them."
 _REGISTER = "Give a dict of its tensors, or call torch.utils._pytree.register_dataclass({}) for a dataclass."
 _GIVE_INPUTS = "Give the module's inputs: example_inputs=x, or example_inputs=(x, y) for two."

@@ -82,7 +82,6 @@ def _device_name(device_type: int, number: int) -> str:
 
 
 def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
-    """Return the instance of one device's memory events. ``stacks``: the frames of each event."""
     bytes_before = memory_events[0].allocated - memory_events[0].size  # of the buffers from before the trace
     live: set[int] = set()
     events: list[Event[Any]] = []

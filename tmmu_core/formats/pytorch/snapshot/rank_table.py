@@ -89,5 +89,4 @@ def workers_for(sizes: Sequence[int]) -> int:
 def largest_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:
     """Return ``(line, category, bytes in other − bytes in base)`` of the largest difference; ``None`` without one."""
     changes = [(*key, other.lines.get(key, 0) - base.lines.get(key, 0)) for key in {**base.lines, **other.lines}]
-    largest = max(changes, key=lambda change: (abs(change[2]), change[:2]), default=None)
-    return largest if largest is not None and largest[2] else None
+    return max(filter(lambda change: change[2], changes), key=lambda change: (abs(change[2]), change[:2]), default=None)

@@ -188,8 +188,6 @@ def _items(found: Any, key: str) -> Any:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Unpickler that rejects every class or function that the pickle imports."""
-
     def find_class(self, module: str, name: str) -> NoReturn:
         what = f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run."
         raise UnreadableInput(what, hint=HINT)

@@ -121,7 +121,7 @@ def _notes(found: History) -> Iterator[str]:
 PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, OTHERS = range(len(CATEGORIES))
 _CATEGORY_OF = {codes.FORWARD: ACTIVATIONS, codes.BACKWARD: GRADIENTS, codes.STATE: STATES}
 _CATEGORY_OF |= dict.fromkeys((codes.PARAMETER, codes.INIT), PARAMETERS)
-"""Code of a stack → category [``OTHERS``]."""
+"""Code of a stack → category; default: ``OTHERS``."""
 _PHASES = {code: code for code in (codes.FORWARD, codes.BACKWARD, codes.OPTIMIZER, codes.PARAMETER)}
 _PHASES[codes.STATE] = codes.OPTIMIZER
 
@@ -183,10 +183,9 @@ class _PhaseColumns:
 
 
 def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Set the categories of ``rows``. For each size, the number of parameters is that of gradients of this size."""
-    # Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
-    # state. Parameters are allocated before their state, so they are assumed to have lower addresses. Without
-    # gradients, all ``rows`` are parameters.
+    """Categorise ``rows`` by size: as many parameters as gradients, then optimizer state; others are unchanged."""
+    # Parameters are allocated before their state, so they are assumed to have lower addresses. A float32 state of a
+    # 16-bit parameter has twice its size. Without gradients, all ``rows`` are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
     for row in at[np.argsort(found.address[at])].tolist():
