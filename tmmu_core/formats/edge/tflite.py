@@ -12,9 +12,9 @@
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, except in a model that Vela compiled: its commands
   contain addresses. A tensor that such a plan places inside of the scratch tensor is a view of the scratch tensor.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs.
-* ``Node.unplanned`` reports open results with a size that depends on data, or is only a placeholder of the converter.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
-  use of a body has its own activations; constants and variables are shared. ``Node.unplanned`` lists other bodies.
+  use of a body has its own activations; constants and variables are shared.
+* ``Node.unplanned`` lists other bodies, and results with a size that depends on data or is a placeholder.
 """
 
 import struct

@@ -64,7 +64,7 @@ class Sizes:
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
     def fix(self, names: Collection[str]) -> None:
-        """Fix those of these dimensions that have an assumed size."""
+        """Fix the dimensions in ``names`` that have an assumed size."""
         self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
 
 
@@ -187,7 +187,7 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return a size as a product: up to two dimensions and a number (``("N", 2)``); ``None`` if it is none."""
+    """Return a size as factors: up to two dimensions and a number (``("N", 2)``); ``None`` without such factors."""
     first = sizes[0] if sizes else None
     if not isinstance(first, int):
         return None

@@ -156,7 +156,7 @@ register_types(Argument, Operation, Meta, Body, End, Signature, Module, Document
 
 
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
-    """Return a size; with ``ignore_recorded``, not its value in the example. Raises :class:`SizeUnknown`."""
+    """Return a size; ``ignore_recorded``: ignore its value in the example. Raises :class:`SizeUnknown`."""
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:

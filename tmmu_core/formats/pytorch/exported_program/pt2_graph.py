@@ -60,7 +60,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     """Return the constants of ``graph`` with raw bytes in the archive. Raises ``UnreadableInput`` if it is damaged."""
     archive = where or bytes(data)
     program = read_program(archive)
-    # Without nodes: the sizes of their results may be unknown here, and known only in ``graph``.
+    # Without nodes, because the sizes of their results can be unknown here.
     reader = _Reader(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
     ids = {tensor.id for tensor in graph.tensors}
     raw = [(reader.values[each.name], each.member) for each in program.inputs if each.is_raw]
@@ -78,7 +78,7 @@ class _Value:
     start: int = 0  # first byte of the storage tensor in the saved storage; not 0 for an input that is a slice
 
     def within(self, layout: StridedLayout) -> StridedLayout:
-        """Return ``layout``, of a tensor in this storage, with an offset from the start of the storage tensor."""
+        """Return ``layout`` with its offset from the start of the storage tensor."""
         return replace(layout, offset=layout.offset - self.start // layout.itemsize)
 
 

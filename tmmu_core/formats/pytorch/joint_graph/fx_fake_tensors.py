@@ -4,10 +4,9 @@ Tensors on the ``meta`` device, on an accelerator that this machine does not hav
 by fake tensors with the same sizes, strides and storage, on a device of this machine. After the trace, the module's
 tensors are restored.
 
-Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
-masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
-AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
-``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is true.
+Version 5 of ``transformers`` reads position ids (to find packed sequences) and padding masks (to skip masks without
+effect), unless it detects a trace. It does not detect AOTAutograd. With the patch, a row is one sequence, and a mask is
+used. ``torch.nn.Transformer`` compares a mask with the causal one; the patch uses it unless ``is_causal`` is true.
 ``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
 and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
 distribution; the patch draws nothing.
@@ -266,7 +265,7 @@ def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Return whether two values have the same structure and the same leaves; only numbers and texts are compared."""
+    """Return whether two values have the same structure, and identical leaves or equal numbers or texts."""
     (leaves, kind), (others, other_kind) = tree_flatten(old), tree_flatten(new)
     return kind == other_kind and all(
         one is other or (type(one) is type(other) and isinstance(one, (int, float, str)) and one == other)

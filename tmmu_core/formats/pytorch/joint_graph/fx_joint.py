@@ -182,12 +182,10 @@ class JointReader(torch.fx.Interpreter):
         operands, results = _tensors((self._values_of(n.args), self._values_of(n.kwargs))), _tensors(value)
         sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
         if sparse is not None:
-            raise UnreadableInput(
-                f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout "
-                f"{str(sparse.layout).removeprefix('torch.')}, whose size is not known before the run.",
-                place=fx_origins.layer_of_node(n),
-                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
-            )
+            layout = str(sparse.layout).removeprefix("torch.")
+            what = f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout {layout} without a known size."
+            hint = "Use dense tensors, such as torch.nn.Embedding(sparse=False)."
+            raise UnreadableInput(what, place=fx_origins.layer_of_node(n), hint=hint)
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
         inputs = [self.id_of[id(leaf)] for leaf in operands]

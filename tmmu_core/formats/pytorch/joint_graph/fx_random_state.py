@@ -66,8 +66,7 @@ class RejectSeeding(TorchFunctionMode):
     def _check(self) -> None:
         for generator in self.generators:
             if generator.initial_seed() != self.seed:
-                raise UnreadableInput(
-                    f"the forward pass sets the state of the random generator of the device {str(generator.device)!r} "
-                    "before this operator, and a compiled step does not repeat this.",
-                    hint="Set the state of the random generator before each step, outside of the module.",
-                )
+                device = str(generator.device)
+                what = f"the forward pass sets the state of the random generator of the device {device!r} "
+                what += "before this operator."
+                raise UnreadableInput(what, hint="Set it before each step, outside of the module.")

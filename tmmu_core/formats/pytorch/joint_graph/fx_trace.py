@@ -106,11 +106,8 @@ def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
     except TypeError as error:
         if "required positional argument" not in str(error):
             raise
-        raise UnreadableInput(
-            f"loss: {error}.",
-            hint="Give a function of one argument, the module's output. If the loss needs labels, pass them to the "
-            "module as inputs and return the loss from it.",
-        ) from error
+        hint = "Give a function of the module's output. If it needs labels, make them and the loss part of the module."
+        raise UnreadableInput(f"loss: {error}.", hint=hint) from error
     if torch.is_grad_enabled() and _has_gradient(objects_as_containers(output)) and not _has_gradient(result):
         hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
         raise UnreadableInput("loss: the result has no gradient.", hint=hint)
@@ -186,7 +183,7 @@ def exported(
         stack.enter_context(fx_fake_tensors.uncompiled(module))
         observed = _watch_forward(module, stack)
         stack.enter_context(mode)
-        if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
+        if torch.is_grad_enabled():  # oneDNN's LSTM saves no tensors for a traced backward pass
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
         values = [each for each in tensors if isinstance(each, torch.Tensor)]
@@ -209,7 +206,7 @@ def exported(
 
 
 def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
-    """Return, as tensors of bytes, the storages of real tensors that are smaller than their storage."""
+    """Return the storages that are larger than their tensor, as tensors of bytes; not those of fake tensors."""
     real = [each for each in tensors if isinstance(each, torch.Tensor) and not hasattr(each, "fake_mode")]
     storages = [each.untyped_storage() for each in real if each.untyped_storage().nbytes() > each.nbytes]
     return [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in storages]

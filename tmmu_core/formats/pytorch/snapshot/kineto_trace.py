@@ -5,9 +5,9 @@
     {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
     {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}
 
-An event of the second kind, a span, is a stack frame of the memory events of its thread during this time. Without
-``with_stack=True``, stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``. Bytes that
-were allocated before the trace and are not freed in it are one buffer.
+A span (the second line) is a stack frame of its thread's memory events during the span. Without ``with_stack=True``,
+stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``. Bytes that were allocated before
+the trace and are not freed in it are one buffer.
 """
 
 import re
