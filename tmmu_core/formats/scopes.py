@@ -2,12 +2,12 @@
 
 The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
 
-* a branch: the nodes of each body, then ``If.close``, which reads the condition and the results of all bodies;
-  a call is a branch with one body and without a condition, and closes with ``Call.close``;
-* a loop: ``Loop.open``, which copies the initial state; the nodes of the condition and of the body; ``Loop.close``,
-  which copies the results back to the state and reads everything that the bodies read from outside;
-* a scan: ``Scan.open``; ``Scan.next``, which copies one row of each scanned tensor; the body; ``Scan.close``, which
-  also adds a row to each stacked output.
+* A branch: after the nodes of all bodies, ``If.close`` reads the condition and their results. A call is a branch with
+  one body and without a condition; it ends with ``Call.close``.
+* A loop: ``Loop.open`` copies the initial state. After the nodes of the condition and of the body, ``Loop.close``
+  copies the results back to the state, and reads everything that the bodies read from outside.
+* A scan: like a loop without a condition. ``Scan.next`` copies one row of each scanned tensor before the body.
+  ``Scan.close`` also adds a row to each stacked output.
 """
 
 from collections.abc import Callable, Sequence

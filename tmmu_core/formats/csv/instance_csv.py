@@ -200,7 +200,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
             raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
-            what = f"it is read as {name!r}, and so is {cells[where[name]]!r}"
+            what = f"two columns are read as {name!r}: {cells[where[name]]!r} and {cell!r}"
             raise _fault(line, cell, what, "Keep one of the two.")
         where[name] = k
     for name in REQUIRED:

@@ -4,8 +4,8 @@ A program is a flatbuffer (``schema/program.fbs`` of the executorch package, ide
 some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
     step 0        the inputs with a place are written
-    step k + 1    instruction k: all its values are live; it writes its last argument, or the elements of that list
-                  (a delegate: all arguments after the last one that an earlier instruction used)
+    step k + 1    all values of instruction k are live. A kernel writes its last argument, or the elements of that list.
+                  A delegate writes all arguments after the last one that an earlier instruction used.
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
 extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or
@@ -13,8 +13,8 @@ there is none, the value read is state that persists between runs: it is live at
 writes at the place of an operand is merged with the operand like a view. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
-``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was
-written with ``enable_memory_offsets=True``; else ``ts`` is the sum of the bytes of the earlier values of the step.
+``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. Without
+``enable_memory_offsets=True``, ``ts`` is the sum of the bytes of the earlier values of the step.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 A plan has one live range for every tensor. The operands below make it valid for a body that never runs, runs once or
 runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 
-* ``If``: the nodes of ``then``, the nodes of ``else``, and ``If.close``, which reads the condition and the results of
-  both branches.
-* ``Loop``: ``Loop.open``, which writes the counter, the condition, the carried state and the buffers of the stacked
-  outputs (one row per iteration); the nodes of the body; and ``Loop.close``, which reads the outputs of ``Loop.open``,
-  the body's results, and every outer value that the body reads. It writes the final state into the storage of the
-  carried state, and each stacked output into the storage of its buffer (``in_place_write``).
+* ``If``: after the nodes of ``then`` and ``else``, ``If.close`` reads the condition and the results of both branches.
+* ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffers of the stacked outputs
+  (one row per iteration). After the nodes of the body, ``Loop.close`` reads the outputs of ``Loop.open``, the body's
+  results, and every outer value that the body reads. It writes the final state into the storage of the carried state,
+  and each stacked output into the storage of its buffer (``in_place_write``).
 * ``Scan``: like ``Loop``, without counter and condition. ``Scan.next`` writes the slices at the start of an iteration.
 
 Names in a body have a prefix, the scope: the id of the node, and the branch of an If (``loop_3/h``, ``if_3/then/h``).

@@ -7,7 +7,7 @@
   in a tensor are replaced by the largest possible length, the width of the padded targets.
 * A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` has the storage of all losses
   before the reduction, and the image of ``col2im`` (``F.fold``) has at least that of the columns.
-* ``copy`` and the scatter operators, when their first argument is a view, copy the whole storage of the view.
+* If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
 PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.

@@ -1,8 +1,8 @@
 """Origins of traced operators: the module whose ``forward`` runs, and its source line.
 
 While a module is traced, hooks record the running submodule. The origin of a node of the forward pass is this submodule
-and the innermost source line outside of PyTorch and TMMU. A backward operator has the autograd sequence number, and
-therefore the origin, of its forward operator. ``graph/modules`` finds the submodules of other nodes by their inputs.
+and the innermost source line outside of PyTorch and TMMU. A backward operator has the origin of its forward operator,
+which has the same autograd sequence number. ``graph/modules`` finds the submodules of other nodes by their inputs.
 """
 
 import contextlib

@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
     @classmethod
     def of(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
-        """Return a call of ``module``: positional where possible, without arguments that are the default values."""
+        """Return a call of ``module``. Arguments are positional where possible; default values are omitted."""
         with contextlib.suppress(TypeError, ValueError):  # without a signature, or with missing arguments
             signature = inspect.signature(module.forward)
             bound = signature.bind(*args, **kwargs)
@@ -161,9 +161,9 @@ def exported(
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
     ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
-    the operators are those that eager mode runs on the device of the tensors: dropout is three operators with a float
-    mask on the CPU, and one operator with a mask of bytes on other devices. The joint graph can be compiled in the
-    ``with`` block. Raises ``UnreadableInput`` if the module cannot be traced.
+    trace the operators of eager mode on the tensors' device. Dropout is three operators with a float mask on the CPU,
+    and one operator with a byte mask on other devices. The joint graph can be compiled in the ``with`` block. Raises
+    ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
