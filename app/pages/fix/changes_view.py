@@ -19,7 +19,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines, limit_text, result_text
-from tmmu_core.fitting.move import Kind
+from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
@@ -209,19 +209,33 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against extra FLOPs in percent of ``flops``. ``chosen`` has a larger marker."""
+    """Return the curve of bytes against cost, in percent of ``flops`` or, if no plan has extra FLOPs, in moved bytes.
+
+    ``chosen`` has a larger marker.
+    """
     fig = figure(260)
-    x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes
     marker_styles = [(LIVE, "circle") if value <= limit else (BAD, "x") for value in y]
     marker: dict[str, Any] = {"size": [15 if candidate is chosen else 10 for candidate in curve]}
     marker |= {"color": [colour for colour, _ in marker_styles], "symbol": [symbol for _, symbol in marker_styles]}
-    moved = [numbers.short_bytes(c.cost.moved_bytes) for c in curve]
-    texts = [(numbers.full_bytes(size), moved[k], len(curve[k].moves)) for k, size in enumerate(y)]
-    hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
-    # The current plan has no extra FLOPs: its marker is on the axis, which would clip half of it.
-    add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, mode="lines+markers", marker=marker, cliponaxis=False)
+    moved = [c.cost.moved_bytes for c in curve]
+    percent = 100 / max(flops, 1)
+    x: list[float]
+    if any(moved) and not any(c.cost.extra_flops for c in curve):
+        x, axis = [float(value) for value in moved], bytes_axis(max(moved)) | {"title": "transferred"}
+    else:
+        x = [percent * c.cost.weight for c in curve]
+        title = f"cost, % of FLOPs; a moved byte counts as {FLOPS_PER_MOVED_BYTE:,}" if any(moved) else "extra FLOPs, %"
+        axis = {"title": {"text": title, "standoff": 4}, "rangemode": "tozero"}
+    texts = [
+        f"{numbers.full_bytes(size)}<br>+{percent * c.cost.extra_flops:.2f} % FLOPs, "
+        f"{numbers.short_bytes(c.cost.moved_bytes)} transferred<br>{len(c.moves)} changes"
+        for size, c in zip(y, curve, strict=True)
+    ]
+    # The current plan has no cost: its marker is on the axis, which would clip half of it.
+    options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
+    add_curve(fig, x, y, "", LINE, texts=texts, hover="%{customdata}", **options)
     limit_line(fig, limit)
-    fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")
+    fig.update_xaxes(axis)
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
     return fig.update_layout(clickmode="event+select")

@@ -61,16 +61,23 @@ def test_requested_curve_reaches_the_bound() -> None:
     at.button(key="fit-down").click().run()
     assert not at.exception
     assert not [button for button in at.button if button.key == "fit-down"]
-    after = points(at)
+    costs, after = points(at)
     assert len(after) > 1
-    assert after == sorted(set(after), reverse=True)  # dearer and smaller, point by point
+    assert costs == sorted(set(costs)), "each point costs more than the one before"
+    assert after == sorted(set(after), reverse=True), "and is smaller"
     assert after[-1] == searched(Choice(source=GRAPH), Capacity(1)).lower_bound_bytes
 
 
-def points(at: AppTest) -> list[int]:
-    """Return the bytes of the points of the curve, from the plan without changes on."""
-    (figure,) = [one for one in charts_of(at) if any("extra FLOPs" in str(title) for title in titles(one))]
-    return [int(value) for value in decoded(figure["data"][0]["y"])]
+def test_transferred_bytes_are_a_cost_on_the_curve() -> None:
+    at = opened("fit", graph="sample:resnet50", capacity="activations=6.5MiB")
+    assert "transferred" in str([titles(chart) for chart in charts_of(at)])
+    assert points(at)[0][-1] == 19_267_584
+
+
+def points(at: AppTest) -> tuple[list[float], list[float]]:
+    """Return the costs and the bytes of the points of the curve, from the plan without changes on."""
+    (figure,) = [chart for chart in charts_of(at) if chart["data"][0].get("mode") == "lines+markers"]
+    return decoded(figure["data"][0]["x"]), decoded(figure["data"][0]["y"])
 
 
 def charts_of(at: AppTest) -> list[dict[str, Any]]:
