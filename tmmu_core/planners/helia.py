@@ -47,7 +47,7 @@ class Region:
     source_memory: str  # memory that stores the contents before the first run; ``memory`` if nothing is copied
     alignment: int
     used: int
-    is_requested: bool = False  # whether a rule or a tensor names the memories of a member
+    is_requested: bool = False  # whether a rule or a tensor names this memory for a storage
     offset: dict[int, int] = field(default_factory=dict)  # storage → its offset, in placement order
     decided_by: dict[str, list[str]] = field(default_factory=dict)
     """Decider of the memory (``rule 2``, ``tensor``, or ``order`` of the memories) → ids of the storages it decides."""

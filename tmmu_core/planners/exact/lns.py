@@ -102,9 +102,11 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     # Python integers: bytes × sections may exceed 64 bits.
     area = [height * steps for height, steps in zip(max_height.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
-    weight = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
+    root_sum = max(sum(roots), 1)
+    weight = [max(1, root * n * MEAN_WEIGHT // root_sum) for root in roots]
     traits = (area, max_height.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
-    scaled = [[value * MAX_TRAIT // max(*trait, 1) for value in trait] for trait in traits]
+    largest = [max([1, *trait]) for trait in traits]
+    scaled = [[value * MAX_TRAIT // most for value in trait] for trait, most in zip(traits, largest, strict=True)]
     in_steps = (max_height // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
     unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))

@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
     unit: int
     old_low: int
-    requested: int  # lower bound before it is raised further by alignment and fixed units
+    requested: int  # requested lower bound; alignment and fixed units may raise it further
     reason: tuple[int, int, int]
     """``BY_UNIT``, the placed unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its
     level; ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""

@@ -28,7 +28,7 @@ class Model:
     sections: int  # number of sections
     align: I64
     fixed: I64  # offset of each unit, or −1
-    grain: int  # the least extent is a multiple of this number of bytes; so is every capacity that is tried
+    grain: int  # in bytes; the least extent and all capacities tried are multiples of it
     length: I64  # lifetime of each unit in steps
 
     def __len__(self) -> int:

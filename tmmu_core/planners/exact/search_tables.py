@@ -15,11 +15,11 @@ from tmmu_core.planners.problem import I64
 ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN = range(8)
 # Columns of ``Tables.entry``.
 SECTION, HEIGHT, OWNER = range(3)
-# Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two in their common sections.
+# Columns of ``Tables.neighbour``: the neighbour, and the greatest heights of unit and neighbour in common sections.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Rows of ``State.unit``, then columns of ``State.section``, that are set before the search or read after it. ``HOLE``:
-# offset of a hole below the unit; ``FILLER``: the unit that can fill it (``propagation.py``).
+# Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
+# ``HOLE``: offset of a hole below the unit; ``FILLER``: the unit that can fill it (``propagation.py``).
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]

@@ -32,7 +32,7 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
 """Cliques grow from at least ``FEWEST_SEEDS`` units, and from more while they visit at most ``SEED_PAIRS`` pairs."""
-SHIFT = 128  # fraction bits of costs per byte: two different costs differ by over 2^-128, because sizes are below 2^61
+SHIFT = 128  # fraction bits of a cost per byte; different costs differ by over 2^-128, because sizes are below 2^61
 MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
 MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
 FORBIDDEN = 2**40  # cost of two offsets that must not be together; above every sum of penalties that is searched
