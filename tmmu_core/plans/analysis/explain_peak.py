@@ -41,7 +41,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # that no plan fits, or why the plan exceeds its lower bound; else about the peak or the plan; or empty
+    reason: str  # that no plan fits, why the plan exceeds its lower bound, or another statement; may be empty
     gap: Gap | None = None  # the gap of the arena that the sentences are about, if any
 
     def __str__(self) -> str:

@@ -76,7 +76,7 @@ class SlotOfStorage:
 
     slot: int
     backing: int
-    largest: int  # row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born
+    largest: int  # row of the largest tenant, the first-born of equal ones; it has the size of the slot
     occupied_below: tuple[tuple[int, int], ...]
     """``(slot, row of its tenant)`` of the lower slots that are occupied at the storage's birth, by slot."""
 

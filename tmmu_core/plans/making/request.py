@@ -148,7 +148,7 @@ def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     """
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            message = f"other arenas than {ONE_MEMORY!r}, the one memory for all tensors, are declared."
+            message = f"the configuration declares other arenas, but all tensors are placed in arena {ONE_MEMORY!r}."
             hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
             raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
