@@ -54,7 +54,7 @@ class Measured:
     theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
     figures: dict[str, int]
     given: Figures  # figures of a plan of the graph in the file
-    run: Figures | None  # figures of the graph that onnxruntime rewrote; ``None`` without a readable one
+    run: Figures | None  # figures of the graph that onnxruntime rewrote, if it can be read
     sizes: dict[str, int]
     steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
@@ -214,7 +214,7 @@ CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tf
 
 
 def _run_child(task: str, request: dict[str, Any], model: bytes, hint: str = RUN_ALONE) -> dict[str, Any]:
-    # malloc returns freed memory to the system at once, so that the resident set follows the live bytes.
+    # Make malloc return freed memory at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     try:
         child = run_module(CHILD, [task], json.dumps(request).encode() + b"\n" + model, TIMEOUT, environment)

@@ -18,8 +18,8 @@ from tmmu_core.base.child_process import serve
 RUNS = 3  # number of runs of a model in onnxruntime and in TensorFlow Lite Micro
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LITERT_ALIGNMENT = 64  # bytes: LiteRT places each tensor at a multiple of this
-LARGEST = 1 << 30  # bytes: a model that fails in an arena of TensorFlow Lite Micro of this size is refused
-GRID = 16  # bytes: the smallest arena of TensorFlow Lite Micro is found as a multiple of this
+LARGEST = 1 << 30  # bytes: a model that fails in an arena of this size or larger is refused (TensorFlow Lite Micro)
+GRID = 16  # bytes: step of the search for the smallest arena of TensorFlow Lite Micro
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
 Place = tuple[int, int]  # first byte, and the byte after the last
