@@ -101,7 +101,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def _with_in_place_reuse(problem: Problem, offset: U64 | I64 | None) -> Problem:
-    """Return the problem with each pair that reuses bytes in place at the given offsets (−1: none) as colocated."""
+    """Return the problem in which the pairs that reuse bytes in place at these offsets (−1: none) are colocated."""
     if problem.handoff_from is None or offset is None:
         return problem
     source, terms = problem.handoff_from, problem.reuse or ReuseTerms()
