@@ -21,7 +21,6 @@ from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.problem import Problem, Progress, option_error
@@ -30,7 +29,7 @@ from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.making.arena_summary import check_capacity, check_totals, summarise
 from tmmu_core.plans.making.memory_tiers import spread_over_memories
 from tmmu_core.plans.making.plan_rows import arena_problems, assemble, packed_arena, placed_storages, plan_columns
-from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, refuse_unknown_mode_or_preset
+from tmmu_core.plans.making.request import PlanRequest, refuse_invalid_token, timeline_of
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8  # maximum number of unplanned parts that are listed by name; further parts are counted
@@ -87,7 +86,6 @@ def solve(
     """
     try:
         explicit = request.with_defaults(graph)
-        refuse_unknown_mode_or_preset(explicit)
         refuse_invalid_token(explicit)
         try:
             return _planned(graph, explicit, ir_hash, progress)
@@ -127,15 +125,13 @@ def _planned(
     graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress: Progress | None, *, over_limits: bool = False
 ) -> Solution:
     started = time.perf_counter_ns()
-    assert request.mode is not None
-    assert request.preset is not None
     planner = planner_named(request.planner or "")
     if request.addressing != "offsets" and not planner.has_slots:
         message = f"planner {planner.name!r} has no slots, so there is no slot number to hash."
         raise option_error(message, "Use --planner slots.")
     config = read_arenas(request.arenas)
     with paused_gc():
-        timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
+        timeline = timeline_of(graph, request)
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
     if planner.defines_arenas:

@@ -15,11 +15,10 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import Sharding, local_graph_of
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, check_world, read_spec
 from tmmu_core.graph.sharding.splits import shard
-from tmmu_core.liveness.timeline import build_timeline
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
+from tmmu_core.plans.making.request import PlanRequest, timeline_of, with_arena_settings
 from tmmu_core.plans.model import I64, U64, Plan
 
 
@@ -112,7 +111,7 @@ def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, P
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
     request = with_arena_settings(graph, request.with_defaults(graph))
-    timeline = build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)  # type: ignore[arg-type]
+    timeline = timeline_of(graph, request)
     sharding = shard(timeline.graph, spec, request.dims)
     return sharding, request.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
 

@@ -14,6 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.model import MODES, ONE_MEMORY, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import GIVEN, PlainInstance, option_error
@@ -103,13 +104,16 @@ def default_planner(instance: PlainInstance) -> str:
     return "greedy" if any(problem.fixed_count for problem in instance.problems) else DEFAULT_PLANNER
 
 
-def refuse_unknown_mode_or_preset(request: PlanRequest) -> None:
-    """Raise ``InvalidIrShapes`` for an unknown or missing mode or preset."""
+def timeline_of(graph: Graph, request: PlanRequest) -> Timeline:
+    """Return the timeline of a graph. Raises ``InvalidIrShapes`` for an unknown or missing mode or preset."""
     for what, value, known in (("mode", request.mode, MODES), ("preset", request.preset, PRESETS)):
         if value not in known:
             message = f"there is no {what} {str(value)!r}."
             hint = strict.closest_hint(str(value), known)
             raise InvalidIrShapes(message, reason=f"unknown_{what}", node_id="", hint=hint)
+    assert request.mode is not None
+    assert request.preset is not None
+    return build_timeline(graph, request.mode, request.preset, order=request.order, dims=request.dims)
 
 
 def refuse_invalid_token(request: PlanRequest) -> None:
@@ -154,12 +158,7 @@ def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
         return (ONE_MEMORY,)
     if request.arenas:
         return tuple(request.arenas)
-    explicit = request.with_defaults(graph)
-    refuse_unknown_mode_or_preset(explicit)
-    assert explicit.mode is not None
-    assert explicit.preset is not None
-    timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)
-    return tuple(analyse(timeline).arenas)
+    return tuple(analyse(timeline_of(graph, request.with_defaults(graph))).arenas)
 
 
 def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | None = None) -> dict[str, Any] | None:
