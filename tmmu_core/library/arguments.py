@@ -125,10 +125,8 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
 
         inputs = (example_inputs,) if _is_of_torch(example_inputs) else example_inputs
         return import_torch(source, inputs, train=bool(getattr(source, "training", False)))
-    raise UnreadableInput(
-        f"a value of type {type(source).__name__} has no graph.",
-        hint="Give a path, bytes, a dict, a Graph, a PyTorch module or a result of tmmu.read.",
-    )
+    hint = "Give a path, bytes, a dict, a Graph, a PyTorch module or a result of tmmu.read."
+    raise UnreadableInput(f"a value of type {type(source).__name__} has no graph.", hint=hint)
 
 
 def is_training_module(source: Any) -> bool:

@@ -243,18 +243,14 @@ rank, world_size, shard_spec, addressing, progress : optional
         from tmmu_core.library.torch_fit import TorchModel, fit_sized, module_moves
 
         if request.but(capacities={}) != PlanRequest():
-            raise UnreadableInput(
-                "options of a plan do not apply to a module in training mode.",
-                hint="Fit the graph of the module with these options.",
-            )
+            what = "options of a plan do not apply to a module in training mode."
+            raise UnreadableInput(what, hint="Fit the graph of the module with these options.")
         model = TorchModel(source, example_inputs, loss, optimizer)
         limits = capacity, reserve or 0, module_moves(allow, max_cost)
         return fit_sized(model, limits, dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
-        raise UnreadableInput(
-            "loss, optimizer, reserve and largest need a PyTorch module in training mode.",
-            hint="Call module.train(), or leave them out.",
-        )
+        what = "loss, optimizer, reserve and largest need a PyTorch module in training mode."
+        raise UnreadableInput(what, hint="Call module.train(), or leave them out.")
     graph = open_source(source, request.dims, example_inputs)
     if not isinstance(graph, Graph):
         raise UnreadableInput("the source has no graph.", hint="Give the graph, because a fit changes its nodes.")

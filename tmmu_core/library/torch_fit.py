@@ -200,10 +200,8 @@ class TorchModel:
                 made = value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
                 return made.requires_grad_(value.requires_grad)
             except RuntimeError as error:
-                raise UnreadableInput(
-                    f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated.",
-                    hint='Give a smaller size, or inputs with device="meta".',
-                ) from error
+                what = f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated."
+                raise UnreadableInput(what, hint='Give a smaller size, or inputs with device="meta".') from error
 
         return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
 
@@ -220,10 +218,8 @@ def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
     """Return the model with its inputs at ``sizes``. Raises ``UnreadableInput`` for two names of one axis."""
     axes = {_axis_of(name): name for name in sizes}
     if len(axes) < len(sizes):
-        raise UnreadableInput(
-            f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.",
-            hint='Names that begin with "seq" or "len" are axis 1, other names are axis 0; "x.2" is axis 2.',
-        )
+        hint = 'Names that begin with "seq" or "len" are axis 1, other names are axis 0; "x.2" is axis 2.'
+        raise UnreadableInput(f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.", hint=hint)
     for axis, name in axes.items():
         model = model.at_size(sizes[name], axis)
     return model
@@ -296,10 +292,8 @@ def _ends(name: str, given: Any) -> tuple[int, int]:
     ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
     is_pair = len(ends) == 2 and all(isinstance(each, Integral) for each in ends)
     if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1] < 2**31:
-        raise UnreadableInput(
-            f"dims: {name!r}: {given!r} is not a valid size.",
-            hint="Names are texts. A size is a number from 1 to 2**31 - 1, a pair (least, greatest), or a bounded Dim.",
-        )
+        hint = "Names are texts. A size is a number from 1 to 2**31 - 1, a pair (least, greatest), or a bounded Dim."
+        raise UnreadableInput(f"dims: {name!r}: {given!r} is not a valid size.", hint=hint)
     return int(ends[0]), int(ends[1])
 
 
@@ -317,9 +311,8 @@ def fit_sized(
     """
     capacity, reserve, allowed = given
     if isinstance(capacity, Mapping):
-        raise UnreadableInput(
-            "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
-        )
+        hint = 'Give its capacity as a number or a text such as "24GiB".'
+        raise UnreadableInput("a step of PyTorch has one memory.", hint=hint)
     total = amount_of_bytes("capacity", capacity)
     is_share = isinstance(reserve, str) and reserve.strip().endswith("%")
     reserved = math.ceil(ratio("reserve", reserve) * total) if is_share else amount_of_bytes("reserve", reserve)
@@ -361,10 +354,8 @@ def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> A
     allowed = allowed_moves(DEFAULT_KINDS if allow is None else allow, max_cost, keep_phases=True)
     wrong = sorted(allowed.kinds - set(KINDS))
     if wrong:
-        raise UnreadableInput(
-            f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.",
-            hint=f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves.",
-        )
+        hint = f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves."
+        raise UnreadableInput(f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.", hint=hint)
     return allowed
 
 

@@ -129,7 +129,7 @@ def text_field(data: bytes, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-_SAVE_AS_UTF8 = "Save the file as UTF-8."
+_NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
 
 
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
@@ -149,7 +149,7 @@ def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
 
 def _decode_json(data: bytes, document_type: Any) -> Any:
     if data.startswith(UTF16_MARKS):
-        raise UnreadableInput("this text is UTF-16.", hint=_SAVE_AS_UTF8)
+        raise UnreadableInput("this text is UTF-16.", hint="Save the file as UTF-8.")
     refuse_long_numbers(data)
     try:
         return msgspec.json.decode(data, type=document_type)
@@ -168,9 +168,7 @@ def _decode_json(data: bytes, document_type: Any) -> Any:
         raise UnreadableInput(f"this is not JSON: {what}.", place=place, hint=hint) from error
     except UnicodeDecodeError as error:
         place = _place(data, max(0, data.find(error.object) + error.start))
-        raise UnreadableInput(
-            "this is not JSON: a text in it is not UTF-8.", place=place, hint=_SAVE_AS_UTF8
-        ) from error
+        raise UnreadableInput(_NOT_UTF8, place=place, hint="Save the file as UTF-8.") from error
     except RecursionError as error:
         hint = "Check the program that wrote it."
         raise UnreadableInput("this JSON is nested too deeply to be a graph.", hint=hint) from error
@@ -211,9 +209,7 @@ def refuse_repeated_keys(data: bytes) -> None:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
         place = _place(data, error.start)
-        raise UnreadableInput(
-            "this is not JSON: a text in it is not UTF-8.", place=place, hint=_SAVE_AS_UTF8
-        ) from error
+        raise UnreadableInput(_NOT_UTF8, place=place, hint="Save the file as UTF-8.") from error
     except (RecursionError, ValueError) as error:
         raise UnreadableInput(f"this is not JSON: {error}.", hint="Check the program that wrote it.") from error
 
@@ -265,15 +261,11 @@ def _cbor_value(data: bytes) -> Any:
         with paused_gc():
             value = next_cbor(stream)
     except cbor2.CBORDecodeEOF as error:
-        place, hint = f"byte {len(data)}", "Copy the file again."
-        raise UnreadableInput(
-            "this is not CBOR: the data ends in the middle of a value.", place=place, hint=hint
-        ) from error
+        what, place = "this is not CBOR: the data ends in the middle of a value.", f"byte {len(data)}"
+        raise UnreadableInput(what, place=place, hint="Copy the file again.") from error
     except CBOR_FAULTS as error:
-        place, hint = f"byte {stream.tell()}", "Write the file again."
-        raise UnreadableInput(
-            f"this CBOR cannot be read: {error.__cause__ or error}.", place=place, hint=hint
-        ) from error
+        what, place = f"this CBOR cannot be read: {error.__cause__ or error}.", f"byte {stream.tell()}"
+        raise UnreadableInput(what, place=place, hint="Write the file again.") from error
     if more := len(data) - stream.tell():
         place, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
         raise UnreadableInput(f"the file contains {more:,} B after the CBOR value.", place=place, hint=hint)
