@@ -24,9 +24,7 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 FITS = ("lowest", "tightest", "free_list")
 MAX_MEAN_NEIGHBOURS = 128  # mean number of neighbours per storage up to which the native loop sorts them
-MAX_PAIR_ROWS = (
-    2_000_000  # maximum rows (about 40 bytes each) of the neighbour table; above, the tree needs less memory
-)
+MAX_PAIR_ROWS = 2_000_000  # maximum rows (about 40 bytes each) of the neighbour table; above, the tree is smaller
 
 
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -29,7 +29,7 @@ MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
 """Bisection begins after ``MAX_LONG_RUNS_AT_LOW`` long runs, or after one that omits over ``ALMOST_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
-"""Expected iterations of all runs but the last, in normal runs; the progress report is scaled by them."""
+"""Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
 HOPELESS_OMITTED = 4  # no long run follows a run that omitted more units
 LAST_RUN_FACTOR = 50, 9
 """Iterations of the last run divided by those of a long run: numerator, denominator. The last run is made if a long run

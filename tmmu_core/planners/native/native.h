@@ -125,7 +125,7 @@ struct recompute {
     const I *drop_ptr, *drop_idx; /* position -> storages that are dropped after it */
     const uint8_t *starts_live;   /* storages: loaded in the first step */
     const uint8_t *away;          /* storages: offloaded and copied back, not recomputed */
-    const uint8_t *again;         /* operands: 1 if each position that recomputes the node drops the operand after it */
+    const uint8_t *again;         /* operands: 1 if each position that recomputes the node then drops the operand */
     I *life, *stack;              /* storages: number of the current life; storages + 1 */
     I *pending;                   /* operands + storages: storages to drop after the current position */
     const uint8_t *can_delay;     /* positions */
