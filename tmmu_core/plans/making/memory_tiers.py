@@ -31,7 +31,7 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # Exported C code declares a storage with the plan's alignment. It must suffice for the storage's widest element.
+    # Exported C code declares a storage with the plan's alignment, so this must suffice for the widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(with_reuse.storage_of >= 0)
     alignment = with_reuse.storages.alignment.copy()
