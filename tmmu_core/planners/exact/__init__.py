@@ -38,11 +38,16 @@ DEFAULT_BUDGET = 600_000
 PROGRESS_NOTE = "course"  # key of the note that contains the rows of :class:`.driver.ProgressLog`
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
-MAX_PEAK_FRACTION = 0.5  # maximum fraction of the storages that are in the peak
-LEVELS = (12, 14, 13, 15, 11)
-"""Minimum live bytes of a step of the peak, in sixteenths of the target; the levels are tried in this order."""
-OPENINGS = (3, 0)  # branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`
-NODES = (64, 4)  # nodes of an attempt: a constant, plus this many per storage of the peak
+MIN_PEAK_FRACTION, MAX_PEAK_FRACTION = 0.1875, 0.5
+"""Fraction of the storages in the peak: below the minimum, no attempt has all storages; above the maximum, no attempt
+has only the peak."""
+WHOLE = 0  # level of an attempt with all storages
+ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
+"""Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The level is the
+minimum number of live bytes of a step of the peak, in sixteenths of the target."""
+MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
+MIN_NODES = 64
+NODES_PER_STORAGE = (16, 5)  # further nodes of an attempt, in quarters per storage: of a peak, of all storages
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -203,23 +208,27 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
     if not cols.is_plain or len(cols) < MIN_STORAGES:
         return None
     live = np.asarray(cols.live_bytes(), np.int64)
-    for level in LEVELS:
-        peak_steps = np.flatnonzero(live >= target // 16 * level)
-        peak = np.flatnonzero(np.searchsorted(peak_steps, cols.part_hi) > np.searchsorted(peak_steps, cols.part_lo))
-        if not 0 < len(peak) <= len(cols) * MAX_PEAK_FRACTION:
-            continue
-        model = search_model(columns(subproblem(cols.problem, peak)))
-        searcher = Searcher(model)
-        for opening in OPENINGS:
-            limit = meter.left(NODES[0] + NODES[1] * len(peak))
-            _, nodes, found = searcher.solve(target, weighted_ranks(model.log_traits, OPENING_WEIGHTS[opening]), limit)
-            meter.used += nodes
-            request.notes["nodes"] += nodes
-            if meter.ended():
-                return None
-            best = None if found is None else _place_around_peak(cols, bound, peak, found, target)
-            if best is not None:
-                return best
+    tries_all = int((cols.part_hi - cols.part_lo).sum()) <= MAX_WHOLE_STEPS * len(cols)
+    searchers: dict[int, tuple[I64, Searcher]] = {}
+    for level, opening in ATTEMPTS:
+        if level not in searchers:
+            steps = np.flatnonzero(live >= target // 16 * level)
+            peak = np.flatnonzero(np.searchsorted(steps, cols.part_hi) > np.searchsorted(steps, cols.part_lo))
+            tries_all &= len(peak) >= len(cols) * MIN_PEAK_FRACTION
+            if not (tries_all if level == WHOLE else 0 < len(peak) <= len(cols) * MAX_PEAK_FRACTION):
+                continue
+            searchers[level] = peak, Searcher(search_model(columns(subproblem(cols.problem, peak))))
+        peak, searcher = searchers[level]
+        limit = meter.left(MIN_NODES + NODES_PER_STORAGE[level == WHOLE] * len(peak) // 4)
+        rank = weighted_ranks(searcher.model.log_traits, OPENING_WEIGHTS[opening])
+        _, nodes, found = searcher.solve(target, rank, limit)
+        meter.used += nodes
+        request.notes["nodes"] += nodes
+        if meter.ended():
+            return None
+        best = None if found is None else _place_around_peak(cols, bound, peak, found, target)
+        if best is not None:
+            return best
     return None
 
 

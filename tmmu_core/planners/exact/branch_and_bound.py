@@ -177,7 +177,7 @@ class Searcher:
         self.failures: I64 = np.zeros(model.sections, dtype=np.int64)  # conflicts per section in the last search
         self.stop: I64 = np.zeros(1, dtype=np.int64)
         """Any thread may set ``stop[0]``: the current search ends as BUDGET_SPENT."""
-        self.table_rows = (64 * len(model) + 4096, 8 * len(model) + 64)
+        self.table_rows = (512 * len(model) + 4096, 8 * len(model) + 64)
         """Rows of the event and level tables of the native library. The tables grow on demand."""
 
     def solve(

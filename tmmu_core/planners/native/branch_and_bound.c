@@ -24,8 +24,9 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 struct event {
     I unit, old_low;
 };
-/* The reason of an event. `cause` and `detail`: BY_UNIT, the placed unit and its row of `neighbour`; BY_HOLE, the
-   offset of the hole and its level; BY_SECTION, the section and its lowest unit; BY_TWIN, the twin and 0. */
+/* The reason of an event. `cause` and `detail`: BY_UNIT, the level of the placed unit and the least lower bound that
+   excludes the offsets below it; BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and its lowest
+   unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };
@@ -33,7 +34,7 @@ struct filled {
     I unit, hole, level;
 };
 struct level {
-    I unit, offset, is_second_branch, event_count, placed_count, filled_count;
+    I unit, offset, is_second_branch, event_count, placed_count, filled_count, highest_low;
 };
 
 typedef struct search *S;
@@ -74,7 +75,12 @@ SHARED I tmmu_neighbours(const struct neighbour_query *p)
         I rows = begin[u];
         for (I e = p->entry_of[u]; e < p->entry_of[u + 1]; e++) {
             const I section = p->entry[3 * e + SECTION], height = p->entry[3 * e + HEIGHT];
-            for (I row = p->first[section]; row < p->first[section + 1]; row++) {
+            const I end = p->first[section + 1];
+            I row = p->first[section];
+            if (p->has_intervals && e > p->entry_of[u]) /* the others share the section before this one with u */
+                for (row = end; p->by_section[row - 1] == p->entry_of[p->entry[3 * p->by_section[row - 1] + OWNER]];)
+                    row--;
+            for (; row < end; row++) {
                 const I other = p->by_section[row], w = p->entry[3 * other + OWNER];
                 if (w == u)
                     continue;
@@ -116,6 +122,7 @@ static I raise_low(S s, I u, I at_least, I reason, I cause, I detail)
     s->reason[s->event_count] = (struct reason){at_least, reason, cause, detail};
     s->event[s->event_count++] = (struct event){u, old};
     UNIT(u, LOW) = at;
+    s->highest_low = larger(s->highest_low, at);
     if (at + SHAPE(u, MAX_HEIGHT) > s->capacity)
         return fail(s, OFFSET_TOO_HIGH, u, s->capacity - SHAPE(u, MAX_HEIGHT) + 1);
     if (at > SHAPE(u, FIXED) && SHAPE(u, FIXED) >= 0)
@@ -181,7 +188,7 @@ static I place_unit(S s, I u, I level)
             s->filled[s->filled_count++] = (struct filled){w, hole, UNIT(w, HOLE_LEVEL)};
             close_hole(s, w);
         }
-        if (UNIT(w, LOW) < end && UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT) > at && !raise_low(s, w, end, BY_UNIT, u, k))
+        if (UNIT(w, LOW) < end && UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT) > at && !raise_low(s, w, end, BY_UNIT, level, at - NEAR(k, OTHER_HEIGHT) + 1))
             return 0;
     }
     return 1;
@@ -210,6 +217,10 @@ static I find_filler(S s, I u)
 static I propagate_section(S s, I k)
 {
     const I count = SECT(k, OPEN_UNITS), rest = SECT(k, OPEN_BYTES), begin = s->first[k];
+    if (s->highest_low + rest <= SECT(k, CEILING)) { /* neither condition below can hold */
+        SECT(k, LOWEST) = SECT(k, SECOND_LOWEST) = -1;
+        return 1;
+    }
     I low = FAR, second_low = FAR, lowest_row = -1, second_row = -1;
     for (I row = begin; row < begin + count; row++) {
         const I at = UNIT(ORDER(row, UNIT_AT), LOW);
@@ -293,6 +304,7 @@ static void undo(S s, const struct level *level)
         const struct filled *const row = s->filled + --s->filled_count;
         open_hole(s, row->unit, row->hole, row->level);
     }
+    s->highest_low = level->highest_low;
     while (s->event_count > level->event_count) {
         const struct event *const event = s->event + --s->event_count;
         UNIT(event->unit, LOW) = event->old_low;
@@ -384,19 +396,21 @@ static void analyse_conflict(S s)
         UNIT(u, LOW_THEN) = UNIT(u, LOW);
     }
     claim_conflict(s);
+    const struct event *const events = s->event;
+    const struct reason *const reasons = s->reason;
+    I *const claims = &UNIT(0, CLAIM), *const low_then = &UNIT(0, LOW_THEN);
     for (I now = s->event_count - 1; now >= 0; now--) {
-        const struct event *const event = s->event + now;
-        const I u = event->unit, claimed = UNIT(u, CLAIM);
-        UNIT(u, LOW_THEN) = event->old_low;
-        if (claimed <= event->old_low)
+        const I u = events[now].unit, claimed = claims[u];
+        low_then[u] = events[now].old_low;
+        if (claimed <= low_then[u])
             continue;
-        const struct reason *const reason = s->reason + now;
+        const struct reason *const reason = reasons + now;
         const I cause = reason->cause, need = smaller(claimed, reason->requested);
-        UNIT(u, CLAIM) = 0;
+        claims[u] = 0;
         switch (reason->kind) {
         case BY_UNIT:
-            add_level(s, UNIT(cause, LEVEL));
-            claim(s, u, UNIT(cause, LOW) - NEAR(reason->detail, OTHER_HEIGHT) + 1);
+            add_level(s, cause);
+            claim(s, u, reason->detail);
             break;
         case BY_HOLE:
             explain_hole(s, u, cause, reason->detail, need, now);
@@ -463,6 +477,7 @@ static I dominated_by(S s, I u)
 static I propagate_root(S s)
 {
     for (I u = 0; u < s->n; u++) {
+        s->highest_low = larger(s->highest_low, UNIT(u, LOW));
         if (UNIT(u, LOW) + SHAPE(u, MAX_HEIGHT) > s->capacity)
             return 0;
         UNIT(u, QUEUED) = 1;
@@ -481,7 +496,8 @@ static I decide(S s)
         return fail(s, NO_CANDIDATE, -1, -1);
     if (SHAPE(u, FIXED) < 0) {
         k = s->level_count++;
-        s->level[k] = (struct level){u, UNIT(u, LOW), 0, s->event_count, s->placed_count, s->filled_count};
+        s->level[k] = (struct level){u, UNIT(u, LOW), 0, s->event_count, s->placed_count, s->filled_count,
+                                      s->highest_low};
         const I below = dominated_by(s, u);
         if (below >= 0)
             return fail(s, DOMINATED, u, below);

@@ -69,6 +69,7 @@ struct search {
     const volatile I *stop;
     I event_count, placed_count, changed_count, dirty_count, hole_count, filled_count, level_count; /* 0 before */
     I conflict, conflict_cause, conflict_detail;
+    I highest_low; /* no lower bound of a unit is above it; 0 before */
 };
 
 /* LnsState (planners/exact/lns_moves.py) of n units. Sizes and offsets are in units of LnsRun.step bytes; the capacity
@@ -108,9 +109,10 @@ struct least_cost {
     I *order, *trail;
 };
 
-/* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted. */
+/* A table of the pairs of n units that share a section. The first `max_rows` rows are written, all are counted.
+   `has_intervals`: each unit has one height and consecutive sections, and the units are sorted by first section. */
 struct neighbour_query {
-    I n, max_rows;
+    I n, max_rows, has_intervals;
     const I *entry_of, *entry, *first, *by_section;
     I *begin; /* n + 1 */
     I *seen;  /* n */

@@ -64,10 +64,15 @@ def run(loops: ctypes.CDLL, function: str, call: Call) -> int:
 
 def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
     """Return the result of :func:`tmmu_core.planners.exact.search_tables.neighbour_table`."""
-    n = len(entry_of) - 1
+    n, rows = len(entry_of) - 1, NEIGHBOUR_ROWS * (len(entry_of) - 1)
     begin, seen = np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    starts, ends = entry[entry_of[:-1], 0], entry[entry_of[1:] - 1, 0] + 1
+    changes = np.diff(entry, axis=0) - [1, 0, 0]  # 0 in all columns: the next section of the unit, with its height
+    has_intervals = not changes[changes[:, 2] == 0].any() and bool((np.diff(starts) >= 0).all())
+    if has_intervals:
+        rows = int((np.searchsorted(starts, ends) - np.searchsorted(np.sort(ends), starts, "right") - 1).sum())
     inputs = {"n": n, "entry_of": entry_of, "entry": entry, "first": first, "by_section": by_section}
-    rows = NEIGHBOUR_ROWS * n
+    inputs["has_intervals"] = has_intervals
     while True:
         table = np.empty((rows, 3), np.int64)
         call = call_of("neighbour_query", max_rows=rows, begin=begin, seen=seen, table=table, **inputs)
@@ -84,8 +89,8 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     """
     n, sections = fields["unit"].shape[1], len(fields["section"])
     shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}
-    shapes |= {"level": (levels, 6), "filled": (levels, 3), **dict.fromkeys(("changed", "holes", "placed"), n)}
-    tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    shapes |= {"level": (levels, 7), "filled": (levels, 3), **dict.fromkeys(("changed", "holes", "placed"), n)}
+    tables = {name: np.empty(shape, np.int64) for name, shape in shapes.items()}
     nogoods = {"nogood": np.zeros(levels, np.uint8), "nogoods": np.empty(levels * (levels - 1) // 2, np.uint8)}
     counts = {"n": n, "entries": len(fields["entry"]), "sections": sections, "max_events": events, "max_levels": levels}
     return run(loops, "search", call_of("search", **counts, **tables, **nogoods, **fields))
