@@ -125,8 +125,8 @@ def remember_valid(chosen: Choice) -> None:
 
 
 def refuse(card: dict[str, Any]) -> None:
-    """Add an error card; a card with the same content is replaced."""
-    session().refusals = [*(old for old in session().refusals if old != card), card]
+    """Add an error card; a card with the same title is replaced."""
+    session().refusals = [*(old for old in session().refusals if old["title"] != card["title"]), card]
 
 
 def dismiss() -> None:

@@ -80,11 +80,8 @@ def handoffs(plan: Plan) -> str:
 
 def changed(before: Plan, after: Plan) -> str:
     """Return the changed arena sizes and the total as HTML: ``slots → greedy: activations 9 MiB → 7 MiB (−2 MiB)``."""
-    old_sizes = {arena.name: arena.extent_bytes for arena in before.arenas}
-    sizes = [(arena.name, old_sizes.get(arena.name, arena.extent_bytes), arena.extent_bytes) for arena in after.arenas]
-    total = (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)
     parts = []
-    for name, old, new in [*(size for size in sizes if size[1] != size[2]), total]:
+    for name, old, new in changed_sizes(before, after):
         change = f" unchanged, {numbers.short_bytes(new)}"
         if old != new:
             delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'
@@ -92,6 +89,13 @@ def changed(before: Plan, after: Plan) -> str:
         parts.append(esc(name) + change)
     settings = numbers.change(distinct_settings(before, after), distinct_settings(after, before))
     return f"<b>{esc(settings)}</b>: {'; '.join(parts)}"
+
+
+def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
+    """Return ``(name, bytes before, bytes after)`` of each changed arena, if both plans have it, and of the total."""
+    old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
+    changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
+    return [*changed, (EXTENT, sum(old.values()), sum(new.values()))]
 
 
 def distinct_settings(plan: Plan, other: Plan) -> str:

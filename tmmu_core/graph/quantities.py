@@ -86,7 +86,8 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
             name = before.strip() or None
         if name is not None or part.strip():
             if name in [other for other, _ in pairs]:
-                raise ValueError(f"{name!r} occurs twice." if name else f"{text[:80]!r} gives more than one value.")
+                several = f"{text[:80]!r} has several values without a name. Write NAME=VALUE for each."
+                raise ValueError(f"{name!r} occurs twice." if name else several)
             pairs.append((name, part.strip()))
         rest = rest.strip()
     return pairs

@@ -9,6 +9,7 @@ from app.session.planning import Shown
 from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
+from tmmu_core.plans.figures.metrics import over_limits
 
 SECONDS_TO_WAIT = 0.5  # for the verdict on a small plan
 TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
@@ -27,9 +28,10 @@ def mark(shown: Shown) -> str:
         judged = job.result()
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
-    if judged.verified.only_over_capacity:  # the headline shows the excess
-        return ""
     failed = len(judged.verified.errors) or len(judged.lint.errors)
+    is_over = not failed and over_limits(shown.plan, shown.choice.budget)
+    if is_over or judged.verified.only_over_capacity:  # the headline shows the excess
+        return ""
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
     title = markup.esc("Checked rules: " + ", ".join((*judged.verified.checked, *judged.lint.checked)))

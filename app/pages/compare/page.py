@@ -141,14 +141,13 @@ def title_of(left: Shown, right: Shown, comparison: Comparison) -> str:
         title = f"{name}, {' → '.join(settings)}"
     if comparison.identical:
         return f"{title}: identical"
-    arena = totals_text.main_arena(right.plan)
-    if not arena or arena not in left.plan.arena_of:
-        return f"{title}: different arenas"
-    before, after = (side.plan.arena_of[arena].extent_bytes for side in (left, right))
+    *changed, total = totals_text.changed_sizes(left.plan, right.plan)
+    has_one_change = len(changed) == 1 and left.plan.arena_of.keys() == right.plan.arena_of.keys()
+    name, before, after = changed[0] if has_one_change else total
     if before == after:
-        return f"{title}: {arena} unchanged, {numbers.short_bytes(after)}"
+        return f"{title}: {name} unchanged, {numbers.short_bytes(after)}"
     sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
-    return f"{title}: {arena} {sizes} ({numbers.delta_bytes(after - before)})"
+    return f"{title}: {name} {sizes} ({numbers.delta_bytes(after - before)})"
 
 
 def verdict(comparison: Comparison, moves: int) -> str:

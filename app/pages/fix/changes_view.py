@@ -103,8 +103,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
-        st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
-        move_tables.in_order(preview.moves)
+        if preview.moves:
+            st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
+            move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why the lower bound is {bound}"))
@@ -153,7 +154,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     if limit is not None:
         result = f"{numbers.short_bytes(size - limit)} over the limit" if size > limit else "within the limit"
     peaks = [numbers.short_bytes(int(capacity.live(side.plan).max())) for side in (shown, planned)]
-    note = "dashed: current plan" if is_changed else "arenas end to end"
+    note = "dashed: current plan" if is_changed else "arenas end to end" if len(limited) > 1 else ""
     st.html(markup.heading(f"Memory map: {result}; peak {numbers.change(*peaks)}", note))
     handle = plan_drawing.store(planned, shown if is_changed else None, key="fit-bytes")
     chosen = state.choice()

@@ -21,9 +21,6 @@ MOST_LISTED = 40
 
 def in_order(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan, in the order in which they were applied."""
-    if not moves:
-        st.html(markup.empty("No changes", "The plan fits as it is."))
-        return
     head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
     for move in moves:
         flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
@@ -60,7 +57,11 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
-        st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
+        st.html(
+            markup.empty(
+                "No single change saves memory", "With a memory limit, the page searches combinations of changes."
+            )
+        )
         return
     table = pd.DataFrame(
         {

@@ -56,6 +56,8 @@ def claim(arena: ArenaSummary) -> str:
 
 def _reuse_table(plan: Plan, arena: str) -> str:
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
+    if not reuses:
+        return markup.heading("No costly reuses")
     rows = []
     for reuse in reuses[:MOST_LISTED]:
         names = [markup.esc(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]

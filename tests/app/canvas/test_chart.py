@@ -189,10 +189,11 @@ def legend_of(page: Page) -> list[str]:
 def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     weights = tuple((f"w{k}", "parameters", k, 4096 * k, 4096, 0, 4) for k in range(5))
     page = draw(plan_of((*FOUR[:3], *weights)), view="slots", arena="activations")
-    assert legend_of(page)[1:] == ["0", "1", "slot free"]
+    assert legend_of(page)[1:] == ["0", "1", "slot free", "arena size", "lower bound"]
     page.evaluate("() => charts[0].choose('arena', null)")
     settle(page)
-    assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free"]
+    assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free", "arena size", "lower bound"]
+    assert page.evaluate("() => charts[0].stripArena.name") == "all arenas"
 
 
 def test_ramp_of_sizes_covers_the_shown_arenas(draw: Draw) -> None:
@@ -334,7 +335,7 @@ def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arenas", "peak", "drawn"), [(None, 1, "4"), (["activations", "parameters"], 2, "4"), (["activations"], 1, "3")]
+    ("arenas", "peak", "drawn"), [(None, 2, "4"), (["activations", "parameters"], 2, "4"), (["activations"], 1, "3")]
 )
 def test_key_p_goes_to_the_peak_of_the_drawn_arenas(draw: Draw, arenas: Any, peak: int, drawn: str) -> None:
     memory = arenas and {"arenas": arenas, "capacity": None}

@@ -32,7 +32,8 @@ def test_plan_over_its_capacity_is_drawn_with_the_excess(page: str) -> None:
 
 @pytest.mark.parametrize("limits", [{"fit": "1"}, {"budget": "1GiB", "capacity": "activations=1"}])
 def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
-    at = opened("fit", graph=GRAPH, **limits)
+    at = opened("fit", graph="sample:dynamic_batch", **limits)
+    assert "The plan fits" not in html(at)
     assert "Does not fit: needs at least" in claim(at)
     assert "Why the lower bound is" in html(at)
 

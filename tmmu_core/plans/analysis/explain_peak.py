@@ -61,18 +61,20 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     explained = limited or max(plan.arenas, key=lambda arena: (arena.open_bytes, arena.name))
     place = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
+    bound = sum(arena.extent_bytes - arena.open_bytes for arena in ([limited] if limited else plan.arenas))
+    limit, least = limited.capacity_bytes if limited else budget, short_bytes(bound)
     if explained.open_bytes:
         gap = gap_of(plan, explained.name)
         reason = _reason(plan, gap, is_named=limited is not None)
-        if limited is not None and limited.capacity_bytes < limited.extent_bytes - limited.open_bytes:
-            least = short_bytes(limited.extent_bytes - limited.open_bytes)
+        if limit is not None and limit < bound:
             reason = f"No plan {scope} fits: the lower bound{place} is {least}."
         return Explanation(headline, reason, gap)
     figures = totals(plan)
     step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
-    peak, least = short_bytes(live), short_bytes(explained.extent_bytes if place else figures.lower_bound_bytes)
-    bound = f", the lower bound is {least}" if least != peak else ""
-    return Explanation(headline, f"{peak}{place} are live at {_step(plan, step)}{bound}; no plan {scope} is smaller.")
+    if (peak := short_bytes(live)) != least:
+        reason = f"At most {peak}{place} are live, at {_step(plan, step)}, but no plan {scope} needs less than {least}."
+        return Explanation(headline, reason)
+    return Explanation(headline, f"{peak}{place} are live at {_step(plan, step)}; no plan {scope} is smaller.")
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
@@ -144,7 +146,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "tail": f"no tensor uses the last {lost}",
     }
-    above = f"{short_bytes(gap.bytes)} are above"
+    above = f"the size is {short_bytes(gap.bytes)} above"
     if not is_named and len(plan.arenas) > 1:
         verb = "take" if gap.arena.endswith("s") else "takes"
         above = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, {short_bytes(gap.bytes)} above"

@@ -43,7 +43,7 @@ def _parse_flag(text: str) -> bool:
 def _bytes(text: str) -> int:
     value = parse_bytes(text)
     if value is None:
-        raise ValueError("a number is missing.")
+        raise ValueError("the size is missing. Write bytes, or a number with KiB, MiB or GiB.")
     return value
 
 

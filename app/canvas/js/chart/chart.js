@@ -142,12 +142,13 @@ export class Chart extends Drawing {
   get scene() {
     if (this.currentScene) return this.currentScene;
     const { view, reach, memory, transposed: sideways, show_baseline } = this.state;
-    const other = show_baseline ? this.other : null, pixels = this.plot.h;
-    this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory });
-    const names = memory?.arenas ?? [this.arena?.name];
+    const { plan, shown } = this, other = show_baseline ? this.other : null, pixels = this.plot.h;
+    const scene = (this.currentScene = sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }));
+    const arenas = plan.arenas.filter((_, k) => shown[k]), names = memory?.arenas ?? arenas.map(({ name }) => name);
     const otherArenas = this.other?.arenas.filter(({ name }) => names.includes(name));
-    if (otherArenas) this.currentScene.otherSum = sumOf(otherArenas, this.other.steps, null); // for the strip
-    return this.currentScene;
+    scene.strip = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, null) : this.arena);
+    if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, null); // for the strip
+    return scene;
   }
 
   get full() {
@@ -197,7 +198,7 @@ export class Chart extends Drawing {
     parts.overlay.hidden = !this.other;
   }
 
-  /** Set `arena`, the arena of the title and of the strip, and show the state in toolbar, title and labels. */
+  /** Set `arena`, the arena of the title, and show the state in toolbar, title and labels. */
   showState() {
     const { state, plan, parts } = this;
     for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
@@ -223,9 +224,9 @@ export class Chart extends Drawing {
     return this.plan.arenas.map(({ name }) => !names || names.includes(name));
   }
 
-  /** The arena, or the sum of the arenas of a memory, whose live bytes the strip shows. Requires layout(). */
+  /** The shown arena, or the sum of the shown arenas, whose live bytes the strip shows. Requires layout(). */
   get stripArena() {
-    return this.scene.memory || this.arena;
+    return this.scene.strip;
   }
 
   /** The chosen colour scheme, or the default: "slot" for the view slots, else the same as in app/texts/palette.py. */

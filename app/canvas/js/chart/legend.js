@@ -4,7 +4,7 @@ import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
 import { counted, grouped, shortBytes } from "../base/formats.js";
 
-export function legendOf({ plan, shown, colouring, scene, isCandidate }) {
+export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) {
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
   for (const [name, colour] of usedEntries(colouring, plan, shown)) {
@@ -19,14 +19,14 @@ export function legendOf({ plan, shown, colouring, scene, isCandidate }) {
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");
   const compared = isCandidate ? "baseline" : "candidate";
   if (scene.otherSum) entry(el("i", { class: "rule", style: "border-top:1px dashed" }), `live bytes of the ${compared}`);
+  const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
-    if (plan.reuses.length) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
+    if (plan.reuses.some(([, written]) => shown[plan.arena[written]])) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const bands = scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands;
     const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity !== null && Number(capacity) <= height);
-    const lines = [["solid", "arena size"], ...(scene.memory ? [] : [["dotted", "lower bound"]])];
     if (hasLimit) lines.push(["dashed", "limit"]);
-    for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   }
+  for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);
   return items;
 }
 

@@ -1,5 +1,5 @@
-// The strip: the live bytes of one arena, or of all arenas of one memory, at the visible steps. A dashed line shows the
-// live bytes in the other plan of a comparison. A pixel with several steps shows their maximum.
+// The strip: the live bytes of the shown arena, or of all shown arenas together, at the visible steps. A dashed line
+// shows the live bytes in the other plan of a comparison. A pixel with several steps shows their maximum.
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
