@@ -14,7 +14,7 @@ from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
+from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph, write_runs
 from tmmu_core.planners.problem import Progress
 
 MOST_SINGLE_MOVES = 200  # maximum number of single moves of a kind
@@ -28,11 +28,16 @@ REPORT_EVERY = 64  # simulated choices from one progress report to the next
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
     """Apply moves whose ``details`` have ``"drops": [[tensor, node after which it is dropped], …]``.
 
-    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. Raises
-    ``InvalidIrShapes`` (reason ``recompute``) for an invalid drop (:func:`with_drops`).
+    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. A single
+    move can have ``"runs": [node, …]`` instead, see :func:`write_runs`. Raises ``InvalidIrShapes`` (reason
+    ``recompute``) for an invalid drop (:func:`with_drops`).
     """
     model, choice = recover_choice(plan_input)
-    drops = [drop for move in moves for drop in move.details["drops"]]
+    details = [move.details for move in moves]
+    if "runs" in details[0]:
+        position = {model.node_id(k): k for k in range(len(model.node_at))}
+        return replace(plan_input, graph=write_runs(model, [position[node] for node in details[0]["runs"]]))
+    drops = [drop for each in details for drop in each["drops"]]
     return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=kind == "offload")))
 
 

@@ -94,6 +94,17 @@ def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
     return writer.graph()
 
 
+def write_runs(model: RecomputeModel, runs: Sequence[int]) -> Graph:
+    """Return the graph that runs the nodes at the positions ``runs``; a position that occurs again is recomputed.
+
+    Nodes that only create views are not in ``runs``: they run before the first node that reads the view. Raises
+    ``InvalidIrShapes`` (reason ``recompute``) if an operand can no longer be computed.
+    """
+    writer = _Writer(model, Choice.nothing(model))
+    writer.play(runs)
+    return writer.graph()
+
+
 class _Writer(DropWalk):
     """Tracks the current copy of every storage, and adds a node for each action."""
 
@@ -130,6 +141,40 @@ class _Writer(DropWalk):
             nodes=(*self.nodes, *self.added_nodes),
             execution_order=tuple(self.order),
         )
+
+    def play(self, runs: Sequence[int]) -> None:
+        """Run the nodes at the positions of ``runs``, and each view before its first reader."""
+        done, computed = set[int](), {s for s, producer in enumerate(self.producer) if producer < 0}
+        views = dict.fromkeys(sorted(set(range(len(self.node_at))) - set(runs)))
+        is_read = set(self.index.in_idx.tolist())
+        unread = [k for k in views if is_read.isdisjoint(self.index.outputs_of(self.node_at[k]).tolist())]
+        k = -1
+        for n in runs:
+            k = max(k, n)
+            self._run_views(n, k, views)
+            if n in done:
+                for s in self.outputs[n]:
+                    self.dropped[s] = self.ever[s] = bool(self.model.droppable[s])
+                self.run_again(n, k)
+                continue
+            done.add(n)
+            computed.update(self.outputs[n])
+            self._first_run(n, k)
+            for view in [view for view in unread if view in views and computed.issuperset(self.inputs[view])]:
+                self._run_views(view, k, views)
+                del views[view]
+                self._first_run(view, k)
+        for view in list(views):
+            self._first_run(view, k)
+
+    def _run_views(self, n: int, k: int, views: dict[int, None]) -> None:
+        """Run the ``views`` that the node of position ``n`` reads, and remove them from ``views``."""
+        for producer in self.index.producer[self.index.inputs_of(self.node_at[n])].tolist():
+            view = self.position.get(producer, -1)
+            if view in views:
+                del views[view]
+                self._run_views(view, k, views)
+                self._first_run(view, k)
 
     def phase(self, k: int) -> Phase:
         return self.index.graph.nodes[self.node_at[k]].phase

@@ -20,7 +20,6 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
 from tmmu_core.fitting.moves.alignment import smaller_alignments
-from tmmu_core.fitting.moves.delay import delay_moves
 from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.order.order_search import Watch
@@ -32,6 +31,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_
 from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
 from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
+from tmmu_core.fitting.recompute.schedule import schedule_move
 from tmmu_core.fitting.search.candidates import (
     BEST_PLANNER,
     COSTLY,
@@ -49,7 +49,6 @@ from tmmu_core.planners.problem import Progress
 MOST_TRIED = 24  # maximum number of lists of moves, or of orders, that are planned for one kind of move
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
-MOST_DELAYS = 4  # maximum number of execution orders that compute a tensor after the peak instead of before it
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 
 
@@ -315,17 +314,20 @@ class _FitSearch:
             if ordered is None or ordered.extent_bytes >= smallest.extent_bytes:
                 break
             smallest = self.recompute_or_offload(ordered)
-        self.try_delays(smallest)
+        if not self.fits(self.best):
+            self.try_schedules()
 
-    def try_delays(self, smallest: Candidate) -> None:
-        """Try orders that compute a tensor after the peak of ``smallest``, each with recompute and offload moves."""
-        step, excess = int(self.capacity.live(smallest.plan).argmax()), self.capacity.over(extents(smallest.plan))
+    def try_schedules(self) -> None:
+        """Try an order and recomputation found together, with a tighter goal if the planner needs more bytes."""
         base = self.best_planned(self.best_in_initial_order)
-        moves = delay_moves(base, smallest, step, excess, keep_phases=self.allowed.keep_phases)
-        for number, move in enumerate(moves):
-            if number >= MOST_DELAYS or self.fits(self.best) or not self.watch("delay", number, MOST_DELAYS):
+        limit, total = self.capacity.total, self.capacity.total
+        while limit and total and "recompute" in self.allowed.kinds and self.watch("schedule"):
+            move = schedule_move(base.plan_input, limit, self.watch)
+            candidate = None if move is None else self.planned(base, (move,))
+            over = 0 if candidate is None else self.capacity.over(extents(candidate.plan))
+            if not 0 < over < total // 10:
                 break
-            self.recompute_or_offload(plan_moves(base, (move,)))
+            limit -= over
 
     def recompute_or_offload(self, base: Candidate) -> Candidate:
         """Recompute, offload, and combine both if neither fits alone; return the smallest candidate."""
