@@ -66,7 +66,7 @@ def test_empty_file_is_rejected() -> None:
 def test_csv_rows_of_a_plan_are_rejected_with_the_reason() -> None:
     with pytest.raises(UnreadableInput) as refused:
         read_any(plan_file.to_csv(chain_plan()))
-    assert "without its head" in dict(refused.value.tried)["instance"]
+    assert "without its other fields" in dict(refused.value.tried)["instance"]
 
 
 @pytest.mark.slow

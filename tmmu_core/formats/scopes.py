@@ -25,7 +25,7 @@ class Host(Protocol):
     """Interface of a format reader that collects the nodes of bodies in execution order."""
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        """Declare a tensor of the same shape and dtype, or of one row of it, and return its id."""
+        """Declare a tensor with the shape and dtype of ``tensor``, or of one row of ``tensor``, and return its id."""
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node."""
@@ -115,6 +115,6 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
 
 
 def _place(host: Host, scope: str, node: Node) -> None:
-    """Append a node. Its id is the scope, and the operator's suffix after a dot if it has one: ``loop_3/open``."""
+    """Append a node of the scope ``loop_3`` with the id ``loop_3/open`` for ``Loop.open``, ``loop_3`` for ``clone``."""
     suffix = node.instr.partition(".")[2]
     host.place(msgspec.structs.replace(node, node_id=f"{scope}/{suffix}" if suffix else scope), scope)

@@ -31,8 +31,8 @@ def convert_command(
     """Convert a model to a native graph file.
 
     The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Tables (--columns) and other inputs with
-    live ranges but no graph are written as an instance (.csv). An input dimension that neither an ONNX model nor --dims
-    sets is 1 for a batch (range 1 to 8), else 512 (range 1 to 512).
+    live ranges but no graph are written as an instance (.csv). If neither the ONNX model nor --dims sets an input size,
+    a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
     if columns is not None:
         return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output)

@@ -88,11 +88,11 @@ def add_curve(
     fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **hover_text, **options}))
 
 
-def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
-    """Draw a dashed line with the label of ``limit`` (bytes), at ``value`` [the limit]; ``across``: a vertical line."""
+def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, vertical: bool = False) -> None:
+    """Draw a dashed line at ``value`` (default: ``limit``), labelled with ``limit`` in bytes. Horizontal by default."""
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
-    draw, side = (fig.add_vline, "top right") if across else (fig.add_hline, "bottom")
+    draw, side = (fig.add_vline, "top right") if vertical else (fig.add_hline, "bottom")
     draw(limit if value is None else value, line=line, annotation=label, annotation_position=side)
 
 

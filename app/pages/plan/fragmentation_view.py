@@ -45,7 +45,7 @@ def slots(shown: Shown, arena: str) -> None:
     if not shown.plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
-    note = "most unused bytes × steps first; click a row to select the largest tensor of the slot"
+    note = "sorted by unused bytes × steps; click a row to select the largest tensor of the slot"
     st.html(markup.heading("Slots", note))
     reports = job_table().cache.get_or_make(("slots", shown.key, arena), lambda: slot_reports(shown.plan, arena))
     listed = sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]

@@ -111,7 +111,7 @@ def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
         hover = f"{name} from %{{customdata}}: %{{y:,d}}"
         add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, texts=texts, hover=hover)
     if arena.capacity_bytes <= top:
-        limit_line(fig, arena.capacity_bytes, across=True)
+        limit_line(fig, arena.capacity_bytes, vertical=True)
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
     fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})

@@ -3,11 +3,11 @@
 Best-first search over sets of executed units (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
 neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal. If the search is stopped
 earlier, the lowest peak in the queue is a lower bound. With several arenas, each path has a vector of peaks: all
-non-dominated vectors of a set are kept, and their sum is minimised.
+non-dominated vectors of a set are kept, and the sum of a path's peaks is minimised.
 
 A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately, because this never
 raises the live bytes of later units. There is an exception: if an output may reuse one of several storages of different
-sizes in place, the units that touch them determine which one is reused, so they do not run immediately.
+sizes in place, the order of the units that touch these storages decides which one. Such units do not run immediately.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -143,7 +143,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches the storage, or must run before one unit that does, after one, before all.
+        # [storage, unit]: the unit touches the storage; it must run before one toucher, after one, before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)
@@ -257,8 +257,8 @@ def orders_within(states: OrderStates, limit: int, most: int, budget: int = 20_0
 def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    A beam search: each round runs one further unit, and keeps the ``WIDTH`` sets of executed units with the lowest sum
-    of peaks, then of live bytes, then the lowest bit mask. O(units · ready units).
+    A beam search: each round runs one further unit, and keeps at most ``WIDTH`` sets of executed units: those with the
+    lowest sum of peaks, then of live bytes, then the lowest bit mask. O(units · ready units).
     """
     front, width = {0: states.start()}, WIDTH
     expansions_before = states.expansions

@@ -5,7 +5,7 @@ Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0`
 ``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
 
 * ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
-* ``upper``: also ``end``; then it is the last step of the live range, and gaps end with their last step too;
+* ``upper``: also ``end``; with this name, the ends of live ranges and gaps are inclusive;
 * ``gaps``: ``7-9 12-14``, half-open ranges of steps, not live; a gap with a byte window, ``12-14@0:64``, is ignored;
 * ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
 """
@@ -35,7 +35,7 @@ REQUIRED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "For other column names, use tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
-MAX_SAFE_DIGITS = 18  # maximum digits of a number that is below every limit
+MAX_SAFE_DIGITS = 18  # a number with at most this many digits is below every limit
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 
 
@@ -49,7 +49,7 @@ def refuses(data: bytes) -> str:
     except UnicodeDecodeError:
         return "it is not text"
     if _columns_in(text, ",")[:3] == ["tensor_id", "arena", "logical_slot"]:
-        return "it contains the rows of a plan without its head, which a reader needs: store plans as JSON or CBOR"
+        return "it contains the rows of a plan without its other fields: store plans as JSON or CBOR"
     is_known = len({COLUMN_OF[cell] for cell in _columns_in(text, delimiter_of(text)) if cell in COLUMN_OF}) >= 2
     return "" if is_known else f"its first line does not name the columns {', '.join(REQUIRED)}"
 

@@ -68,7 +68,7 @@ class _ConstantReader:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of a tensor of the flattened model, from the stored tensor with the index in its tag."""
+        """Return the piece of a tensor of the flattened model. If it has a tag, the bytes are in a stored tensor."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])

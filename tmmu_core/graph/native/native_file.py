@@ -103,7 +103,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
 
 
 def encode_json(graph: Graph) -> bytes:
-    """Return the graph as JSON, one line per tensor and node. Raises ``InvalidIrShapes`` (``not_json``) for a NaN."""
+    """Return the graph as JSON, a line per tensor and node. Raises ``InvalidIrShapes`` for a NaN or an infinity."""
     for k, node in enumerate(graph.nodes):
         try:
             json.dumps(node.params, allow_nan=False, default=str)

@@ -93,8 +93,8 @@ def conflicting_rows(plan: Plan) -> Mask:
     in_conflict = np.zeros(facts.storages, np.bool_)
     pairs = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     in_conflict[[storage for pair in pairs for storage in pair]] = True
-    # Without temporal exclusions, `overlaps` ignores the second storage of each reported pair from then on. Compare
-    # these storages with all others to find their further overlaps.
+    # If no pairs are excluded, `overlaps` does not compare the later storage of a reported pair with storages that
+    # begin after it. Compare these later storages with all others.
     incomplete = [] if excluded_storages(plan) else sorted({b for _, b in pairs})
     until = facts.held_until
     for storage in incomplete if len(incomplete) * facts.storages <= MAX_PAIRS else ():

@@ -52,7 +52,7 @@ export class Plane {
     return [...this.swappedIfSideways(this.step(t0), px), ...this.swappedIfSideways(this.step(t1), px)];
   }
 
-  /** Return the ends of a line across the rectangle at a pixel of the step axis; `isLevel`: of the v axis. */
+  /** Return the ends of a line across the rectangle at the pixel `px` of the step axis, or (`isLevel`) the v axis. */
   across(px, isLevel = false) {
     const { x, y, w, h } = this.rect;
     return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];
@@ -71,7 +71,7 @@ export class Plane {
   }
 }
 
-/** Return the centre of the nearest pixel, where a thin line is sharp. */
+/** Return the centre of the pixel that begins at the nearest whole number: a thin line is sharp there. */
 export const sharp = (px) => Math.round(px) + 0.5;
 
 export const contains = (rect, x, y) => x >= rect.x && x <= rect.x + rect.w && y >= rect.y && y <= rect.y + rect.h;

@@ -1,4 +1,4 @@
-"""Recognise the meaning of a traced graph's inputs and outputs, and writes to a part of a tensor.
+"""Recognise two things in a traced graph: the meaning of its inputs and outputs, and writes to a part of a tensor.
 
 The meaning of an input or output is AOTAutograd's descriptor. A traced graph is functional: it replaces a write to a
 view by three operators, one of which returns a temporary tensor for the part::

@@ -106,7 +106,7 @@ def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
     except TypeError as error:
         if "required positional argument" not in str(error):
             raise
-        hint = "Give a function of the module's output. If it needs labels, make them and the loss part of the module."
+        hint = "Give a function of the module's output. For labels, give a module that takes them and returns the loss."
         raise UnreadableInput(f"loss: {error}.", hint=hint) from error
     if torch.is_grad_enabled() and _has_gradient(objects_as_containers(output)) and not _has_gradient(result):
         hint = "Return a floating-point tensor that is computed from the module's output and is not detached."
@@ -161,9 +161,9 @@ def exported(
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
     ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
-    trace the operators of eager mode on the tensors' device. Dropout is three operators with a float mask on the CPU,
-    and one operator with a byte mask on other devices. The joint graph can be compiled in the ``with`` block. Raises
-    ``UnreadableInput`` if the module cannot be traced.
+    if all tensors are on the CPU, trace dropout as eager mode runs it: three operators with a float mask. In all other
+    training steps, dropout is one operator with a byte mask. The joint graph can be compiled in the ``with`` block.
+    Raises ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -340,9 +340,9 @@ def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
     return "".join(f", {path.name}:{line}" for path, line in (model or layers)[-1:])
 
 
-_VALUES = "A shape or branch must not depend on the values in tensors: disable it, or make its result an input."
+_VALUES = "A shape or branch must not depend on the values in tensors: remove such code, or make its result an input."
 _EXPERTS = 'For a mixture of experts of transformers, use bfloat16, or experts_implementation="batched_mm".'
-_KERNELS = "Call functions without torch.compile. Make code outside of PyTorch an operator: torch.library.custom_op."
+_KERNELS = "Call functions without torch.compile. Register code outside of PyTorch with torch.library.custom_op."
 _HINTS = {
     "ignore_fresh_unbacked_symbols": "Unroll the while_loop, or open the program saved with torch.export.save.",
     "mirrored meta": "The module calls backward in forward. Return the loss, or the mean of several losses.",
@@ -359,7 +359,7 @@ _HINTS = {
     "DataDependent": _VALUES,
     "DynamicOutputShape": _VALUES,
     "non-functional tensor": "A hook writes to a buffer in the backward pass: write to it after the step instead.",
-    "requires_grad flags of leaf": "Set requires_grad before the fit, not in forward. Fit each loss of a GAN.",
+    "requires_grad flags of leaf": "Set requires_grad before the fit, not in forward. Fit a GAN's losses one by one.",
     "dynamo-optimized": _KERNELS,
     "data pointer": _KERNELS,
     ".numpy()": _KERNELS,
