@@ -186,6 +186,12 @@ def test_gathered_output_has_the_length_of_the_bound() -> None:
     assert verify_plan(plan_graph(graph).plan).ok
 
 
+def test_body_is_read_without_the_type_of_its_attribute() -> None:
+    given = branch_model(THEN, ELSE)
+    given.graph.node[1].attribute[0].type = onnx.AttributeProto.UNDEFINED  # as in files of IR version 1
+    assert read(given) == read(branch_model(THEN, ELSE))
+
+
 def test_body_with_other_numbers_of_values_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="differ in their numbers of inputs or outputs"):
         read(loop_model(counted([], ["s"], ("s", "u"))))

@@ -122,7 +122,7 @@ class _Flattening:
         results: list[str] = []
         number, outer_branches = next(self.branch_numbers), self.enclosing
         for condition, word in ((True, "then"), (False, "else")):
-            body, inner = attribute_of(node, f"{word}_branch"), names.new_child()
+            body, inner = dict(bodies_of(node))[f"{word}_branch"], names.new_child()
             self.enclosing = (*outer_branches, branch(number, condition))
             self._body(body, f"{at.scope}/{word}", inner)
             results += [inner.get(value.name, value.name) for value in body.output]
@@ -130,7 +130,7 @@ class _Flattening:
         return [reads[0], *results], {"number": number}, []
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
-        body = attribute_of(node, "body")
+        body = dict(bodies_of(node))["body"]
         trip_count, condition, *initial = [*reads, "", ""][: max(2, len(reads))]
         states = len(initial)
         if len(_inputs(body)) != 2 + states or len(body.output) != 1 + len(node.output) or len(node.output) < states:
@@ -148,7 +148,7 @@ class _Flattening:
         return [trip_count, *carried, *stacked, *results, *captures], attributes, carried[2:] + stacked
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
-        body = attribute_of(node, "body")
+        body = dict(bodies_of(node))["body"]
         if not self.supports_scan:
             _refuse(node, at.scope, "is of operator set 8", "Convert the model to operator set 9 or later.")
         scan_inputs = int(attribute_of(node, "num_scan_inputs") or 0)
