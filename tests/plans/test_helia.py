@@ -1,5 +1,6 @@
 """The planner helia: memories, rules, spills, and the render plan as C, checked by a C compiler."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.formats.c_project.c_export import c_header, c_source
-from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
+from tmmu_core.formats.c_project.c_export import c_header, c_source, residency_json
+from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
@@ -164,7 +165,7 @@ def test_constant_of_wrong_length_is_rejected() -> None:
 
 
 def test_residency_lists_every_tensor_once() -> None:
-    document = residency(build_render_plan(planned()))
+    document = json.loads(residency_json(build_render_plan(planned())))
     assert [t["tensor_id"] for t in document["tensors"]] == ["h", "stat", "w", "x", "y"]
 
 

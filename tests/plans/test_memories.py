@@ -2,14 +2,15 @@
 
 import csv
 import io
+import json
 from typing import Any
 
 import pytest
 
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.formats.c_project.c_export import c_header
-from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
+from tmmu_core.formats.c_project.c_export import c_header, residency_json
+from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -111,7 +112,7 @@ def test_plan_names_the_rule_for_each_tensor() -> None:
 def test_csv_and_residency_have_the_memory_of_every_tensor() -> None:
     plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
     rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(plan_file.to_csv(plan).decode()))}
-    resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
+    resident = {row["tensor_id"]: row for row in json.loads(residency_json(build_render_plan(plan)))["tensors"]}
     for name, found in zip(plan.tensor_ids, residences(plan), strict=True):
         assert found is not None
         for table in (rows, resident):

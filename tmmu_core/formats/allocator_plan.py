@@ -30,18 +30,16 @@ class LiveRange:
     arena: str = "arena"
 
 
-def with_unique_ids(live_ranges: Iterable[LiveRange]) -> list[LiveRange]:
-    """Change repeated ids to ``x``, ``x #2``, … in place. Return the live ranges as a list."""
+def _make_ids_unique(live_ranges: Iterable[LiveRange]) -> None:
+    """Change repeated ids to ``x``, ``x #2``, …"""
     used_ids: set[str] = set()
     last_number: dict[str, int] = {}
-    changed = list(live_ranges)
-    for live_range in changed:
+    for live_range in live_ranges:
         name = live_range.id
         while live_range.id in used_ids:
             last_number[name] = last_number.get(name, 1) + 1
             live_range.id = f"{name} #{last_number[name]}"
         used_ids.add(live_range.id)
-    return changed
 
 
 def arena_names(memories: Iterable[int]) -> dict[int, str]:
@@ -67,9 +65,10 @@ def stem_of(path: str) -> str:
 
 
 def instance_of(
-    name: str, live_ranges: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
+    name: str, live_ranges: Sequence[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance of live ranges, with their offsets as a packing if ``placed``. Raises ``UnreadableInput``."""
+    """Number repeated ids, and return the instance, with a packing if ``placed``. Raises ``UnreadableInput``."""
+    _make_ids_unique(live_ranges)
     rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))
     refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
     rows_of = {arena: list(group) for arena, group in groupby(rows, key=lambda row: row.arena)} or {"arena": rows}
@@ -98,8 +97,8 @@ def refuse_too_many_bytes(total: int, *ends: int) -> None:
         raise UnreadableInput(what, hint="Export the plan again.")
 
 
-def peak_of(live_ranges: Sequence[LiveRange]) -> tuple[int, int]:
-    """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
+def peak_of(live_ranges: Sequence[LiveRange]) -> int:
+    """Return the live bytes at the peak; 0 without live ranges."""
     columns = columns_of(live_ranges)
     end = int(columns["death"].max(initial=0))
-    return peak_of_ranges(columns["birth"], columns["death"], columns["size"], end)
+    return peak_of_ranges(columns["birth"], columns["death"], columns["size"], end)[1]

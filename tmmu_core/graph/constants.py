@@ -24,12 +24,11 @@ def in_memory(data: bytes | memoryview, start: int = 0, length: int | None = Non
         yield bytes(data[at : min(at + CHUNK, end)])
 
 
-def in_file(path: Path, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes ``[start, start + length)`` of a file; without a length, all bytes from ``start``."""
+def in_file(path: Path, start: int, length: int) -> Iterator[bytes]:
+    """Yield the bytes ``[start, start + length)`` of a file."""
     try:
         with path.open("rb") as file:
-            whole = file.seek(0, 2)
-            end = whole if length is None else start + length
+            whole, end = file.seek(0, 2), start + length
             if end > whole:
                 raise cut_short(path.name, end, whole)
             file.seek(start)

@@ -160,8 +160,8 @@ class _Executed(JointReader):
         first run.
         """
         updated = []
-        for (name, item), buffer in self.ends.mutations.items():
-            value = self.env.get(self.ends.node_of[name])
+        for (node, item), buffer in self.ends.mutations.items():
+            value = self.env.get(node)
             if value is None:
                 continue
             old, new = self.tensor_of[buffer.name], self.id_of[id(value if item is None else value[item])]

@@ -29,26 +29,24 @@ class WhatIf:
 
     moves: tuple[Move, ...]  # sorted by saved bytes, then by cost; moves that save nothing are omitted
     planned: int  # number of moves that were planned
-    possible: int  # number of candidate moves; at most ``most`` of each kind are planned
+    possible: int  # number of candidate moves
     stopped: bool = False
 
 
-def what_if(
-    start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None, *, most: int = PLANNED
-) -> WhatIf:
+def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None) -> WhatIf:
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
-    chosen = frozenset(kinds)
+    chosen = sorted({*kinds}, key=KINDS.index)
     ranked: list[Move] = []
     packings: dict[bytes, Packing] = {}
     possible = planned = 0
     stopped = False
-    for kind in KINDS:
-        if kind not in chosen or stopped:
-            continue
+    for kind in chosen:
+        if stopped:
+            break
         moves = sorted(_single_moves(start, kind, progress), key=lambda move: -move.bytes)
         possible += len(moves)
-        for number, move in enumerate(moves[:most]):
-            if progress is not None and not progress(f"what if: {kind}", number, min(most, len(moves))):
+        for number, move in enumerate(moves[:PLANNED]):
+            if progress is not None and not progress(f"what if: {kind}", number, min(PLANNED, len(moves))):
                 stopped = True
                 break
             planned += 1

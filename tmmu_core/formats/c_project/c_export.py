@@ -30,8 +30,9 @@ import msgspec
 
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames, identifier
-from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
+from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan
 from tmmu_core.graph.constants import Piece, in_memory
+from tmmu_core.plans.analysis.plan_notes import cells
 
 Blobs = Literal["auto", "inline", "sidecar"]
 MANIFEST = "tmmu-manifest.json"  # the file of a project that lists the generated files
@@ -69,8 +70,24 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
 
 
 def residency_json(render: RenderMemoryPlan) -> bytes:
-    """Return the file ``residency.json``."""
-    return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
+    """Return the file ``residency.json``: hashes, arenas in region order and tensors by id, with C names."""
+    arenas, tensors = [], []
+    for arena, names in zip(render.all_arenas, render.region_names, strict=True):
+        blob = render.blob_of.get(arena.region_id)
+        fields = {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
+        fields |= {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
+        fields["blob_symbol"] = names.blob if arena.role == "constant" else None
+        fields["blob_sha256"] = blob and blob.sha256.hex()
+        arenas.append(fields)
+    for row, tensor in enumerate(render.tensors):
+        arena = render.all_arenas[tensor.region_id]
+        columns = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
+        columns |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
+        columns["macro"] = render.tensor_stems[tensor.tensor_id]
+        tensors.append(columns | (cells(render.residences[row]) if render.residences else {}))
+    head = {name: getattr(render, name) for name in ("module_prefix", "plan_hash", "tensor_layout_hash")}
+    content = {"schema": "tmmu_residency/1", **head, "arenas": arenas, "tensors": tensors}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
 STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")  # in C, the value is the index

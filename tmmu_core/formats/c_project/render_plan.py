@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES
-from tmmu_core.plans.analysis.plan_notes import Residence, cells, residences
+from tmmu_core.plans.analysis.plan_notes import Residence, residences
 from tmmu_core.plans.model import Plan
 
 
@@ -247,23 +246,3 @@ def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
     what = f"the plan cannot be exported to C: tensor {tensor_id!r} {what}."
     hint = hint or "Verify the plan (tmmu verify) and give every constant's bytes, or none."
     return RenderIncomplete(what, reason="render_incomplete", node_id="", tensor=tensor_id, hint=hint)
-
-
-def residency(render: RenderMemoryPlan) -> dict[str, Any]:
-    """Return the content of ``residency.json``: hashes, arenas in region order and tensors by id, with C names."""
-    arenas, tensors = [], []
-    for arena, names in zip(render.all_arenas, render.region_names, strict=True):
-        blob = render.blob_of.get(arena.region_id)
-        fields = {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
-        fields |= {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
-        fields["blob_symbol"] = names.blob if arena.role == "constant" else None
-        fields["blob_sha256"] = blob and blob.sha256.hex()
-        arenas.append(fields)
-    for row, tensor in enumerate(render.tensors):
-        arena = render.all_arenas[tensor.region_id]
-        columns = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
-        columns |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
-        columns["macro"] = render.tensor_stems[tensor.tensor_id]
-        tensors.append(columns | (cells(render.residences[row]) if render.residences else {}))
-    head = {name: getattr(render, name) for name in ("module_prefix", "plan_hash", "tensor_layout_hash")}
-    return {"schema": "tmmu_residency/1", **head, "arenas": arenas, "tensors": tensors}

@@ -61,7 +61,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if not any(method.lives for method in methods):
         what = "no value of the program has a place: its memory was not planned."
         raise UnreadableInput(what, hint="Export it with memory planning, the default of to_executorch().")
-    chosen = max(methods, key=lambda method: peak_of(method.lives)[1])
+    chosen = max(methods, key=lambda method: peak_of(method.lives))
     notes = list(chosen.notes())
     if len(methods) > 1:
         others = ", ".join(sorted(method.name for method in methods if method is not chosen))

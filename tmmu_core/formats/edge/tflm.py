@@ -17,7 +17,7 @@ ignored. If the log has several plans, the last one is read.
 import re
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, is_log, stem_of, with_unique_ids
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, is_log, stem_of
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
@@ -73,4 +73,4 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if bytes_of_area:
         areas = ", ".join(f"{area} {size:,}" for area, size in bytes_of_area.items())
         notes.append(f"arena in bytes: {areas}; this plan places the tail directly after the head")
-    return instance_of(stem_of(name) or "tflm", with_unique_ids(live_ranges), notes)
+    return instance_of(stem_of(name) or "tflm", live_ranges, notes)

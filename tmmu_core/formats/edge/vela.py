@@ -41,7 +41,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     tables = [(title, rows, _live_ranges(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
     if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", hint=HINT)
-    peaks = [allocator_plan.peak_of(live_ranges)[1] for _, _, live_ranges in tables]
+    peaks = [allocator_plan.peak_of(live_ranges) for _, _, live_ranges in tables]
     is_writable = [not ("read-only" in title or "Permanent" in title) for title, _, _ in tables]
     chosen = max(range(len(tables)), key=lambda k: (is_writable[k], peaks[k]))
     title, buffers, live_ranges = tables[chosen]
@@ -56,11 +56,11 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def _live_ranges(buffers: _Buffers) -> list[LiveRange]:
-    return allocator_plan.with_unique_ids(
+    return [
         LiveRange("+".join(dict.fromkeys(names)), first, last + 1, size, address)
         for (first, last, address, size), names in buffers.items()
         if size
-    )
+    ]
 
 
 def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:

@@ -40,13 +40,6 @@ def attribute_of(node: onnx.NodeProto, name: str) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
 
 
-def fixed_shape(known: Mapping[str, TypedShape], value: str) -> tuple[int, ...] | None:
-    """Return the shape of a value; ``None`` if it is unknown or a dimension is not a number."""
-    shape = known[value][1] if value in known else [None]
-    sizes = tuple([size for size in shape if isinstance(size, int)])
-    return sizes if len(sizes) == len(shape) else None
-
-
 def with_nodes(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
     """Return a copy of a model with ``nodes`` in place of its nodes."""
     copy = deepcopy(model)

@@ -255,7 +255,6 @@ class Builder:
         return Graph(
             *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(outputs), GRAPH_SCHEMA),
             name=(self.graph.name or PurePath(self.source).stem) + note,
-            dims=self.open_sizes.dims,
             assumed=self.open_sizes.assumed,
             execution_order=tuple(ids),
             shapes_from=self._shapes_from(),

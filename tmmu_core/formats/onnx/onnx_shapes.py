@@ -15,7 +15,7 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, first_line
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, fold_constants, small_weights
-from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, fixed_shape, with_shapes
+from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, with_shapes
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
@@ -247,8 +247,8 @@ def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProt
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)
     for _ in range(ROUNDS + 2 * scopes):
-        written = (value for node in model.graph.node for value in node.output if value)
-        if not scopes and all(fixed_shape(known, value) is not None for value in written):
+        shapes = (known.get(value, (0, [None]))[1] for node in model.graph.node for value in node.output if value)
+        if not scopes and all(isinstance(size, int) for shape in shapes for size in shape):
             break
         folded = fold_constants(model, known)
         current = folded or model

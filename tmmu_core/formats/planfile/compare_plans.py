@@ -6,7 +6,7 @@ mode or order is reported first. Planner, options, preset and name are *context*
 is no divergence. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, zip_longest
@@ -230,7 +230,9 @@ def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
 def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
     left, right = a.plan, b.plan
     yield from _fields(left, right, ("mode",))
-    yield from _first_item(left.execution_order, right.execution_order, "$.execution_order") if complete else ()
+    if complete:
+        nodes = enumerate(zip_longest(left.execution_order, right.execution_order))
+        yield from islice((Difference(f"$.execution_order[{k}]", x, y) for k, (x, y) in nodes if x != y), 1)
     yield from _fields(left, right, ("execution_order_hash", "steps", "rank", "world_size", "shard_spec_hash"))
     yield from _fields(a, b, ("tensor_count", "tensors_hash")) if not complete else ()
     for name in sorted({**left.arena_of, **right.arena_of}):
@@ -292,11 +294,6 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
         if one != two:
             shown = [each.hex() if isinstance(each, bytes) else each for each in (one, two)]
             yield Difference(f"{path}.{name}", *shown)
-
-
-def _first_item(left: Iterable[Any], right: Iterable[Any], path: str) -> Iterator[Difference]:
-    items = enumerate(zip_longest(left, right))
-    yield from islice((Difference(f"{path}[{k}]", one, two) for k, (one, two) in items if one != two), 1)
 
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:

@@ -115,7 +115,10 @@ def head_values(plan: Plan) -> dict[str, Any]:
     head |= {"schema": model.PLAN_SCHEMA, "metrics": written_metrics(plan.metrics)}
     reuses = zip(plan.handoffs, plan.taken, strict=True)
     head["handoffs"] = [{"step": step, "from": x, "to": y, "taken": taken} for (step, x, y), taken in reuses]
-    head["arenas"] = {arena.name: _arena_document(arena) for arena in plan.arenas}
+    head["arenas"] = {
+        arena.name: {k: v for k, v in vars(arena).items() if k != "name" and (v is not None or k not in OMITTED)}
+        for arena in plan.arenas
+    }
     if plan.constraints is None:
         del head["constraints"]
     values: dict[str, Any] = msgspec.to_builtins(head)
@@ -139,12 +142,6 @@ def tensors_hash(plan: Plan) -> str:
     handoffs = [(*handoff, taken) for handoff, taken in zip(plan.handoffs, plan.taken, strict=True)]
     # Lists of texts, counts and nulls: the default encoding of cbor2 is the canonical one, and faster than H.
     return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
-
-
-def _arena_document(arena: ArenaSummary) -> dict[str, Any]:
-    figures = {key: value for key, value in vars(arena).items() if value is not None or key not in OMITTED}
-    del figures["name"]
-    return figures
 
 
 def row_documents(plan: Plan) -> list[dict[str, Any]]:

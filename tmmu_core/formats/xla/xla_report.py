@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import prod
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, stem_of, with_unique_ids
+from tmmu_core.formats.allocator_plan import MAX_VALUE, LiveRange, instance_of, stem_of
 from tmmu_core.planners.problem import PlainInstance
 
 MARK = b"Memory Space:"
@@ -64,7 +64,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
     if rounded_count:
         notes.append(f"{rounded_count} sizes are rounded in the report")
-    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", with_unique_ids(buffers), notes)
+    return instance_of(stem_of(name).removesuffix("-memory-usage-report") or "xla", buffers, notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:

@@ -111,8 +111,9 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
     vertices = []
     for each in order:
-        hidden = sum(1 for other in neighbours.get(each, ()) if other not in number)
-        vertices.append(_vertex(tree, each, (members.get(each, 0), inside[each], hidden), around.radius is not None))
+        place = _place(tree, each, around.radius is not None)
+        hidden = sum(other not in number for other in neighbours.get(each, ()))
+        vertices.append(Vertex(*place, members.get(each, 0), inside[each], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
@@ -141,15 +142,15 @@ def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]
     return source, target, tensor
 
 
-def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], in_neighbourhood: bool) -> Vertex:
-    """Return the vertex of a code; ``counts`` are its ``members``, ``inside`` and ``hidden``."""
+def _place(tree: Tree, code: int, in_neighbourhood: bool) -> tuple[Kind, int, int]:
+    """Return ``kind``, ``item`` and ``level`` of the vertex with this code."""
     if code < 0:
-        return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
+        return ("inputs", -1, 0) if code == -1 else ("tensor", -2 - code, 0)
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
     if in_neighbourhood:  # a neighbourhood has no frames for ranges of nodes
         level = next((each for each in tree.to_root(level) if tree.paths[each] not in tree.ranges), 0)
-    return Vertex("level" if code % 2 else "node", item, level, *counts)
+    return "level" if code % 2 else "node", item, level
 
 
 def _edges(size: U64, number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge, ...]:

@@ -142,10 +142,10 @@ class _Reader:
             is_shared = layout.dense_bytes and len(layouts_of[incoming.member]) > 1
             layouts = layouts_of[incoming.member] if is_shared else set()
             if layouts and incoming.member in first_of:
-                self._view_in(incoming.name, incoming.target, layout, (dtype, incoming.role), first_of[incoming.member])
+                self._view_in(incoming.name, incoming.target, layout, dtype, incoming.role, first_of[incoming.member])
                 continue
             whole = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
-            value = self._own_storage(incoming.name, incoming.target, layout, (dtype, incoming.role), whole)
+            value = self._own_storage(incoming.name, incoming.target, layout, dtype, incoming.role, whole)
             if layouts:
                 first_of[incoming.member] = value
             if incoming.role == "input":
@@ -196,8 +196,8 @@ class _Reader:
         """Declare a result; return its id, or the ids of its storage and itself."""
         layout, dtype = self._layout_and_dtype(name, is_new=op.space == "higher_order")
         if operands and self._is_in_first_argument(op, operation, operands[0], layout, dtype):
-            return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), operands[0])]
-        value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
+            return [self._view_in(name, self.prefix + name, layout, dtype, "activation", operands[0])]
+        value = self._own_storage(name, self.prefix + name, layout, dtype, "activation")
         return [value.id] if value.storage == value.id else [value.storage, value.id]
 
     def _is_in_first_argument(
@@ -281,7 +281,7 @@ class _Reader:
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         shape = tuple([int(dim) for dim in self.tensors[tensor].shape[row:]])
         dtype = self.tensors[tensor].dtype
-        return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), (dtype, "activation")).id
+        return self._own_storage(name, name, contiguous(shape, dtypes.itemsize(dtype)), dtype, "activation").id
 
     def place(self, node: Node, scope: str) -> None:
         self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
@@ -293,9 +293,8 @@ class _Reader:
         values = [self.value_of.get(each) for each in (first, second)]
         return all(v is not None and v.storage == v.id for v in values) and len({v.nbytes for v in values if v}) == 1
 
-    def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
+    def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
-        dtype, role = kind
         within = base.within(layout)
         if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.nbytes - layout.covered_bytes:
             raise _broken(f'the view "{name}" reaches past the storage of "{base.id}"')
@@ -306,10 +305,9 @@ class _Reader:
         return tensor_id
 
     def _own_storage(
-        self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
+        self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, shared: int | None = None
     ) -> _Value:
         """Declare a tensor, and its storage unless the tensor fills it. ``shared``: bytes of a shared storage."""
-        dtype, role = kind
         tensor_id = self.tensor_names.free(tensor_id)
         offset_bytes = layout.offset * layout.itemsize
         start, size = (offset_bytes, layout.covered_bytes) if shared is None else (0, shared)

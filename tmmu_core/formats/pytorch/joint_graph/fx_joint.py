@@ -262,7 +262,7 @@ class JointReader(torch.fx.Interpreter):
         """Declare an in-place write for each buffer whose new value an operator computes from the old one."""
         results = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
         for item, leaf in [(None, value)] if isinstance(value, torch.Tensor) else enumerate(results):
-            buffer = self.ends.mutations.get((n.name, item))
+            buffer = self.ends.mutations.get((n, item))
             if buffer is None:
                 continue
             old, new = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
@@ -313,7 +313,7 @@ class JointReader(torch.fx.Interpreter):
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
             values = [self.value_of[next(tensors)] if isinstance(leaf, torch.Tensor) else leaf for leaf in operands]
-            inner = _Body(body, (), Ends((), {}, {}, {}, {}))
+            inner = _Body(body, (), Ends((), {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
             found = inner.run(*values, enable_io_processing=False)
@@ -353,11 +353,11 @@ class JointReader(torch.fx.Interpreter):
 
     def _finish(self) -> None:
         """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
-        for (name, item), buffer in self.ends.mutations.items():
+        for (node, item), buffer in self.ends.mutations.items():
             old = self.id_of[id(self.env[buffer])]
             if old in self.mutated:
                 continue
-            value = self.env[self.ends.node_of[name]]
+            value = self.env[node]
             new = self.id_of[id(value if item is None else value[item])]
             after = self._unused(f"{old}.updated")
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)

@@ -33,15 +33,13 @@ class Ends:
     outputs: tuple[tuple[Any, Any], ...]
     """(node, descriptor of the parameter or input whose gradient the node computes; ``None`` if it is no gradient)."""
     plain: dict[int, Any]  # index of a result of the module → its node
-    mutations: dict[tuple[str, int | None], Any]
-    """(name of a node, index of its result or ``None``) → the placeholder into which the result is copied."""
-    node_of: dict[str, Any]  # name → node
+    mutations: dict[tuple[Any, int | None], Any]
+    """(node, index of its result or ``None``) → the placeholder into which the result is copied."""
     placeholder_of: dict[Any, Any]  # descriptor → placeholder
 
 
 def ends_of(joint: Any) -> Ends:
     """Return the inputs and outputs of ``joint``, a ``GraphModule``, with their meaning."""
-    node_of = {node.name: node for node in joint.graph.nodes}
     end = next(node for node in joint.graph.nodes if node.op == "output")
     placeholders = {node.meta.get("desc"): node for node in joint.graph.nodes if node.op == "placeholder"}
     outputs, plain, mutations = [], {}, {}
@@ -50,12 +48,12 @@ def ends_of(joint: Any) -> Ends:
             continue
         if isinstance(descriptor, descriptors.InputMutationAOTOutput):
             source, item = node.args if node.target is operator.getitem else (node, None)
-            mutations[source.name, item] = placeholders[descriptor.mutated_input]
+            mutations[source, item] = placeholders[descriptor.mutated_input]
             continue
         if isinstance(descriptor, descriptors.PlainAOTOutput):
             plain[descriptor.idx] = node
         outputs.append((node, getattr(descriptor, "grad_of", None)))
-    return Ends(tuple(outputs), plain, mutations, node_of, placeholders)
+    return Ends(tuple(outputs), plain, mutations, placeholders)
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,13 @@ def signed(address: int) -> int:
 class Events:
     """Columns of one device's events: allocations, frees, reserved or released segments, failed allocations."""
 
-    def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
+    def __init__(self, events: Iterable[Event[Any]], stacks: Stacks) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
         """For :data:`OOM`, the address column has the number of free bytes of the device."""
         self.lane = array("i")  # row of :attr:`lanes`
         self.lanes: dict[Lane, int] = {}
         self.repeated_frees = 0  # frees of blocks that are already free; set by :func:`device_of`
         self.is_recorded = False  # whether the trace has events of any kind
-        stacks = stacks or Stacks()
         for event in events:
             self.is_recorded = True
             code = _CODES.get(event.action)
@@ -193,7 +192,7 @@ class _PlainUnpickler(pickle.Unpickler):
         raise UnreadableInput(what, hint=HINT)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Device:
     """Live ranges of one device's allocations, as columns of equal length, with its events and segments."""
 
@@ -238,9 +237,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     if freed.any() and (stack[freed] == free_stack[freed]).all():  # each free has a copy of the allocating stack
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
-    names = ("birth", "death", "address", "size", "stack", "lane", "free_stack")
-    of_name = dict(zip(names, (birth, death, address, size, stack, lane, free_stack), strict=True))
-    return Device(**of_name, is_before=before > 0, events=events, segments=segments, steps=max(steps, 1))
+    return Device(birth, death, address, size, stack, lane, free_stack, before > 0, events, segments, max(steps, 1))
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:

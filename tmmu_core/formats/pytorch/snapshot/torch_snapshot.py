@@ -54,7 +54,7 @@ def read_history(data: bytes) -> tuple[History, list[str]]:
     snapshot_events.refuse_many_devices(len(devices))
     found = {}
     for device in devices:
-        found[device] = snapshot_events.device_of(trace_of.get(device) or Events(), of_device.get(device, []))
+        found[device] = snapshot_events.device_of(trace_of.get(device) or Events((), stacks), of_device.get(device, []))
     peaks = {device: found[device].peak[1] for device in devices}
     chosen = max(devices, key=lambda device: (peaks[device], -device))
     if not found[chosen].size.size:
