@@ -81,15 +81,15 @@ def text_widget(
     """
 
     def changed() -> None:
-        draft = str(state.widget_value(widget) or "").strip()
+        draft, drafts = str(state.widget_value(widget) or "").strip(), state.session().drafts
         try:
             value = parse(draft) if draft else empty
         except (ValueError, UnreadableInput) as error:
-            state.draft(widget, draft)
+            drafts[widget] = draft
             message = error.message_with_place if isinstance(error, UnreadableInput) else str(error)
             state.refuse({"title": error_title, "message": message, "hint": hint})
             return
-        state.draft(widget, "")
+        drafts.pop(widget, None)
         state.choose(**{field: value})
 
-    return {"key": state.set_widget(widget, state.draft(widget) or text), "on_change": changed}
+    return {"key": state.set_widget(widget, state.session().drafts.get(widget, text)), "on_change": changed}

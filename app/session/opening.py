@@ -69,9 +69,6 @@ class Opened:
         return {} if self.instance is None else self.instance.origins
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
 PATIENCE = 0.4  # seconds that a page waits for a file before it shows the progress
 
 
@@ -147,9 +144,6 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opene
     return Opened(source, content.name, instance=content)
 
 
-# --- the samples -------------------------------------------------------------------------------------------------
-
-
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
     """Return the samples in the order of ``index.json``; () without this file."""
@@ -159,9 +153,6 @@ def samples() -> tuple[Sample, ...]:
         texts = entry.get("teaches", ""), entry.get("group", "samples")
         found.append(Sample(file.split("/")[-1].split(".")[0], title, SAMPLES / file, *texts))
     return tuple(found)
-
-
-# --- uploaded files ----------------------------------------------------------------------------------------------
 
 
 MOVES = ".moves.json"  # suffix of files that list the changes of a fitted plan; no list of opened files shows them
@@ -230,9 +221,6 @@ class Shelf:
 def shelf() -> Shelf:
     """Return the opened files of this server."""
     return Shelf()
-
-
-# --- refusals ----------------------------------------------------------------------------------------------------
 
 
 def lacks_arenas(error: TmmuError) -> bool:

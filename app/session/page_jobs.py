@@ -8,7 +8,15 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import opened_at, ranks_key, requested, run_on_subject, task_job, with_explicit_defaults
+from app.session.planning import (
+    minimise_option,
+    opened_at,
+    ranks_key,
+    requested,
+    run_on_subject,
+    task_job,
+    with_explicit_defaults,
+)
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
@@ -24,14 +32,11 @@ from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
-from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.dynamic_shapes import DimCurve
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
-
-# --- changes of the page Fix -------------------------------------------------------------------------------------
 
 
 def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
@@ -44,8 +49,8 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
     model = tasks.File(*content_of(choice.source)) if must_reread else None
-    key = (dim, capacity.key, kinds)
-    return task_job(f"finding the largest {dim}", choice, tasks.largest, (dim, capacity, model), kinds, key=key)
+    what, key = f"finding the largest {dim}", (dim, capacity.key, kinds)
+    return task_job(what, choice, tasks.largest, dim, capacity, kinds, model, key=key)
 
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
@@ -81,9 +86,7 @@ def baseline_link(choice: Choice) -> str:
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
     """Return the fields of the choice that open a candidate. ``choice`` becomes the baseline; its limits stay."""
     plan_input = candidate.plan_input
-    options = dict(plan_input.options)
-    if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
-        options.setdefault("minimise", True)  # as in the fit; without it, the search stops when the plan fits
+    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # as in the fit
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {each: getattr(choice, each) for each in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
@@ -98,9 +101,6 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     compared = {"baseline": baseline_link(full), "moves": moves}
     graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
     return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
-
-
-# --- sizes and ranks of the page Scale ---------------------------------------------------------------------------
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
@@ -135,9 +135,6 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
     """Return the job that plans the sizes of one dimension; the other dimensions keep their chosen sizes."""
     others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
     return task_job("planning the sizes", others, tasks.dim_curve, dim, key=(dim,))
-
-
-# --- runs of a model in its runtime ------------------------------------------------------------------------------
 
 
 def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:

@@ -66,9 +66,6 @@ class Shown:
         return f"{self.plan.tmmu_plan_hash.hex()[:16]}.{self.plan.planner}.{self.opened.source}"
 
 
-# --- planning ----------------------------------------------------------------------------------------------------
-
-
 def open_files(files: list[tuple[str, bytes]]) -> tuple[list[str], list[dict[str, Any]]]:
     """Open files for the visitor; return ``(sources, error cards)``.
 
@@ -281,15 +278,19 @@ def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
 
 def best_plan_changes(full: Choice) -> dict[str, Any]:
     """Return the fields that select the best plan: planner ``auto``, which does not stop once the plan fits."""
-    return planner_changes(full, BEST) | {"options": {"minimise": True} if full.capacities or full.arenas else {}}
+    return planner_changes(full, BEST) | {"options": minimise_option(full, BEST)}
+
+
+def minimise_option(choice: Choice, planner: str) -> dict[str, Any]:
+    """Return the option with which a planner does not stop once the plan fits; {} if it has no such option or limit."""
+    is_limited = bool(choice.capacities or choice.arenas)
+    return {"minimise": True} if is_limited and planner in PLANNERS and "minimise" in PLANNERS[planner].options else {}
 
 
 def minimising(choice: Choice, planner: str) -> Choice:
     """Return the choice with another planner, which also minimises a plan that fits: then sizes are comparable."""
     other = choice.under(planner)
-    if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
-        return other.but(options={**other.options, "minimise": True})
-    return other
+    return other.but(options={**other.options, **minimise_option(choice, planner)})
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
@@ -352,9 +353,6 @@ def planners_for(opened: Opened) -> list[str]:
         return [opened.plan.planner]
     has_offsets = opened.instance is not None and opened.instance.packing is not None
     return [GIVEN, *PLANNERS] if has_offsets else list(PLANNERS)
-
-
-# --- judging and comparing ---------------------------------------------------------------------------------------
 
 
 def judgement(shown: Shown) -> Job[tasks.Judgement]:

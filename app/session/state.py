@@ -134,16 +134,6 @@ def dismiss() -> None:
     session().refusals = []
 
 
-def draft(name: str, text: str | None = None) -> str:
-    """Return the invalid text of an input, "" for a valid input. If ``text`` is given, store it first."""
-    if text is not None:
-        session().drafts[name] = text
-    return session().drafts.get(name, "")
-
-
-# --- widgets -----------------------------------------------------------------------------------------------------
-
-
 def set_widget(name: str, value: Any) -> str:
     """Set the value of a widget before it is drawn; return its key."""
     key = f"w.{name}"

@@ -28,11 +28,11 @@ WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without t
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena [all] whose tensor or producer name contains ``search``, largest first."""
+    """Return the rows of an arena [all] whose tensor or producer name contains ``search``."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
-    return rows[np.lexsort((rows, np.uint64(numbers.UNLIMITED) - plan.size[rows]))]
+    return rows
 
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
@@ -85,7 +85,7 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
     rows = matching(plan, search, arena)
     if layer is not None and origins is not None:
         rows = rows[[origins.layer[i] == layer for i in rows.tolist()]]
-    listed = by_size(plan, rows[:MOST_ROWS])
+    listed = by_size(plan, rows)[:MOST_ROWS]
     frame = frame_of(plan, listed, origins)
     if shown.solution is not None and (sources := shown.solution.graph.shapes_from):
         texts = [SHAPE_SOURCES[sources[name]] if name in sources else "" for name in frame["tensor"]]

@@ -201,8 +201,6 @@ class JobTable:
         job.abandon()
         self._jobs = {key: other for key, other in self._jobs.items() if not other.abandoned}
 
-    # --- workers ---------------------------------------------------------------------------------------------------
-
     def run_task(self, progress: Progress, task: Task, *arguments: Any, graph: Graph | None = None) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = running_job() or Job("task")
@@ -238,8 +236,6 @@ class JobTable:
                 if (stale := next((other for other in unshared if other.visitors()[visitor] < page), None)) is not None:
                     self._abandon(stale)
             return False
-
-    # --- visitors --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         """Repeatedly abandon jobs without visitors and remove closed tabs; clear the cache when no tab is left."""

@@ -124,11 +124,13 @@ def largest(
     context: TaskContext,
     subject: Subject,
     request: PlanRequest,
-    goal: tuple[str, Capacity, File | None],
+    dim: str,
+    capacity: Capacity,
     kinds: frozenset[Kind],
+    model: File | None,
 ) -> FittedSize:
-    """Return the largest size that fits; ``goal``: dimension, capacity, and the file to read again at each size."""
-    graph, (dim, capacity, model), resized = _graph_of(context, subject), goal, None
+    """Return the largest size of ``dim`` that fits. If ``model`` is given, this file is read again at each size."""
+    graph, resized = _graph_of(context, subject), None
     start = initial_candidate(graph, request, context.progress)
     if model is not None:
         resized = resizable_model(graph, request, dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))

@@ -59,8 +59,6 @@ def prepare() -> None:
         forkserver.ensure_running()
 
 
-# --- messages --------------------------------------------------------------------------------------------------------
-
 _unpickling = threading.local()
 
 
@@ -79,9 +77,6 @@ def _pickled(value: Any, known: Graph | None) -> bytes:
     pickler.dispatch_table = {**copyreg.dispatch_table, Graph: reduce_graph}
     pickler.dump(value)
     return out.getvalue()
-
-
-# --- the server's side ---------------------------------------------------------------------------------------------
 
 
 def run(
@@ -119,11 +114,7 @@ def run(
         return value
     if kind == "failure":
         raise RuntimeError(f"a worker failed:\n{value}")
-    cls, arguments, attributes = value
-    raised = cls.__new__(cls, *arguments)  # without __init__, which has required keyword arguments
-    raised.args = arguments
-    vars(raised).update(attributes)
-    raise raised
+    raise value
 
 
 def _relay(
@@ -149,9 +140,6 @@ def _relay(
             found(value)
         else:
             return kind, value
-
-
-# --- the worker ----------------------------------------------------------------------------------------------------
 
 
 def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None:
@@ -192,7 +180,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     try:
         send("result", task(context, *arguments))
     except TmmuError as error:
-        send("error", (type(error), error.args, vars(error)))
+        send("error", error)
     except (MemoryError, BrokenPipeError):
         return  # the server sees the closed connection
     except Exception:
