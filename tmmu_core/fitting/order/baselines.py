@@ -92,9 +92,6 @@ def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
     return np.array(list(order), np.int64)
 
 
-# --- hill–valley ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Segment:
     """Units that run one after the other."""
