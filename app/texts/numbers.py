@@ -108,9 +108,9 @@ def ordinal(n: int) -> str:
 
 
 def of(shown: int, total: int, noun: str) -> str:
-    """Return the number of shown items: ``250 of 1,204 tensors``, ``all 17 tensors``, or ``1 tensor``."""
+    """Return the number of shown items: ``250 of 1,204 tensors``, ``all 17 tensors``, ``1 tensor`` or ``0 tensors``."""
     if shown == total:
-        return count(total, noun) if total == 1 else f"all {count(total, noun)}"
+        return count(total, noun) if total < 2 else f"all {count(total, noun)}"
     return f"{shown:,} of {count(total, noun)}"
 
 

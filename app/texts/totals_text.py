@@ -92,10 +92,14 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
-    """Return ``(name, bytes before, bytes after)`` of each changed arena, if both plans have it, and of the total."""
+    """Return ``(name, bytes before, bytes after)`` of each changed arena that both plans have, and of the total.
+
+    The total is omitted if it is the size of this arena.
+    """
     old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
     changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
-    return [*changed, (EXTENT, sum(old.values()), sum(new.values()))]
+    total = (EXTENT, sum(old.values()), sum(new.values()))
+    return changed if changed and len(old) == len(new) == 1 else [*changed, total]
 
 
 def distinct_settings(plan: Plan, other: Plan) -> str:

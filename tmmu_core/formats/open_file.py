@@ -81,7 +81,7 @@ READERS: tuple[Reader, ...] = (
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), "formats.planfile.checkpoint:restore"),
     Reader("structured-problem", _PACKING, "instance", _JSON, "formats.structured_problem:read"),
     Reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file:decode"),
-    Reader("node-centric", "UML_Model_IR, node-centric", "graph", _DOCUMENT, "graph.native.node_centric:decode"),
+    Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "graph.native.node_centric:decode"),
     Reader(
         *("torch", "PyTorch exported program", "graph", (".pt2",), "formats.pytorch.torch_module:read"), takes_dims=True
     ),

@@ -122,6 +122,9 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
         elif not is_searched:
             long_work.result(minimum_job, "Searching for the minimum", "The search failed", patience=0)
+        else:
+            minimum = numbers.short_bytes(min(capacity.limited_bytes(point.plan) for point in points))
+            st.html(f'<div class="tm">Minimum found: {minimum}</div>')
     move_tables.by_module(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
     move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)

@@ -47,7 +47,9 @@ def test_view_shows_costs_reasons_and_curve() -> None:
 
 
 def test_planners_are_ranked_by_reuse_cost() -> None:
-    assert " and 1 other are best: reuse cost 9<" in html(opened("planners", graph="sample:pypto_matmul"))
+    page = html(opened("planners", graph="sample:pypto_matmul"))
+    assert " and 1 other are best: reuse cost 9<" in page
+    assert "Right 64.0 KiB), with a reuse cost of 9." in page
 
 
 def test_reuse_curve_has_the_alignment_of_the_plan() -> None:

@@ -54,6 +54,9 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, limited = _headline(plan, budget, name)
+    figures = totals(plan)
+    if figures.reuse_cost is not None:
+        headline = f"{headline[:-1]}, with a reuse cost of {figures.reuse_cost:,}."
     if plan.is_invalid:
         return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
@@ -69,7 +72,6 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
         if limit is not None and limit < bound:
             reason = f"No plan {scope} fits: the lower bound{place} is {least}."
         return Explanation(headline, reason, gap)
-    figures = totals(plan)
     step, live = peak_step_of(plan, explained.name) if place else (figures.peak_step, figures.peak_live_bytes)
     if (peak := short_bytes(live)) != least:
         reason = f"At most {peak}{place} are live, at {_step(plan, step)}, but no plan {scope} needs less than {least}."
