@@ -4,6 +4,7 @@ A storage is *used* at a step whose node writes or reads one of its tensors; ``@
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,39 +25,23 @@ class Idle:
 
 def idle_of(liveness: Liveness) -> Idle:
     """Return the idle steps of every storage. O(operands · log operands)."""
-    storages = liveness.storages
-    count, birth, death = len(storages), storages.birth, storages.death
     timeline, index = liveness.timeline, liveness.timeline.index
-    nodes = np.arange(len(index.node_ids), dtype=np.int64)
-    readers, writers = np.repeat(nodes, np.diff(index.in_ptr)), np.repeat(nodes, np.diff(index.out_ptr))
-    loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
+    birth, death = liveness.storages.birth.tolist(), liveness.storages.death.tolist()
+    loaded = np.flatnonzero(index.is_input)
     owner = liveness.storage_of[np.concatenate([index.in_idx, index.out_idx, loaded])]
-    step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
-    owner, step = owner[owner >= 0], step[owner >= 0]
-    is_live = (birth[owner] <= step) & (step < death[owner])
-    owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
-    used = np.bincount(owner, minlength=count)
-    # The idle ranges of a storage lie between two uses. Its birth − 1 and its death count as uses here.
-    numbers = np.arange(count)
-    storage = np.concatenate([numbers, owner, numbers])
-    use = np.concatenate([birth - 1, step, death])
-    order = np.lexsort((use, storage))
-    storage, use = storage[order], use[order]
-    same = storage[1:] == storage[:-1]
-    gap_from, gap_to, storage = use[:-1][same] + 1, use[1:][same], storage[:-1][same]
-    longest_first = np.lexsort((gap_from, gap_from - gap_to, storage))
-    longest = longest_first[np.searchsorted(storage[longest_first], numbers)]
-    gap_from, gap_to = gap_from[longest], gap_to[longest]
-    is_always_used = gap_from >= gap_to
-    ends = np.cumsum(used)
-    last_use, previous_use = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-    last_use[used > 0] = step[ends[used > 0] - 1]
-    previous_use[used > 1] = step[ends[used > 1] - 2]
-    return Idle(
-        live=death - birth,
-        idle=death - birth - used,
-        gap_from=np.where(is_always_used, death, gap_from),
-        gap_to=np.where(is_always_used, death, gap_to),
-        last_use=last_use,
-        previous_use=previous_use,
-    )
+    read_at, written_at = (np.repeat(timeline.step_of, np.diff(ptr)) for ptr in (index.in_ptr, index.out_ptr))
+    step = np.concatenate([read_at, written_at, np.zeros(len(loaded), np.int64)])
+    uses: list[list[int]] = [[] for _ in birth]  # per storage, the steps that use it, ascending
+    for storage, at in np.unique(np.stack([owner, step], axis=1), axis=0).tolist():
+        if storage >= 0 and birth[storage] <= at < death[storage]:
+            uses[storage].append(at)
+    rows = []
+    for first, end, used in zip(birth, death, uses, strict=True):
+        # The idle ranges lie between two uses. The step before the birth and the death count as uses here.
+        gaps = [(after + 1, until) for after, until in pairwise((first - 1, *used, end))]
+        gap_from, gap_to = max(gaps, key=lambda gap: gap[1] - gap[0])
+        if gap_from == gap_to:
+            gap_from = gap_to = end
+        previous_use, last_use = (-1, -1, *used)[-2:]
+        rows.append((end - first, end - first - len(used), gap_from, gap_to, last_use, previous_use))
+    return Idle(*np.array(rows, np.int64).reshape(-1, 6).T)

@@ -4,14 +4,14 @@ The candidates are the permitted pairs of input and output at the last read of t
 the first condition that it violates. Each node is granted the first of its candidates that violates none.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from tmmu_core.liveness.live_model import CONDITIONS, I64, Timeline
+from tmmu_core.graph.index import GraphIndex
+from tmmu_core.liveness.live_model import I64, Timeline
 from tmmu_core.liveness.live_ranges import Ranges
 from tmmu_core.liveness.storages import Groups
-
-GRANTED = len(CONDITIONS)
-ALREADY_TAKEN = CONDITIONS.index("already_taken")
 
 
 def decide_handoffs(
@@ -23,83 +23,63 @@ def decide_handoffs(
     ``forbidden`` (pairs, 2): groups that must not alias, the lower number first.
     """
     index = timeline.index
-    node, x, y, priority = _candidates(timeline)
-    step = timeline.step_of[node]
-    is_last_read = (ranges.last_read[x] == step) & (groups.group[x] != groups.group[y])
-    node, x, y, priority, step = (column[is_last_read] for column in (node, x, y, priority, step))
-
-    x_group, y_group = groups.group[x], groups.group[y]
-    output_has_buffer = (heads[y_group] != y) | (ranges.birth[y] != step)
-    alias_live = output_has_buffer | (_others_death(groups)[x] > step)
-    low, high, group_count = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
-    must_not_alias = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
-
-    persistent = np.zeros(group_count, np.bool_)  # indexed by group
-    persistent[groups.group[index.is_persistent & ranges.planned]] = True
-    refused_by = np.select(
-        [
-            np.diff(index.out_ptr)[node] > 1,
-            persistent[x_group],
-            index.is_output[x],
-            ranges.saved[x],
-            alias_live,
-            must_not_alias,
-            arena_of[x] != arena_of[y],
-        ],
-        range(ALREADY_TAKEN),
-        default=GRANTED,
-    ).astype(np.int64)
-
-    order = np.lexsort((priority, step))
-    step, x, y, refused_by = step[order], x[order], y[order], refused_by[order]
-    permitted = np.flatnonzero(refused_by == GRANTED)
-    first_of_step = np.ones(len(permitted), np.bool_)
-    first_of_step[1:] = step[permitted][1:] != step[permitted][:-1]
-    refused_by[permitted[~first_of_step]] = ALREADY_TAKEN
-
-    granted = refused_by == GRANTED
-    handoffs = np.stack([step[granted], x[granted], y[granted]], axis=1)
-    refusals = np.stack([step[~granted], x[~granted], y[~granted], refused_by[~granted]], axis=1)
-    return handoffs, refusals
+    persistent = set(groups.group[index.is_persistent & ranges.planned].tolist())
+    must_not_alias = set(map(tuple, forbidden.tolist()))
+    latest_deaths = _latest_deaths(groups)
+    columns = (ranges.last_read, ranges.birth, groups.death, groups.group, heads, arena_of)
+    last_read, birth, death, group, head, arena = (column.tolist() for column in columns)
+    handoffs: list[tuple[int, ...]] = []
+    refusals: list[tuple[int, ...]] = []
+    for step, node in enumerate(timeline.node_at.tolist()):
+        has_granted = False
+        for x, y in _candidates(index, node) if node >= 0 else ():
+            low, high = sorted((group[x], group[y]))
+            if last_read[x] != step or low == high:
+                continue
+            second, latest = latest_deaths.get(group[x], (0, 0))
+            others_death = second if death[x] == latest else latest
+            violated = (  # in the order of ``CONDITIONS``
+                len(index.outputs_of(node)) > 1,
+                group[x] in persistent,
+                bool(index.is_output[x]),
+                bool(ranges.saved[x]),
+                head[group[y]] != y or birth[y] != step or others_death > step,
+                (low, high) in must_not_alias,
+                arena[x] != arena[y],
+                has_granted,
+            )
+            if any(violated):
+                refusals.append((step, x, y, violated.index(True)))
+            else:
+                has_granted = True
+                handoffs.append((step, x, y))
+    return np.array(handoffs, np.int64).reshape(-1, 3), np.array(refusals, np.int64).reshape(-1, 4)
 
 
-def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
-    """Return columns (node, input, output, priority) of every permitted pair, once per node and input.
+def _candidates(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
+    """Return the pairs (input, output) that a node permits, each input once.
 
     A tensor at several input positions needs permission for all of them: they are one buffer.
     """
-    index = timeline.index
-    reads, writes = index.in_idx.tolist(), index.out_idx.tolist()
-    in_ptr, out_ptr, step_of = index.in_ptr.tolist(), index.out_ptr.tolist(), timeline.step_of.tolist()
-    rows: list[tuple[int, int, int, int]] = []
-    for k, node in enumerate(timeline.graph.nodes):
-        if step_of[k] < 0 or node.inplace == "none" or not node.outputs:
-            continue
-        inputs, outputs = reads[in_ptr[k] : in_ptr[k + 1]], writes[out_ptr[k] : out_ptr[k + 1]]
-        if isinstance(node.inplace, tuple):
-            positions = {i for i, _ in node.inplace}
-            without_permission = {x for i, x in enumerate(inputs) if i not in positions}
-            pairs = [(inputs[i], outputs[o]) for i, o in node.inplace if inputs[i] not in without_permission]
-        else:
-            pairs = [(x, outputs[0]) for x in inputs]
-        first_pair: dict[int, tuple[int, int, int, int]] = {}  # by input
-        for priority, (x, y) in enumerate(pairs):
-            first_pair.setdefault(x, (k, x, y, priority))
-        rows += first_pair.values()
-    columns: I64 = np.array(rows, np.int64).reshape(-1, 4).T
-    return columns[0], columns[1], columns[2], columns[3]
+    inplace = index.graph.nodes[k].inplace
+    if inplace == "none":
+        return ()
+    inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
+    if not isinstance(inplace, tuple):
+        return dict.fromkeys(inputs, outputs[0]).items() if outputs else ()
+    positions = {i for i, _ in inplace}
+    not_permitted = {x for i, x in enumerate(inputs) if i not in positions}
+    output_of: dict[int, int] = {}
+    for i, o in inplace:
+        if inputs[i] not in not_permitted:
+            output_of.setdefault(inputs[i], outputs[o])
+    return output_of.items()
 
 
-def _others_death(groups: Groups) -> I64:
-    """Return an array of shape (tensors,): the latest death of the *other* members of a tensor's storage; 0: none."""
-    latest = np.zeros(len(groups.group), np.int64)
+def _latest_deaths(groups: Groups) -> dict[int, list[int]]:
+    """Return the two latest deaths of the members of each storage with several members, the latest one last."""
     members = np.flatnonzero(groups.shared)
-    if not len(members):
-        return latest
-    members = members[np.lexsort((groups.death[members], groups.group[members]))]
-    group, death = groups.group[members], groups.death[members]
-    # The latest death of a group is the result for all members but the last; the last gets the death before it.
-    last_of_group = np.flatnonzero(np.append(group[1:] != group[:-1], True))
-    latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
-    latest[members[last_of_group]] = death[last_of_group - 1]
-    return latest
+    deaths: dict[int, list[int]] = {}
+    for group, death in zip(groups.group[members].tolist(), groups.death[members].tolist(), strict=True):
+        deaths[group] = sorted([*deaths.get(group, ()), death])[-2:]
+    return deaths
