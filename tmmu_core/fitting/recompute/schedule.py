@@ -23,13 +23,14 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
+WHY = "each node reads the same values as before; a node that runs again computes the same values"
 MOST_RUNS = 8  # maximum number of runs of a schedule, per node
 MOST_WORK = 3_000_000  # maximum number of nodes and storages that a search visits
 MOST_COUNTED = 40  # maximum number of nodes that are counted for the FLOPs of a storage
 SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the excess
 
-Kept = tuple[int, int, int]
-"""A storage that is not dropped from one goal to another goal."""
+Kept = tuple[int, int, int]  # a storage, and the goals from which and up to which it is not dropped
+State = tuple[tuple[int, ...], frozenset[Kept]]  # the goals in order, and the kept storages
 
 
 @dataclass(eq=False)
@@ -89,10 +90,6 @@ class Scheduler:
         """Return the sum of the sizes of ``storages``."""
         return sum(self.size[s] for s in storages)
 
-    def schedule(self, goals: Sequence[int], kept: frozenset[Kept]) -> Schedule | None:
-        """Return the schedule of ``goals``; ``None`` above a maximum, or if a node reads an overwritten storage."""
-        return _Run(self, goals, kept).schedule()
-
 
 class _Run:
     """The state of one schedule."""
@@ -126,6 +123,7 @@ class _Run:
         return last
 
     def schedule(self) -> Schedule | None:
+        """Return the schedule; ``None`` above a maximum, or if a node would read an overwritten storage."""
         of, frames, highest = self.of, self.frames, -1
         for place, goal in enumerate(self.goals):
             if goal in self.done:
@@ -231,47 +229,41 @@ def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -
     Best-first search over sequences of goals and kept storages, by the excess of the schedule. Each sequence of large
     goals is expanded once.
     """
-    start = tuple(scheduler.goals), frozenset[Kept]()
+    start: State = tuple(scheduler.goals), frozenset()
     known, expanded = {start}, set[tuple[int, ...]]()
-    queue: list[tuple[int, int, int, tuple[tuple[int, ...], frozenset[Kept]], Schedule]] = []
-    pending: Iterator[tuple[tuple[int, ...], frozenset[Kept]]] = iter([start])
+    queue: list[tuple[int, int, int, State, Schedule]] = []
+    pending = iter([start])
     while scheduler.work < MOST_WORK and should_continue():
         state = next(pending, None)
         if state is not None:
-            found = scheduler.schedule(*state)
+            known.add(state)
+            found = _Run(scheduler, *state).schedule()
             if found is not None and not found.excess:
                 return found.runs
             if found is not None:
                 heappush(queue, (found.excess, found.most, len(known), state, found))
-            known.add(state)
             continue
         if not queue:
             return None
         *_, state, found = heappop(queue)
-        large = _large_goals(scheduler, found, state[0])
+        sizes = ((goal, scheduler.bytes_of(scheduler.writes[goal])) for goal in state[0])
+        large = tuple(goal for goal, size in sizes if SMALL_GOAL * size >= found.most)
         if large not in expanded:
             expanded.add(large)
-            pending = (each for each in _repairs(scheduler, state, found, large) if each not in known)
+            pending = (each for each in _repairs(scheduler, state, found, set(large)) if each not in known)
     return None
 
 
-def _large_goals(scheduler: Scheduler, found: Schedule, goals: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(goal for goal in goals if SMALL_GOAL * scheduler.bytes_of(scheduler.writes[goal]) >= found.most)
-
-
-def _repairs(
-    scheduler: Scheduler, state: tuple[tuple[int, ...], frozenset[Kept]], found: Schedule, large: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], frozenset[Kept]]]:
+def _repairs(scheduler: Scheduler, state: State, found: Schedule, large: set[int]) -> Iterator[State]:
     """Yield the states with one large goal after a later one, and those with one more or one less kept storage."""
     goals, kept = state
-    is_large = set(large)
     for first, goal in enumerate(goals):
-        if goal not in found.live_goals or goal not in is_large or scheduler.is_fixed[goal]:
+        if goal not in found.live_goals & large or scheduler.is_fixed[goal]:
             continue
         for place in range(first + 1, len(goals)):
             if scheduler.is_fixed[goals[place]]:
                 break
-            if goals[place] in is_large:
+            if goals[place] in large:
                 yield (*goals[:first], *goals[first + 1 : place + 1], goal, *goals[place + 1 :]), kept
     for each in sorted(found.repeated ^ kept):
         yield goals, kept ^ {each}
@@ -294,8 +286,8 @@ def schedule_move(plan_input: PlanInput, limit: int, report: Progress | None = N
     tensors = tuple(model.name_of(s) for s in storages)
     return Move(
         "recompute",
-        f"run the nodes in another order and recompute {some_names(tensors)}" if tensors else "run in another order",
-        "",
+        "run the nodes in another order" + (f" and recompute {some_names(tensors)}" if tensors else ""),
+        WHY,
         tensors,
         tuple(model.node_id(n) for n in dict.fromkeys(again)),
         Cost(sum(scheduler.flops[n] for n in again), 0, len(again)),
