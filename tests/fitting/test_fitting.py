@@ -164,15 +164,15 @@ def test_largest_size_that_fits_is_found() -> None:
     tensors = (Tensor("x", ("B", 16), role="input"), Tensor("a", ("B", 16)), Tensor("b", ("B", 16)))
     nodes = (node("n", "x", "a", inplace="none"), node("m", "a", "b", inplace="none"))
     ir = Graph(tensors, nodes, ("x",), ("b",), dims={"B": Dim(1, 64)})
-    found = largest_that_fits(started(ir, alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)
+    found = largest_that_fits(ir, PlanRequest(alignment=64), "B", Capacity(2 * 64 * 10 + 63), FREE)
     assert (found.size, shown(found.fitted).answer) == (10, "fits")
     assert found.fitted.best.plan_input.graph.dims["B"].max == 10
-    none = largest_that_fits(started(ir, alignment=64), "B", Capacity(100), FREE)
+    none = largest_that_fits(ir, PlanRequest(alignment=64), "B", Capacity(100), FREE)
     assert (none.size, none.fitted.answer) == (None, "cannot")
     sizes = fit(started(ir, alignment=64), Capacity(2 * 64 * 10), replace(FREE, kinds=FREE.kinds | {"sizes"}))
     assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
     with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
-        largest_that_fits(started(ir), "C", Capacity(1), FREE)
+        largest_that_fits(ir, PlanRequest(), "C", Capacity(1), FREE)
 
 
 def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:

@@ -190,7 +190,7 @@ def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Grap
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
     """Return ``graph``; if a size in ``point`` is outside of the assumed bounds, read the graph again from ``data``."""
-    sizes = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
-    if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):
+    sizes = {dim: size for dim, size in point.items() if dim in graph.assumed and size >= 0}
+    if all(graph.dims[dim].min <= size <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph
-    return read_within(data, sizes, name)
+    return read_at_sizes(data, sizes, name)

@@ -21,7 +21,7 @@ from tmmu_core.fitting.move import recipe as recipe_document
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
-from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
+from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 from tmmu_core.formats.open_file import read_at_sizes
@@ -114,15 +114,13 @@ def _search(
         smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
         return smallest.fitted, smallest.size
     largest = sizes.largest
-    start = initial_candidate(graph, request, progress)
     if largest is None:
-        return fit_or_smallest(start, *limits, progress), None
+        return fit_or_smallest(initial_candidate(graph, request, progress), *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
-    other_sizes = resizable_model(
-        graph, request, largest, lambda sizes: read_at_sizes(console.read_input(file), sizes, file)
+    found = largest_that_fits(
+        graph, request, largest, *limits, progress, lambda sizes: read_at_sizes(console.read_input(file), sizes, file)
     )
-    found = largest_that_fits(start, largest, *limits, progress, other_sizes)
     return found.fitted, found.size
 
 

@@ -17,7 +17,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.largest_size import largest_that_fits, resizable_model
+from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.formats.open_file import read_any, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
@@ -130,11 +130,9 @@ def largest(
     model: File | None,
 ) -> FittedSize:
     """Return the largest size of ``dim`` that fits. If ``model`` is given, this file is read again at each size."""
-    graph, resized = _graph_of(context, subject), None
-    start = initial_candidate(graph, request, context.progress)
-    if model is not None:
-        resized = resizable_model(graph, request, dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
-    return largest_that_fits(start, dim, capacity, Allowed(kinds), context.progress, resized)
+    graph = _graph_of(context, subject)
+    read = None if model is None else lambda sizes: read_at_sizes(model.data, sizes, model.name)
+    return largest_that_fits(graph, request, dim, capacity, Allowed(kinds), context.progress, read)
 
 
 def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:

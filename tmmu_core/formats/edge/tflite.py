@@ -40,7 +40,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     nbytes,
     permission,
 )
-from tmmu_core.graph.constants import Constants, Piece, in_file, in_memory
+from tmmu_core.graph.constants import Constants, in_file, in_memory
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
@@ -70,7 +70,7 @@ def read(data: bytes, name: str = "") -> Graph:
     return built(data, name)[0]
 
 
-def built(data: Any, name: str) -> tuple[Graph, "Reading"]:
+def built(data: Any, name: str) -> tuple[Graph, "_Reading"]:
     """Return the graph of :func:`read`, and the model's tables and tensor ids that it was built from."""
     import tflite  # slow to import
 
@@ -78,7 +78,7 @@ def built(data: Any, name: str) -> tuple[Graph, "Reading"]:
         file = ModelFile(tflite, data)
         if not file.model.SubgraphsLength():
             raise UnreadableInput("the model has no subgraph.", hint="Convert the model again.")
-        reading = Reading(file, name)
+        reading = _Reading(file, name)
         return reading.graph(), reading
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         # The parser raises these for offsets outside of the file.
@@ -90,14 +90,9 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     """Return the constants of ``graph``. ``data`` is the file's bytes, or a memory map of the file at ``where``."""
     _, reading = built(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
-    pieces: dict[str, Piece] = {}
-    for tensor_id, tensor in reading.constants.items():
-        if tensor_id in ids and not is_external(tensor):
-            place = reading.file.place(tensor)
-            pieces[tensor_id] = (
-                partial(in_file, where, *place) if where else partial(in_memory, memoryview(data), *place)
-            )
-    return Constants(pieces)
+    read_range = partial(in_file, where) if where else partial(in_memory, memoryview(data))
+    stored = {name: tensor for name, tensor in reading.constants.items() if name in ids and not is_external(tensor)}
+    return Constants({name: partial(read_range, *reading.file.place(tensor)) for name, tensor in stored.items()})
 
 
 @dataclass
@@ -111,7 +106,7 @@ class Use:
     variable_of: dict[int, str] = field(default_factory=dict)  # number of a handle → the name of its variable
 
 
-class Reading:
+class _Reading:
     """The graph of a model while it is read; a ``scopes.Host``."""
 
     def __init__(self, file: ModelFile, name: str) -> None:
@@ -131,7 +126,6 @@ class Reading:
         self.repeated = 0  # words of all uses beyond the first use of each subgraph
 
     def graph(self) -> Graph:
-        """Return the graph of the model."""
         main = self.main
         self._run(main)
         scratch = self._scratch()
@@ -289,21 +283,17 @@ class Reading:
         return self.variables[name].id
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        """Declare a tensor of the same shape and dtype, or of one row of it."""
         own = _unused(name, self.used_ids)
         self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
         return own
 
     def place(self, node: Node, scope: str) -> None:
-        """Append a node."""
         self.nodes.append(structs.replace(node, node_id=_unused(node.node_id, self.node_ids), scope=scope))
 
     def root(self, tensor: str) -> str:
-        """Return the tensor itself: no operator creates a view."""
-        return tensor
+        return tensor  # no operator creates a view
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors have the same size."""
         return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
 
 

@@ -166,12 +166,11 @@ def _parse(data: bytes) -> onnx.ModelProto:
         fault = "has no nodes"
     elif not all(isinstance(text, str) for _, graph in onnx_model.graphs(model.graph) for text in _texts(graph)):
         fault = "is damaged: a name in it is not UTF-8"
-    else:
-        onnx_model.check_weight_paths(model)
-        if not model.opset_import:
-            fault = "names no operator set (opset_import)"
+    elif not model.opset_import:
+        fault = "names no operator set (opset_import)"
     if fault:
         raise UnreadableInput(f"the ONNX model {fault}.", hint="Export the model again.")
+    onnx_model.check_weight_paths(model)
     return model
 
 

@@ -19,9 +19,8 @@ from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.plans.analysis.peak_lines import LineChange, changes_at_peak
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import I64, ArenaSummary, Plan, TensorRow
 
-I64 = NDArray[np.int64]
 MOST_REUSES = 20  # maximum number of different in-place reuses that a comparison lists
 
 KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "removed", "renumbered")
@@ -329,8 +328,8 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "redescribed": redescribed_rows,
     }
     # In a plan without slots, these columns have numbers of storages.
-    changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
-    if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
+    is_changed = len(both) < len(left_row) or any(mask.any() for mask in masks.values())
+    if left.has_slots == right.has_slots or not is_changed:
         masks["renumbered"] = is_renumbered & ~moved & ~other_arena
     for kind, mask in masks.items():
         kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))

@@ -20,6 +20,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -96,19 +97,17 @@ _IN_TRAINING = frozenset({"dropout"})
 """Operators that keep their decomposition in a training step, except in eager CPU mode: dropout becomes one kernel."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
-_mode: FakeTensorMode | None = None
 
 
+@cache
 def shared_mode() -> FakeTensorMode:
     """Return the fake mode of this process, so that tensors of different callers are compatible.
 
     PyTorch's control-flow operators (``cond``, ``scan``) accept no subclass of ``FakeTensorMode``.
     """
-    global _mode
-    if _mode is None:
-        _mode = mode = FakeTensorMode(allow_non_fake_inputs=True)
-        mode.__deepcopy__ = lambda memo: mode
-    return _mode
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode.__deepcopy__ = lambda memo: mode
+    return mode
 
 
 def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:

@@ -38,9 +38,7 @@ class RejectSeeding(TorchFunctionMode):
     no result, because a trace draws no numbers.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seed = FIRST_SEED
+    seed = FIRST_SEED
 
     def __enter__(self) -> Any:
         self._set_seed()
