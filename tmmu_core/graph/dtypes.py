@@ -5,7 +5,6 @@ not written. Elements below a byte are packed; the size of a tensor is rounded u
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 
@@ -49,7 +48,6 @@ ALIASES: dict[str, str] = {
 FLOATING: frozenset[str] = frozenset(name for name in BITS if "float" in name or name.startswith("complex"))
 
 
-@lru_cache(maxsize=4096)
 def canonical(dtype: str) -> str | None:
     """Return the canonical name of a dtype in any spelling; ``None`` if unknown."""
     if dtype in BITS:

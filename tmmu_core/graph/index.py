@@ -173,7 +173,7 @@ def _sizes(graph: Graph, dim_sizes: dict[str, int]) -> tuple[tuple[tuple[int, ..
 
 def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:
     """Return the ``inputs`` or ``outputs`` (``side``) of the nodes as CSR ``(ptr, idx)``."""
-    names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
+    names = [getattr(node, side) for node in graph.nodes]
     ptr = np.zeros(len(names) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
     idx = np.fromiter([tensor_of.get(name, -1) for name in chain.from_iterable(names)], np.int64, int(ptr[-1]))
@@ -184,7 +184,7 @@ def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, 
 
 def _is_listed(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
     """Return an array of shape (tensors,): whether each is in the ``inputs`` or ``outputs`` (``side``) of the graph."""
-    names = graph.inputs if side == "inputs" else graph.outputs
+    names = getattr(graph, side)
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
     numbers = [tensor_of.get(name, -1) for name in names]

@@ -123,7 +123,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     if is_graph:
         opened = micro.as_run
         request = request if request.planner else request.but(planner="auto")
-    written = with_plan(micro, model[0], resolve_opened(opened, name, request).valid_plan("export"))
+    written = with_plan(micro, resolve_opened(opened, name, request).valid_plan("export"))
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")

@@ -22,7 +22,7 @@ FILES = sorted(MODELS.glob("*.tflite"))
 
 def planned(data: bytes, *, alignment: int | None = None) -> TflmFile:
     found = MicroModel(data)
-    return with_plan(found, data, make_plan(found.as_run, PlanRequest(planner="auto", alignment=alignment)).plan)
+    return with_plan(found, make_plan(found.as_run, PlanRequest(planner="auto", alignment=alignment)).plan)
 
 
 def metadata_in(data: bytes) -> dict[bytes, bytes]:
@@ -97,7 +97,7 @@ def test_result_of_a_body_is_kept_until_the_body_ends() -> None:
 def test_long_lived_tensors_are_left_to_the_runtime() -> None:
     """A plan of the file's own graph frees the results of control flow while its bodies run; the runtime does not."""
     found = MicroModel(BRANCH)
-    written = with_plan(found, BRANCH, make_plan(found.graph, PlanRequest(planner="auto")).plan)
+    written = with_plan(found, make_plan(found.graph, PlanRequest(planner="auto")).plan)
     assert written.left
     assert written.offsets.count(-1) == len(written.left)
     assert planned(BRANCH).left == ()

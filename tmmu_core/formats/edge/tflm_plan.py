@@ -61,6 +61,7 @@ class MicroModel:
         """Read a model. Raises ``Misuse`` for a model of Vela or an unplanned part, else as :func:`.tflite.read`."""
         with source_of_errors(name):
             self.graph, reading = tflite.built(data, name)
+            self.data = data
             self.file = reading.file
             subgraphs = range(self.file.model.SubgraphsLength())
             self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]  # tensors of each subgraph
@@ -168,7 +169,7 @@ class TflmFile:
     extent_bytes: int  # end of the last tensor with an offset: a lower bound of the head of the runtime's arena
 
 
-def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
+def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
     """Return the model with the offsets of a plan of its ``graph`` or ``as_run``. Raises ``Misuse`` for other plans."""
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
@@ -198,7 +199,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
     extent = max((end for _, end in placed.values()), default=0)
-    return TflmFile(with_metadata(data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(unplaced), extent)
+    return TflmFile(with_metadata(model.data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(unplaced), extent)
 
 
 def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
