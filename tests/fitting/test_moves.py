@@ -1,15 +1,11 @@
 """Moves are values: their costs add up, and applying them changes the planner input."""
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Cost, Move
+from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.judge.verifier.verify import verify_plan
-
-
-def test_moved_byte_weighs_its_number_of_operations() -> None:
-    assert Cost(5, 2, 9).weight == 5 + 2 * FLOPS_PER_MOVED_BYTE
 
 
 def test_order_move_writes_the_execution_order() -> None:

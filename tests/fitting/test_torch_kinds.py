@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.aot_autograd import aot_module
+from torch.ao import quantization
 from torch.distributions import Normal
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -187,7 +188,7 @@ def aligned(step: Any, x: Tensor, labels: Tensor) -> Tensor:
 
 
 def distributed(step: Any, x: Tensor) -> Tensor:
-    """Distributions and ``gaussian_nll_loss`` check values; buffers are assigned, and a part is compiled."""
+    """Distributions and ``gaussian_nll_loss`` check values; buffers are assigned, and two parts are compiled."""
     made = step.body(x)
     step.mean, step.count = 0.9 * step.mean + 0.1 * made.detach().mean(0), step.count + 1
     drawn = Normal(made, step.compiled(x).exp()).rsample() - step.mean
@@ -196,8 +197,9 @@ def distributed(step: Any, x: Tensor) -> Tensor:
 
 
 def distribution() -> nn.Module:
-    compiled = torch.compile(blocks(), backend="eager")
-    return Step(distributed, body=blocks(), compiled=compiled, mean=torch.zeros(32), count=torch.zeros(()))
+    compiled, body = torch.compile(blocks(), backend="eager"), blocks()
+    body[1].compile(backend="eager")
+    return Step(distributed, body=body, compiled=compiled, mean=torch.zeros(32), count=torch.zeros(()))
 
 
 def overlapping(step: Any, first: Tensor, second: Tensor, row: Tensor) -> Tensor:
@@ -500,6 +502,10 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "nested": (Step(lambda step, x: torch.nested.as_nested_tensor([*x])), r"_nested_tensor_.* LAYER\nPad the rows"),
     "script": (torch.jit.ScriptModule(), r"TorchScript.* LAYER\nGive the module from which"),
     "lazy": (nn.LazyLinear(32), r"'body.1.weight' is not initialized.\n(.|\n)*Call the module once"),
+    "fake quantization": (
+        quantization.default_fused_per_channel_wt_fake_quant(),
+        r"buffer 'body.1.activation_post_process.min_val' is empty(.|\n)*Call the module once",
+    ),
     "generator": (Step(lambda step, x: [torch.manual_seed(0), x.sin()][1]), "before this operator.* LAYER"),
     "branches": (
         Step(lambda step, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))),

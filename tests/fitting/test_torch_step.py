@@ -262,14 +262,29 @@ def test_gradient_of_a_result_is_live_until_backward_ends(is_accumulated: bool) 
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
 
 
+class Composed(torch.optim.SGD):
+    """Keeps a list of sums for each parameter, and runs another optimizer."""
+
+    def __init__(self, groups: Any) -> None:
+        super().__init__(groups)
+        self.inner = torch.optim.Adagrad(self.param_groups[1]["params"])
+
+    def step(self, closure: Any = None) -> None:
+        for each in self.inner.param_groups[0]["params"]:
+            self.state[each].setdefault("sums", [torch.zeros_like(each), torch.zeros(7)])[0].add_(each.grad)
+        self.inner.step()
+        super().step()
+
+
 def test_optimizer_has_the_states_of_its_groups_for_parameters_with_gradients() -> None:
     module, x = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).train(), torch.randn(8, 256)
     module.unused = nn.Parameter(torch.ones(4096))
     groups = [{"params": [*module[2].parameters(), module.unused], "momentum": 0.9}, {"params": module[0].parameters()}]
-    optimizer = torch.optim.SGD(groups, lr=0.1)
-    fit = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared, optimizer=optimizer)
-    states = [each for each in fit.graph.tensors if each.role == "optimizer_state"]
-    assert {each.id for each in states} == {"2.weight.momentum_buffer", "2.bias.momentum_buffer"}
+    fit = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared, optimizer=Composed(groups))
+    states = {each.id for each in fit.graph.tensors if each.role == "optimizer_state"}
+    of_parameters = {"2.weight.momentum_buffer", "2.bias.momentum_buffer"}
+    of_parameters |= {f"0.{name}.sums{number}" for name in ("weight", "bias") for number in ("", "_1")}
+    assert states == of_parameters | {f"optimizer.state_{k}" for k in range(4)}  # Adagrad's sums and step numbers
     found = fit.check()
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
 
@@ -558,6 +573,7 @@ def test_pickle_of_a_fit_names_what_can_be_pickled() -> None:
     [
         ({"allow": "alignment"}, "cannot run the move 'alignment'"),
         ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"optimizer": ("sgd", "adamw")}, "no optimizer 'tuple'(.|\n)*whose step runs them"),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, "SGD holds no parameter of the module"),
         ({"optimizer": torch.optim.LBFGS}, r"optimizer's step cannot be traced(.|\n)*closure(.|\n)*as reserve"),
         ({"capacity": {"activations": 1}}, "one memory"),

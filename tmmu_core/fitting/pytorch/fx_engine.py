@@ -59,14 +59,13 @@ def with_engine(
     returned = {each.tensor for each in gradients}.difference(graph.inputs)
     freed = returned | held if has_optimizer else returned - held
     kept = [name for name in graph.outputs if name not in freed]
+    kept += [name for name in end.final.values() if not end.tensors[name].persistent]
     nodes = (*graph.nodes, *end.nodes)
     graph = msgspec.structs.replace(
         graph,
         tensors=tuple(end.tensors.values()),
         nodes=nodes,
-        outputs=tuple(
-            dict.fromkeys([*kept, *(each for each in end.final.values() if not end.tensors[each].persistent)])
-        ),
+        outputs=tuple(dict.fromkeys(kept)),
         execution_order=tuple(node.node_id for node in nodes),
     )
     return graph, end.final

@@ -19,7 +19,7 @@ from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import CALL_ONCE, not_traceable
 from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import Graph, Tensor
 
@@ -165,6 +165,8 @@ class _Executed(JointReader):
             if value is None:
                 continue
             old, new = self.tensor_of[buffer.name], self.id_of[id(value if item is None else value[item])]
+            if 0 in self.tensors[old].shape:  # the kernels of fake quantization do so in the first step
+                raise UnreadableInput(f"the buffer {old!r} is empty, and the step resizes it.", hint=CALL_ONCE)
             after = f"{old}.updated"
             copy = Draft(f"copy_to_{old}", "copy_", [old, new], [], "forward")
             if self.tensors[old].view is None:  # a view's storage is held by the caller, and may have other views

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, tensors_in
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.graph.model import Graph, Node, Tensor
 
@@ -49,10 +49,12 @@ def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
-    if isinstance(given, str) and given not in OPTIMIZERS:
+    if not (callable(given) or isinstance(given, torch.optim.Optimizer) or str(given) in OPTIMIZERS):
+        name = given if isinstance(given, str) else type(given).__name__
         raise UnreadableInput(
-            f"there is no optimizer {given!r}.",
-            hint=f"{strict.closest_hint(given, tuple(OPTIMIZERS))} Or give an optimizer of torch.optim.",
+            f"there is no optimizer {name!r}.",
+            hint=f"{strict.closest_hint(name, tuple(OPTIMIZERS))} Or give one optimizer of torch.optim. For several, "
+            "write a class whose step runs them.",
         )
     with _disable_current_modes():  # a constructor checks the value of a learning rate that is a tensor
         if isinstance(given, str):
@@ -99,9 +101,8 @@ def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, 
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
             group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in values)
-    states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
     gradients = [each.grad for each in values if each.grad is not None]
-    with _PeakSizes([*values, *states, *gradients]) as storages:
+    with _PeakSizes([*values, *tensors_in(optimizer, set()), *gradients]) as storages:
         before = set(storages.live)
         optimizer.step()
     return optimizer, [size for address, size in storages.sizes.items() if address not in before]
@@ -137,11 +138,14 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
                 hint="Leave the optimizer out, and give the bytes of its states and step as reserve.",
             ) from error
         states = {
-            f"{names[id(original)]}.{key}": value
+            f"{names[id(original)]}.{key}{f'_{k}' * (k > 0)}": value
             for original, fake in fakes.items()
-            for key, value in optimizer.state.get(fake, {}).items()
-            if isinstance(value, torch.Tensor)
+            for key, state in optimizer.state.get(fake, {}).items()
+            for k, value in enumerate(tensors_in(state, set()))
         }
+        known = {id(each) for each in (*fakes.values(), *states.values())}
+        others = [each for each in tensors_in(optimizer, set()) if id(each) not in known]
+        states |= {f"optimizer.state_{k}": each for k, each in enumerate(others)}
     workspaces = [
         Tensor(f"{STEP}.{k}" if k else STEP, (size,), "uint8", "workspace") for k, size in enumerate(sizes or [0])
     ]

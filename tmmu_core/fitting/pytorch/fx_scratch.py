@@ -107,17 +107,7 @@ def _measure(operator: Any, layouts: Any, rows: int, device: torch.device) -> in
 
 def with_scratch(graph: Graph, scratch: Mapping[str, int]) -> Graph:
     """Return ``graph`` with an output for the scratch memory of each node; ``scratch``: id of a node → bytes."""
-    sizes = {node_id: size for node_id, size in scratch.items() if size}
-    return msgspec.structs.replace(
-        graph,
-        tensors=(
-            *graph.tensors,
-            *(Tensor(f"{name}.scratch", (size,), "uint8", "workspace") for name, size in sizes.items()),
-        ),
-        nodes=tuple(
-            msgspec.structs.replace(node, outputs=(*node.outputs, f"{node.node_id}.scratch"))
-            if node.node_id in sizes
-            else node
-            for node in graph.nodes
-        ),
-    )
+    added = {name: (f"{name}.scratch",) for name, size in scratch.items() if size}
+    tensors = [Tensor(*outputs, (scratch[name],), "uint8", "workspace") for name, outputs in added.items()]
+    nodes = [msgspec.structs.replace(each, outputs=each.outputs + added.get(each.node_id, ())) for each in graph.nodes]
+    return msgspec.structs.replace(graph, tensors=(*graph.tensors, *tensors), nodes=tuple(nodes))

@@ -29,6 +29,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     has_tensors,
     state_restored,
     state_set,
+    tensors_in,
     uncompiled,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
@@ -236,10 +237,9 @@ class TorchStep:
                 with gradients_of_zeros(self.module, names):
                     updated = {each: each for each in parameters_of(self.optimizer, parameters)}
                     optimizer = make_optimizer(self.optimizer, updated)
-            states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
-            before = (*parameters, *self.module.buffers(), *states, *inputs)
+            before = (*parameters, *self.module.buffers(), *tensors_in(optimizer, set()), *inputs)
             with (
                 gradients_of_zeros(self.module, accumulated),
                 LiveBytes(filter(torch.is_tensor, (*before, *(each.grad for each in parameters)))) as storages,

@@ -95,7 +95,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
 """Operators that keep their decomposition in a training step, except in eager CPU mode: dropout becomes one kernel."""
-_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)  # attributes of ``nn.Module``
+_OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 
 
@@ -181,10 +181,10 @@ def objects_as_containers(output: Any) -> Any:
             register_dataclass(each)
     known = (torch.Tensor, *_PLAIN)
     output = tree_map(lambda leaf: tuple(leaf) if isinstance(leaf, torch.Size) else leaf, output)
-    return tree_map(lambda leaf: leaf if isinstance(leaf, known) else _tensors_in(leaf, set()), output)
+    return tree_map(lambda leaf: leaf if isinstance(leaf, known) else tensors_in(leaf, set()), output)
 
 
-def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
+def tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
     """Return the tensors in an object's fields, nested ones included, each once, in the order of the fields."""
     if id(value) in seen or isinstance(value, (type, torch.nn.Module)):
         return []
@@ -193,7 +193,7 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
         return [value]
     fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
     inner = list(value) if isinstance(value, (list, tuple)) else list(fields.values())
-    return [found for each in inner for found in _tensors_in(each, seen)]
+    return [found for each in inner for found in tensors_in(each, seen)]
 
 
 @contextlib.contextmanager
@@ -244,7 +244,8 @@ def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
 
     def getattribute(self: torch.nn.Module, name: str) -> Any:
         value = object.__getattribute__(self, name)
-        if type(value) in _PLAIN and id(self) in paths and name in object.__getattribute__(self, "__dict__"):
+        is_own = name in object.__getattribute__(self, "__dict__") and name not in _OF_EVERY_MODULE
+        if is_own and type(value) in _PLAIN and id(self) in paths:
             read.setdefault(paths[id(self)], set()).add(name)
         return value
 

@@ -232,12 +232,11 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if is_lazy(value):
             what = f"the parameter {path.removeprefix('module.')!r} is not initialized."
-            raise UnreadableInput(what, source=name, hint="Call the module once with example inputs before the fit.")
+            raise UnreadableInput(what, source=name, hint=CALL_ONCE)
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
             what = f"the tensor {path.removeprefix('module.')!r} has the layout {layout}."
-            hint = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
-            raise UnreadableInput(what, source=name, hint=hint)
+            raise UnreadableInput(what, source=name, hint=_GIVE_DENSE)
 
 
 def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
@@ -343,7 +342,11 @@ def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
 _VALUES = "A shape or branch must not depend on the values in tensors: remove such code, or make its result an input."
 _EXPERTS = 'For a mixture of experts of transformers, use bfloat16, or experts_implementation="batched_mm".'
 _KERNELS = "Call functions without torch.compile. Register code outside of PyTorch with torch.library.custom_op."
+_GIVE_DENSE = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
+CALL_ONCE = "Call the module once with example inputs before the fit."
 _HINTS = {
+    "to resize a view": CALL_ONCE,
+    "Sparse": _GIVE_DENSE,
     "ignore_fresh_unbacked_symbols": "Unroll the while_loop, or open the program saved with torch.export.save.",
     "mirrored meta": "The module calls backward in forward. Return the loss, or the mean of several losses.",
     "batchnorm.py": "Give the layer a momentum, such as 0.1: with momentum=None it reads num_batches_tracked.",
