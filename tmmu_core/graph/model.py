@@ -164,6 +164,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Tensor id → source of its shape; empty if the model file declares all shapes. Not hashed."""
     planner: str = ""
     """Planner for which the graph was fitted: the default planner of this graph. Empty: the general default."""
+    planner_options: dict[str, Any] = {}  # options of the default planner of this graph
     alignment: int = 0
     """Default alignment of every arena in bytes, for the runtime of the model; 0: the general default, 128."""
     origins: dict[str, Origin] = {}

@@ -208,9 +208,6 @@ def _print_fit(fitted: Fitted) -> None:
     console.table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
     if best.has("alignment") and len({arena.alignment_bytes for arena in best.plan.arenas}) > 1:
         console.print_lines("A graph file has only one alignment. To set one per arena, plan it with --arenas FILE.")
-    if best.plan_input.options:
-        options = " ".join(f"--option {name}={value}" for name, value in best.plan_input.options.items())
-        console.print_lines(f"A graph file has no planner options. For this plan, plan it with {options}.")
     if best.moves:
         rows = []
         for move in best.moves:

@@ -31,8 +31,8 @@ class PlanInput:
     """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``. Its ``planner``, and its ``alignment`` if all arenas have the same one,
-    are set from the other fields."""
+    """The graph, with an ``execution_order``: with default options, it gives the plan of this input. Its planner, its
+    options, and its alignment if all arenas have the same one, are set from the other fields."""
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None  # as given; capacities are ignored
@@ -40,12 +40,13 @@ class PlanInput:
 
     def __post_init__(self) -> None:
         planner = "" if self.planner == DEFAULT_PLANNER else self.planner
-        if self.graph.planner != planner:
-            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, planner=planner))
+        own: dict[str, Any] = {"planner": planner, "planner_options": dict(self.options)}
         config = read_arenas(self.arenas)
         alignments = {arena.alignment_bytes for name, arena in config.items() if name != OFFLOAD_ARENA}
         if len(alignments) == 1 and alignments != {self.graph.alignment or Arena().alignment_bytes}:
-            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, alignment=alignments.pop()))
+            own["alignment"] = alignments.pop()
+        if any(getattr(self.graph, name) != value for name, value in own.items()):
+            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, **own))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class Candidate:
 
     @property
     def fitted_graph(self) -> Graph:
-        """The graph that gives this plan with the planner options of ``plan_input``."""
+        """The graph that gives this plan with default options."""
         return self.plan_input.graph
 
     @property
@@ -97,10 +98,9 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 
     With a shard spec the candidate is the share of the rank. Raises ``ContractError``.
     """
-    arenas = _unlimited(request.arenas)
-    unlimited = request.but(capacities={}, budget=None, token=None, seed=None, arenas=arenas)
-    unlimited = unlimited.but(one_memory=request.is_one_memory)
-    planner = unlimited.with_defaults(graph).planner or DEFAULT_PLANNER
+    limits: dict[str, Any] = {"capacities": {}, "budget": None, "one_memory": request.is_one_memory}
+    unlimited = request.but(token=None, seed=None, arenas=_unlimited(request.arenas), **limits).with_defaults(graph)
+    planner, options = unlimited.planner or DEFAULT_PLANNER, unlimited.options
     if not planner_named(planner).defines_arenas:  # use a fast planner: the offsets of this plan are not used
         unlimited = unlimited.but(planner="greedy", options={})
     result = make_plan(graph, unlimited, progress)
@@ -109,7 +109,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     lowered = lower_graph(result.solution.liveness.timeline, request.dims)
     if request.is_one_memory:  # store the option in the fitted graph
         lowered = in_one_memory(lowered)
-    plan_input = PlanInput(lowered, planner, request.options, config)
+    plan_input = PlanInput(lowered, planner, options, config)
     warnings = (*_option_warnings(request), *result.warnings, *input_warnings(result.plan))
     return Candidate(plan_input, (), solve_input(plan_input), warnings)
 

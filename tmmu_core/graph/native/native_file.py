@@ -18,8 +18,8 @@ from tmmu_core.graph.native import document, unpacking
 
 WRITTEN_ORDER = (
     *("ir_schema", "name", "dims", "assumed", "replan_policy", "safepoints"),
-    *("inputs", "outputs", "execution_order", "planner", "alignment", "sidecar", "tensors", "nodes"),
-    *("shapes_from", "origins"),
+    *("inputs", "outputs", "execution_order", "planner", "planner_options", "alignment", "sidecar"),
+    *("tensors", "nodes", "shapes_from", "origins"),
 )
 """Fields of the file, in the order in which they are written."""
 UNWRITTEN = ("notes", "ranges")  # fields of a graph that readers set and no native file contains

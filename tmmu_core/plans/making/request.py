@@ -92,7 +92,9 @@ class PlanRequest:
             return self.but(planner=self.planner or default_planner(source))
         mode = self.mode or default_mode(source)
         preset = self.preset or (default_preset(mode) if mode in MODES else None)
-        return self.but(mode=mode, preset=preset, planner=self.planner or source.planner or DEFAULT_PLANNER)
+        options = self.options if self.planner else {**source.planner_options, **self.options}
+        planner = self.planner or source.planner or DEFAULT_PLANNER
+        return self.but(mode=mode, preset=preset, planner=planner, options=options)
 
 
 def default_planner(instance: PlainInstance) -> str:
