@@ -241,16 +241,12 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:
     changed = list(islice(comparison.changes(), CHANGED))
-    totals = []
-    for kind, (count, size) in comparison.totals.items():
-        text = numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)
-        totals += [(kind.replace("_", " "), f"{count:,}", text)] if count else []
     return {
         "of": comparison,
         "sides": change_text.sides,
         "heads": (("arena", *change_text.ARENA_FIGURES), ("tensor", "change", *change_text.TENSOR_FIGURES)),
         "arenas": [change_text.arena_row(change, comparison) for change in comparison.arenas],
-        "totals": totals,
+        "totals": [[kind.replace("_", " "), *texts] for kind, *texts in change_text.kind_rows(comparison)],
         "changed": [change_text.tensor_row(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }

@@ -56,8 +56,7 @@ def plan_file(hex_digest: str) -> tuple[bytes, str]:
         message = f"{hex_digest[:80]!r} is not the hash of a stored plan."
         raise UnreadableInput(message, hint="Open the plan from Compare, History.") from None
     except TmmuError as error:
-        message = getattr(error, "message", str(error))
-        raise UnreadableInput(message, source=f"{KIND}:{hex_digest[:12]}", hint=error.hint) from error
+        raise UnreadableInput(error.message, source=f"{KIND}:{hex_digest[:12]}", hint=error.hint) from error
 
 
 def with_store(operation: Callable[[Store], T]) -> T | None:

@@ -48,6 +48,13 @@ def _tensor_texts(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:
     return row.arena, slot, offset, size, numbers.live_range(row.birth, row.death)
 
 
+def kind_rows(comparison: Comparison, size: Callable[[int], str] = numbers.full_bytes) -> list[list[str]]:
+    """Return the kind, the number of tensors and their bytes for each kind of change. ``size`` formats bytes."""
+    rows = [(kind, count, nbytes) for kind, (count, nbytes) in comparison.totals.items() if count]
+    formats = {"resized": numbers.delta_bytes}
+    return [[kind, f"{count:,}", formats.get(kind, size)(nbytes)] for kind, count, nbytes in rows]
+
+
 def line_tables(
     lines: Sequence[LineChange], most: int, size: Callable[[int], str] = numbers.short_bytes
 ) -> tuple[list[tuple[str, list[list[str]]]], str]:

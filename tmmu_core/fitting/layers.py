@@ -123,9 +123,8 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
 def _module_of_node(graph: Graph) -> dict[str, str]:
     index = index_graph(graph)
     order = graph.execution_order or tuple(node.node_id for node in graph.nodes)
-    number = {node_id: k for k, node_id in enumerate(index.node_ids)}
-    modules = modules_of(index, [number[node_id] for node_id in order])
-    return {node_id: ".".join(modules.paths[modules.of_node[k]]) for node_id, k in number.items()}
+    modules = modules_of(index, [index.node_of[node_id] for node_id in order])
+    return {node_id: ".".join(modules.paths[modules.of_node[k]]) for node_id, k in index.node_of.items()}
 
 
 def _results_for_backward(graph: Graph) -> dict[str, str]:

@@ -8,7 +8,7 @@ from app.cli.options import AS_JSON, STORE, argument, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
-from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, sides, tensor_row
+from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, kind_rows, sides, tensor_row
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
@@ -78,12 +78,7 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
     if verdict.lines:
         print_line_changes(verdict.lines, limit)
         return
-    rows = [
-        [kind, numbers.count(n), numbers.delta_bytes(size) if kind == "resized" else numbers.full_bytes(size)]
-        for kind, (n, size) in verdict.totals.items()
-        if n
-    ]
-    if rows:
+    if rows := kind_rows(verdict):
         print_lines("")
         table(("tensors", ">count", ">bytes"), rows)
     rows = [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]

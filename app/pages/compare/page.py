@@ -16,7 +16,7 @@ from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import change_text, markup, numbers, tensor_text, totals_text
 from app.texts.change_text import ARENA_FIGURES
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison
+from tmmu_core.formats.planfile.compare_plans import Comparison
 from tmmu_core.graph.model import MODES, PRESETS
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
@@ -115,13 +115,11 @@ def _pick(options: dict[str, str], value: str) -> None:
         is_link = text and text not in names and text.partition(":")[0] not in BASELINE_KINDS
         state.choose(baseline=f"link:{text}" if is_link else text)
 
-    def title(name: str) -> str:
-        return options.get(name, numbers.shortened(name, 60))
-
     with controls.row("baseline"):
         widget: dict[str, Any] = {"key": state.set_widget("baseline", value or None), "on_change": changed}
         widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
-        st.selectbox("Baseline", names, index=None, format_func=title, **widget)
+        widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
+        st.selectbox("Baseline", names, index=None, **widget)
         about = "Swap baseline and candidate." if value else "Choose a baseline first."
         swap = {"swapped": not state.choice().swapped}
         icon = ":material/swap_horiz:"
@@ -240,12 +238,10 @@ def _side_by_side(left: Shown, right: Shown, handle: Any | None) -> None:
 
 def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     """Draw the table of changes per tensor."""
-    labels = {}
-    for kind in KINDS:
-        count, size = comparison.totals[kind]
-        text = numbers.delta_bytes(size) if kind == "resized" else numbers.short_bytes(size)
-        if count:
-            labels[kind] = f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count:,} ({text})"
+    labels = {
+        kind: f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count} ({size})"
+        for kind, count, size in change_text.kind_rows(comparison, numbers.short_bytes)
+    }
     if not labels:
         st.html(markup.empty("No tensor changed", "Offsets, sizes and live ranges are equal in both plans."))
         return

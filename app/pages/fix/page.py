@@ -110,7 +110,7 @@ def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -
     arena = arena_focus.arena(shown)
     rows = [_row(name, plans[name], arena) for name in names]
     for name, error in errors.items():
-        reason = " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
+        reason = " ".join(filter(None, (f"failed: {error.message}", error.hint)))
         if shown.opened.instance is not None and _selects_memories(name):
             reason = "needs a graph: it selects memories by tensor role"
         rows.append([markup.esc(name), f'<span class="soft">{markup.esc(reason)}</span>'])
