@@ -175,6 +175,7 @@ def _actions(shown: Shown, is_over: bool) -> None:
     plan, choice, page = shown.plan, shown.choice, state.session().page
     best = planning.best_plan_changes(choice)
     is_best = choice.planner == best["planner"] and choice.options == best["options"]
+    is_best |= any(arena.reuse_cost is not None for arena in plan.arenas)  # auto ignores the penalties
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
         about = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
