@@ -15,7 +15,7 @@ from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive, sto
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
+from tmmu_core.store.find_growth import GrowthCauses, growth_causes
 
 MOST_BUFFERS, MOST_FINDINGS = 8, 5  # maximum number of rows in the summary of a plan
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
@@ -119,7 +119,7 @@ def gate_markdown(
         grown=sorted(grown, key=lambda one: (-one.grown_bytes, one.arena)),
         most_arenas=MOST_ARENAS,
         most_tensors=MOST_TENSORS,
-        largest=_largest,
+        largest=lambda one: sorted(one.shares, key=lambda s: (-abs(s.grown_bytes), s.tensor_id))[:MOST_TENSORS],
         link=link,
     )
 
@@ -129,7 +129,3 @@ def _bars(after: Plan, before: Plan | None) -> list[str]:
     rows += [("plan", totals(after).extent_bytes), ("lower bound", totals(after).lower_bound_bytes)]
     most = max(1, *(n for _, n in rows))
     return [f"{name:<11}  {'█' * -(-n * BAR // most):<{BAR}}  {numbers.full_bytes(n)}" for name, n in rows]
-
-
-def _largest(one: GrowthCauses) -> list[Share]:
-    return sorted(one.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id))[:MOST_TENSORS]

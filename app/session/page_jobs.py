@@ -65,8 +65,7 @@ def alone(choice: Choice, move: Move) -> Job[Candidate]:
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes plans by bytes and cost, from the current plan to the lower bound."""
-    what = "computing savings against cost"
-    return task_job(what, choice, tasks.from_plan, curve, Allowed(kinds), key=(curve, kinds))
+    return task_job("planning lower limits", choice, tasks.from_plan, curve, Allowed(kinds), key=(curve, kinds))
 
 
 def moves_of(choice: Choice) -> tuple[Move, ...]:

@@ -1,6 +1,7 @@
 """The toolbar: menu Open, memory limit, mode, planner and menu Advanced."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -43,13 +44,11 @@ def draw(chosen: Choice, opened: Opened) -> None:
             about = "Inference or training, and the activations that are kept for the backward pass (the preset)."
             mode = f"{full.mode}/{full.preset}"
             names = MODES if mode in MODES else {mode: f"{full.mode}, preset {full.preset}", **MODES}
-            _menu("Mode", names, mode, _choose_mode, about, fixed)
+            keys = ("mode", "preset")
+            _menu("Mode", names, mode, lambda name: dict(zip(keys, name.split("/"), strict=True)), about, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
-
-        def choose(name: str) -> None:
-            state.choose(**planning.planner_changes(full, name))
-
-        _menu("Planner", {name: name for name in planning.planners_for(opened)}, full.planner, choose, about, fixed)
+        planners = {name: name for name in planning.planners_for(opened)}
+        _menu("Planner", planners, full.planner, partial(planning.planner_changes, full), about, fixed)
         settings = (full.arenas or None, full.alignment, full.page_size, full.budget)
         count = sum(value is not None for value in settings) + len(full.dims) + len(full.options)
         title = f"Advanced ({count})" if count else "Advanced"
@@ -87,17 +86,12 @@ def _short(pair: str) -> str:
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
 
 
-def _choose_mode(value: str) -> None:
-    mode, _, preset = value.partition("/")
-    state.choose(mode=mode, preset=preset)
-
-
 def _menu(
-    title: str, names: Mapping[str, str], value: str | None, choose: Callable[[str], None], about: str, fixed: str
+    title: str, names: Mapping[str, str], value: str | None, changes: Callable[[str], Any], about: str, fixed: str
 ) -> None:
-    """Draw a menu of name → title. ``value``: current name. ``fixed``: reason why the menu is disabled, or ""."""
+    """Draw a menu of name → title that sets ``changes(name)``. ``fixed``: why the menu is disabled, or ""."""
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
-    widget: dict[str, Any] = {"key": state.set_widget(key, value), "on_change": lambda: choose(state.widget_value(key))}
-    help_text = fixed or about
-    st.selectbox(title, list(names), 0, names.__getitem__, disabled=bool(fixed), help=help_text, width=200, **widget)
+    options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or about, "width": 200}
+    options["on_change"] = lambda: state.choose(**changes(state.widget_value(key)))
+    st.selectbox(title, list(names), 0, names.__getitem__, key=state.set_widget(key, value), **options)

@@ -29,9 +29,8 @@ def mark(shown: Shown) -> str:
     except TaskNotFinished as error:
         return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
     failed = len(judged.verified.errors) or len(judged.lint.errors)
-    is_over = not failed and over_limits(shown.plan, shown.choice.budget)
-    if is_over or judged.verified.only_over_capacity:  # the headline shows the excess
-        return ""
+    if judged.verified.only_over_capacity or (not failed and over_limits(shown.plan, shown.choice.budget)):
+        return ""  # the headline shows the excess
     if failed:
         return f'<span class="bad">✗ {numbers.count(failed, "check")} failed</span>'
     title = markup.esc("Checked rules: " + ", ".join((*judged.verified.checked, *judged.lint.checked)))

@@ -16,7 +16,6 @@ from app.kit.tensor import plan_drawing
 from app.pages.fix import move_tables
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
-from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines, limit_text, result_text
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind
@@ -51,7 +50,8 @@ def draw(shown: Shown) -> None:
         return
     search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(search, capacity, shown)))
+    needed = f"Needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}, limit {limit_text(capacity)}"
+    st.html(markup.claim(result_text(search.result()) if search.succeeded else needed))
     if not search.finished:
         best = search.found[-1] if search.found else None
         best_so_far = f": {numbers.short_bytes(capacity.limited_bytes(best.plan))} so far" if best else ""
@@ -61,13 +61,6 @@ def draw(shown: Shown) -> None:
     fitted = long_work.result(search, "Making it fit", "The search failed")
     if fitted is not None:
         _draw_result(shown, fitted, capacity)
-
-
-def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
-    """Return the title: the result of the search; without a result, the bytes that the plan needs."""
-    if search.succeeded:
-        return result_text(search.result())
-    return f"Needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}, limit {limit_text(capacity)}"
 
 
 def limit_of(shown: Shown) -> Capacity | None:

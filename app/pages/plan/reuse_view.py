@@ -56,8 +56,6 @@ def claim(arena: ArenaSummary) -> str:
 
 def _reuse_table(plan: Plan, arena: str) -> str:
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
-    if not reuses:
-        return markup.heading("No costly reuses")
     rows = []
     for reuse in reuses[:MOST_LISTED]:
         names = [markup.esc(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]
@@ -65,7 +63,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
         rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
     head = ("tensor", "waits for the bytes of", "cost", "shared", "from byte")
-    return markup.heading("Costly reuses", listed) + markup.table(head, rows, numbers=(2, 3, 4))
+    return markup.heading("Costly reuses", listed) + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else "")
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
