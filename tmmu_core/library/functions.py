@@ -246,8 +246,7 @@ rank, world_size, shard_spec, addressing, progress : optional
             what = "options of a plan do not apply to a module in training mode."
             raise UnreadableInput(what, hint="Fit the graph of the module with these options.")
         model = TorchModel(source, example_inputs, loss, optimizer)
-        limits = capacity, reserve or 0, module_moves(allow, max_cost)
-        return fit_sized(model, limits, dims, largest, progress)
+        return fit_sized(model, capacity, reserve or 0, module_moves(allow, max_cost), dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         what = "loss, optimizer, reserve and largest need a PyTorch module in training mode."
         raise UnreadableInput(what, hint="Call module.train(), or leave them out.")

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +44,6 @@ some packings exceed the capacity although the live bytes fit; the selected plan
 LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
-
-Limits: TypeAlias = tuple[Capacity, Allowed]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,7 +224,12 @@ def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
 
 
 def largest_size(
-    model: TorchModel, limits: Limits, dims: Mapping[str, Any], sought: str | None, progress: Progress | None
+    model: TorchModel,
+    capacity: Capacity,
+    allowed: Allowed,
+    dims: Mapping[str, Any],
+    sought: str | None,
+    progress: Progress | None,
 ) -> TorchFit:
     """Return the fit at the largest size ``sought`` of ``dims``: ``{"batch": (1, 256)}``, or a ``Dim`` of PyTorch.
 
@@ -259,7 +262,7 @@ def largest_size(
         def fit_at(size: int) -> Fitted:
             graph = graph_at(size)
             device = next(iter(steps.values())).device
-            found[size] = _fitted(graph, *limits, progress, device, smallest=False)
+            found[size] = _fitted(graph, capacity, allowed, progress, device, smallest=False)
             return found[size]
 
         return bisect_size(Dim(low, high), fit_at).size or (high if sought is None else low)
@@ -281,7 +284,7 @@ def largest_size(
     if with_scratch(size) != traced(size):
         size = search(with_scratch, size)
     if found[size].answer == "cannot":
-        found[size] = _fitted(with_scratch(size), *limits, progress, steps[size].device)
+        found[size] = _fitted(with_scratch(size), capacity, allowed, progress, steps[size].device)
     plan = Plan.of_candidate(found[size].best)
     return TorchFit(found[size], plan, steps[size], {**upper, name: size})
 
@@ -299,30 +302,30 @@ def _ends(name: str, given: Any) -> tuple[int, int]:
 
 def fit_sized(
     model: TorchModel,
-    given: tuple[Capacities, Amount, Allowed],
+    capacity: Capacities,
+    reserve: Amount,
+    allowed: Allowed,
     dims: Mapping[str, Any] | str | None,
     largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Return the fit of a module's training step to the capacity less the reserve, with the allowed moves.
+    """Return the fit of a module's training step to the capacity less the reserve, with inputs of the sizes ``dims``.
 
-    ``given`` has capacity, reserve and moves; ``dims`` has sizes of the inputs. Raises ``UnreadableInput`` for invalid
-    input or an untraceable step.
+    Raises ``UnreadableInput`` for invalid input or an untraceable step.
     """
-    capacity, reserve, allowed = given
     if isinstance(capacity, Mapping):
         hint = 'Give its capacity as a number or a text such as "24GiB".'
         raise UnreadableInput("a step of PyTorch has one memory.", hint=hint)
     total = amount_of_bytes("capacity", capacity)
     is_share = isinstance(reserve, str) and reserve.strip().endswith("%")
     reserved = math.ceil(ratio("reserve", reserve) * total) if is_share else amount_of_bytes("reserve", reserve)
-    limits = Capacity(max(0, total - reserved)), allowed
+    limit = Capacity(max(0, total - reserved))
     if dims is not None and not isinstance(dims, Mapping):
         raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
     if dims or largest is not None:
-        return largest_size(model, limits, dims or {}, largest, progress)
+        return largest_size(model, limit, allowed, dims or {}, largest, progress)
     step = trace_step(model)
-    fitted = _fitted(step.graph, *limits, progress, step.device)
+    fitted = _fitted(step.graph, limit, allowed, progress, step.device)
     return TorchFit(fitted, Plan.of_candidate(fitted.best), step)
 
 

@@ -79,7 +79,7 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
                 *bounds,
             ]
         bounds += _pin_bounds(plan, number)
-        found.append(_certificate(arena, *bounds, cost_bound=costs.bound_of(number)))
+        found.append(certificate(arena, *bounds, cost_bound=costs.bound_of(number)))
     return tuple(found)
 
 
@@ -88,11 +88,6 @@ def _pin_bounds(plan: Plan, arena: int) -> Iterator[Bound]:
         row = plan.row_of.get(name, -1)
         if row >= 0 and plan.arena[row] == arena and plan.size[row]:
             yield offset + int(plan.size[row]), (name,), int(plan.birth[row])
-
-
-def digest_certificates(plan: Plan) -> tuple[ArenaSummary, ...]:
-    """Return the arenas of a digest without bounds, because these cannot be recomputed."""
-    return tuple([_certificate(arena, (0, (), -1)) for arena in plan.arenas])
 
 
 def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan:
@@ -106,7 +101,7 @@ def with_recomputed_bounds(plan: Plan, arenas: tuple[ArenaSummary, ...]) -> Plan
     return replace(plan, arenas=arenas, metrics=metrics)
 
 
-def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
+def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> ArenaSummary:
     """Return the arena with the part of its certificate that the recomputed bounds support.
 
     ``proven_bytes`` is the bound that the file states, if it is larger than the recomputed bound. The status becomes

@@ -12,7 +12,7 @@ import numpy as np
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier.certificates import digest_certificates, with_recomputed_bounds
+from tmmu_core.judge.verifier.certificates import certificate, with_recomputed_bounds
 from tmmu_core.judge.verifier.check_bytes import overlaps
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.check_figures import check_arena_figures, check_metrics
@@ -42,7 +42,8 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
         checked = ("extent", "capacity", "figures", "hash", "content_hash")
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
-        verdict = Verdict(findings, checked, left_out, digest_certificates(plan), "totals")
+        arenas = tuple([certificate(arena, (0, (), -1)) for arena in plan.arenas])  # no bound can be recomputed
+        verdict = Verdict(findings, checked, left_out, arenas, "totals")
     return FinishedPlan(with_certificates(plan, verdict), verdict)
 
 
