@@ -170,7 +170,7 @@ def test_names_of_one_buffer_are_one_life() -> None:
     found = read_any(VELA.encode(), "vela.log")
     assert isinstance(found, PlainInstance)
     assert (found.problem.ids, rows(found)) == (("x", "y: 1+y_view"), [(0, 2, 64, 0), (1, 3, 32, 64)])
-    assert "1 tensors share a buffer with another tensor" in found.notes
+    assert "tensors that share a buffer with another tensor: 1" in found.notes
 
 
 def test_both_log_formats_of_the_micro_planner_are_read() -> None:

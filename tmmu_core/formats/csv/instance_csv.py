@@ -140,7 +140,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
     notes = []
     if windowed:
         named = next(ids[row] for row in rows if row in windowed)
-        notes.append(f"{len(windowed)} buffers have a gap with a window of bytes ({named!r} first), which is ignored.")
+        notes.append(f"gaps with a window of bytes are ignored; buffers with them: {len(windowed)} ({named!r} first).")
     return PlainInstance("", problem, packing, tuple(notes))
 
 
