@@ -83,15 +83,16 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     facts, notes = at_written_sizes(flat.model, infer(flat.model, sizes), sizes)
     try:
         try:
-            return msgspec.structs.replace(_build(flat, facts, sizes, name), notes=tuple(notes))
+            graph = _build(flat, facts, sizes, name)
         except InvalidIrShapes as error:
             if error.diagnostics.get("reason") != "unknown_shape":
                 raise
-            return _build_with_runtime_shapes(data, flat, facts, sizes, name, error)
+            graph = _build_with_runtime_shapes(data, flat, facts, sizes, name, error)
     except InvalidIrShapes as error:
         if sizes.assumed and "--dims" not in error.hint:
             error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
         raise
+    return msgspec.structs.replace(graph, notes=tuple(notes))
 
 
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
