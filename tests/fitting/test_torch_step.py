@@ -588,7 +588,7 @@ def test_option_that_a_step_cannot_run_is_rejected(how: dict[str, Any], words: s
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        (nn.MSELoss(), "loss: (.|\n)*'target'(.|\n)*one argument"),
+        (nn.MSELoss(), "loss: (.|\n)*'target'(.|\n)*module's output"),
         (lambda output: None, "loss: the result has no gradient"),
         (lambda output: output.detach().sum(), "loss: the result has no gradient"),
         (lambda output: output.argmax(), "loss: the result has no gradient"),

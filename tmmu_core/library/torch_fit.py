@@ -401,7 +401,7 @@ def _fitted(
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-    found = lower = (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
+    found = lower = fit_or_smallest(start, capacity, allowed, progress, after_proof=smallest)
     while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
         lower = fit(start, Capacity(lower.best.extent_bytes * LOWER // 100), allowed, progress)
     if lower.answer == "fits":

@@ -19,15 +19,18 @@ def fit_or_smallest(
     allowed: Allowed | None = None,
     progress: Progress | None = None,
     found: Callable[[Candidate], None] | None = None,
+    *,
+    after_proof: bool = True,
 ) -> Fitted:
-    """Search as :func:`fit`; if no plan fits, search for the smallest plan.
+    """Search as :func:`fit`; if no plan fits, search for the smallest plan, which may fit after the answer ``open``.
 
     A search stops early if the capacity is proven too small. Further searches use the proven lower bound as the
     capacity, then capacities halfway from there to the best plan. With a maximum cost, one search suffices, because
-    no proof stops it.
+    no proof stops it. ``after_proof``: search also after the proof that no plan fits.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
-    if fitted.answer == "fits" or fitted.allowed.max_cost is not None:
+    is_proven = fitted.answer == "cannot" and not after_proof
+    if fitted.answer == "fits" or is_proven or fitted.allowed.max_cost is not None:
         return fitted
     while last.answer == "cannot" and not last.stopped:
         raised = _raised_capacity(last)
