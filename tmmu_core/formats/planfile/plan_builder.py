@@ -189,7 +189,7 @@ def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> P
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, bool, str]:
-    """Return ``(places, own_arenas, reason)``. The reason says how ``places`` was derived; empty if the file has it."""
+    """Return ``(places, own_arenas, reason)``. ``reason``: how ``places`` was derived; empty if the file has them."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
