@@ -92,9 +92,11 @@ def test_curve_has_the_peak_at_every_size():
     assert peak_over_dim(empty, "B", PlanRequest()).values.tolist() == [largest - 1, largest]
 
 
-def test_point_that_does_not_fit_is_listed():
-    curve = peak_over_dim(batched(), "B", PlanRequest(capacities={"activations": 1100}))
-    assert (curve.values.tolist(), [value for value, _ in curve.refused]) == ([1, 2], [3, 4])
+@pytest.mark.parametrize("limit", [{"capacities": {"activations": 1100}}, {"budget": 1400}])
+def test_point_over_a_limit_has_its_figures(limit):
+    curve = peak_over_dim(batched(), "B", PlanRequest(**limit))
+    assert (curve.extent_bytes[:, 0].tolist(), curve.refused) == ([512, 1024, 1536, 2048], ())
+    assert curve.fits.tolist() == [True, True, False, False]
 
 
 def test_curve_stops_when_progress_returns_false():

@@ -47,7 +47,7 @@ def _sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     current = state.choice().dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    _size_controls(graph, dim, current, default)
+    _size_controls(graph, dim, current, default, curve)
     if not len(curve.values):
         for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
             st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
@@ -83,8 +83,9 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
-def _size_controls(graph: Graph, dim: str, current: int, default: int) -> None:
-    largest, allowed = graph.dims[dim].max, size_range(graph, dim)
+def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
+    allowed, fitting = size_range(graph, dim), curve.values[curve.fits].tolist()
+    largest = max(fitting, default=current)
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
@@ -94,7 +95,8 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int) -> None:
         options["on_change"] = lambda: controls.choose_size(dim, state.widget_value("point-number"), default)
         controls.size_input(for_markdown(dim), allowed, current, "point-number", **options)
         options = {"on_click": controls.choose_size, "args": (dim, largest, default), "disabled": current == largest}
-        st.button(f"Largest: {largest:,}", help="A plan for the largest size is valid for every size.", **options)
+        label = f"Largest planned size that fits: {largest:,}" if fitting else "No planned size fits"
+        st.button(label, help="Fix finds the largest size that fits with other changes of the plan.", **options)
 
 
 def table(curve: DimCurve, current: int) -> str:
@@ -118,12 +120,13 @@ def table(curve: DimCurve, current: int) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the figure of arena size and peak at the planned sizes, as points. Rejected sizes are crosses."""
+    """Return the figure of arena size and peak at the planned sizes, as points; red over a limit."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    colours = [LIVE if fits else BAD for fits in curve.fits.tolist()]
     for name, values, symbol in (("peak live bytes", peaks, "circle"), ("arena size", extents, "line-ew")):
-        marker = {"size": 7, "symbol": symbol, "color": LIVE, "line": {"width": 2, "color": LIVE}}
+        marker = {"size": 7, "symbol": symbol, "color": colours, "line": {"width": 2, "color": colours}}
         opaque = {"marker": {"opacity": 1}}
         hover = f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}"
         options: dict[str, Any] = {"marker": marker, "selected": opaque, "unselected": opaque, "mode": "markers"}
@@ -132,17 +135,11 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
         limit_line(fig, capacity, min(capacity, top))  # at the top of the chart for a much larger capacity
-    refused = [size for size, _ in curve.refused]
-    if refused:
-        texts = [error.message for _, error in curve.refused]
-        hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
-        options = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False, "mode": "markers"}
-        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
     size = f": {numbers.short_bytes(extents[x.index(current)])}" if current in x else ""
     side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
     label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}
     fig.add_vline(x=current, line={"color": LINE, "width": 2}, **label)
-    smallest, largest = min([*x, *refused, current]), max([*x, *refused, current])
+    smallest, largest = min([*x, current]), max([*x, current])
     pad = max(0.5, (largest - smallest) * 0.02)
     fig.update_xaxes(range=[smallest - pad, largest + pad], title={"text": curve.dim, "standoff": 4}, fixedrange=True)
     fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)

@@ -102,9 +102,13 @@ def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.Mon
     assert claim(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
 
 
-def test_sizes_over_the_capacity_are_listed() -> None:
-    page = html(opened("shapes", graph=DYNAMIC, dims="B=7", capacity="activations=100000"))
-    assert "13 sizes rejected (B = 20 … 32)" in page
+@pytest.mark.parametrize("limit", [{"capacity": "activations=100000"}, {"budget": "1726112"}])
+def test_largest_size_that_fits_is_offered(limit: dict[str, str]) -> None:
+    at = opened("shapes", graph=DYNAMIC, dims="B=7", **limit)
+    assert "B = 32" in html(at)  # the plan over the limit has figures
+    next(button for button in at.button if button.label == "Largest planned size that fits: 19").click().run()
+    assert "over the limit" not in html(at)
+    assert at.query_params["dims"] == "B=19"
 
 
 # --- the page Ranks ----------------------------------------------------------------------------------------------

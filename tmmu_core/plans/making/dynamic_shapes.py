@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import H
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
@@ -13,6 +14,7 @@ from tmmu_core.graph import checks
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import canonical
+from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 from tmmu_core.plans.model import U64
@@ -29,11 +31,12 @@ class DimCurve:
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
     extent_bytes: U64
+    fits: NDArray[np.bool_]  # whether the plan of a size exceeds no capacity and no budget
     refused: tuple[tuple[int, ContractError], ...] = ()  # the sizes that cannot be planned, each with its error
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the figures of a plan for each size of ``dim`` in :func:`sample_points`.
+    """Return the figures of a plan for each size of ``dim`` in :func:`sample_points`, also of a plan over a limit.
 
     The sizes of the other dimensions are those of ``request.dims``, else the defaults. If ``progress`` returns
     ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims`` has an unknown
@@ -47,7 +50,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
             break
         dims = checks.resolve_dims(graph, {**request.dims, dim: size})
         try:
-            plans[size] = solve(graph, request.but(dims=dims)).plan
+            plans[size] = solve(graph, request.but(dims=dims), over_limits=True).plan
         except ContractError as error:
             refused.append((size, error))
     names = tuple(sorted({arena.name for plan in plans.values() for arena in plan.arenas}))
@@ -55,7 +58,8 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
     for row, plan in enumerate(plans.values()):
         for arena in plan.arenas:
             figures[:, row, names.index(arena.name)] = arena.peak_live_bytes, arena.extent_bytes
-    return DimCurve(dim, np.array(list(plans), np.uint64), names, figures[0], figures[1], tuple(refused))
+    fits = np.array([not over_limits(plan, request.budget) for plan in plans.values()], np.bool_)
+    return DimCurve(dim, np.array(list(plans), np.uint64), names, figures[0], figures[1], fits, tuple(refused))
 
 
 def sample_points(dim: Dim) -> list[int]:
