@@ -82,9 +82,10 @@ def test_other_mesh_axes_keep_their_size() -> None:
     assert (shapes["h0"], shapes["w0"]) == ((32,), (12, 256))
 
 
-def test_unused_mesh_axis_is_rejected_with_the_used_ones() -> None:
+@pytest.mark.parametrize("spec", [None, {"mesh": {"pp": 4}}])
+def test_unused_mesh_axis_is_rejected_with_the_used_ones(spec: dict[str, Any] | None) -> None:
     with pytest.raises(InvalidIrShapes, match="'pp'") as caught:
-        smallest_mesh(layers(), PlanRequest(), "pp", (Capacity(1), NOTHING_MORE))
+        smallest_mesh(layers(), PlanRequest(shard_spec=spec), "pp", (Capacity(1), NOTHING_MORE))
     assert caught.value.hint == "Mesh axes: tp."
 
 

@@ -35,7 +35,7 @@ def smallest_mesh(
     """Return the smallest size of the mesh axis ``axis`` at which the allowed moves make every rank fit.
 
     ``limits``: the capacity of a rank, and the allowed moves. Other axes keep their size in the request's shard spec,
-    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis that neither the graph nor the spec has.
+    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis along which nothing is split.
     """
     capacity, allowed = limits
     spec = _spec_with_all_axes(graph, request.shard_spec or {}, axis)
@@ -92,10 +92,11 @@ def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: in
 
 def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dict[str, Any]:
     """Return the spec with all axes of the graph in its mesh. Raise ``InvalidIrShapes`` for an unknown ``axis``."""
-    in_spec = {name for name, _ in read_spec(spec).mesh}
-    in_graph = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
-    if axis not in in_spec | in_graph:
-        axes = ", ".join(sorted(in_spec | in_graph))
+    parsed = read_spec(spec)
+    splits = (*parsed.tensors.values(), *(split for _, split in parsed.rules), *parsed.contracts.values())
+    in_spec, in_graph = {name for name, _ in parsed.mesh}, {t.shard.mesh for t in graph.tensors if t.shard is not None}
+    if axis not in (splitting := in_graph | {mesh_axis for split in splits for _, mesh_axis in split}):
+        axes = ", ".join(sorted(splitting))
         hint = f"Mesh axes: {axes}." if axes else 'Write "shard": {"axis": 0, "mesh": "tp"}, or a shard spec.'
         what = f"no tensor is split along the mesh axis {axis!r}."
         raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
