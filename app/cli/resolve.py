@@ -267,12 +267,21 @@ def progress_on_terminal() -> Iterator[Any]:
         yield _Bars(bars)
 
 
-def open_store(url: str | None, *, create: bool = False) -> Store:
-    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, for example without a URL."""
+def store_url(url: str | None) -> str:
+    """Return the URL of a store (default: ``TMMU_STORE``). Raises ``TmmuError`` without a valid URL."""
     url = url or os.environ.get(STORE_ENV)
     if not url:
         raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {STORE_ENV}.")
     require("sqlalchemy", "a store")
+    from tmmu_core.store.open_store import parsed_url
+
+    parsed_url(url)
+    return url
+
+
+def open_store(url: str | None, *, create: bool = False) -> Store:
+    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``TmmuError``, for example without a URL."""
+    url = store_url(url)
     from tmmu_core.store.store import Store
 
     return Store.at(url, create=create)

@@ -8,8 +8,9 @@ import streamlit as st
 from app.kit import controls
 from app.kit.download import downloads
 from app.session import repeat_command, review, state
+from app.session.opening import card_of
 from app.session.planning import Shown
-from app.texts import numbers
+from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
 
 
@@ -25,7 +26,10 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 def draw(shown: Shown) -> None:
     """Draw the panel of the review. The panel of an empty review is folded."""
-    current = review.current()
+    current, fault = review.current(), review.fault()
+    if fault is not None:
+        title = "The stored review cannot be read; changes stay in this session"
+        st.html(markup.error_card(card_of(fault, title)))
     has_content = bool(current.notes or current.views or current.decision)
     answer = f", {current.decision.answer}" if current.decision else ""
     title = f"Review: {numbers.count(len(current.notes), 'note')}{answer}" if has_content else "Review"

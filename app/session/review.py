@@ -106,6 +106,17 @@ def current() -> Review:
     return own if own_source == source else Review(author=own.author)
 
 
+def fault() -> TmmuError | None:
+    """Return why the stored review cannot be read; ``None`` if it can be read, or without a store."""
+    try:
+        store = history.store()
+        if store is not None:
+            store.file(f"review:{state.choice().source}")
+    except TmmuError as error:
+        return error
+    return None
+
+
 def change(edit: Callable[[Review], Review]) -> None:
     """Replace the review of the open file by ``edit(review)``, in the store if there is one, else in the session."""
     source, before = state.choice().source, current()

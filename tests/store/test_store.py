@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from tests.store.plans import label, plan_of, swept
+from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tests.support.same_plan import same_plan
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -160,6 +160,7 @@ def test_damaged_plan_is_rejected(store: Store) -> None:
         (update(SWEEPS).values(asked="{"), stored_sweeps.sweeps),
         (update(SWEEPS).values(asked="[1]"), stored_sweeps.sweeps),
         (update(FILES).values(packed=zlib.compress(b"net")[:-1]), lambda store: store.file("net")),
+        (update(FILES).values(packed=b"x"), lambda store: store.change_file("net", "net", bytes.upper, NEW_YEAR)),
     ],
 )
 def test_damaged_row_is_rejected(store: Store, change: Any, read: Callable[[Store], object]) -> None:

@@ -125,7 +125,7 @@ _URL_HINT = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
     """Open the store at ``url``, or ``create`` it; return ``(engine, URL without password)``. Raises ``StoreFault``."""
-    parsed, name = _parsed(url)
+    parsed, name = parsed_url(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
     if is_sqlite and not create and not os.path.isfile(str(parsed.database)):
         raise StoreFault("the store does not exist.", store=name, hint=_CREATE_HINT)
@@ -196,7 +196,8 @@ def faults_of(name: str) -> Iterator[None]:
         raise StoreFault("a row of the store is damaged.", store=name, hint="Restore a backup.") from error
 
 
-def _parsed(url: str) -> tuple[URL, str]:
+def parsed_url(url: str) -> tuple[URL, str]:
+    """Return ``(URL with its driver, URL without password)``. Raises ``StoreFault`` for a malformed URL."""
     try:
         parsed = make_url(url)
         name = parsed.render_as_string(hide_password=True)

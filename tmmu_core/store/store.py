@@ -234,21 +234,27 @@ class Store:
         found = self.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
         if not found:
             return None
-        name, size, packed = found[0]
+        return visible(found[0][0]), self._unpacked_file(*found[0])
+
+    def _unpacked_file(self, name: str, size: int, packed: bytes) -> bytes:
         self._refuse_large(name, size)
         data = unpacked(packed, size)
         if data is None:
-            raise StoreFault(f"the file {visible(name)} is damaged.", store=self.name, hint="Open it again.")
-        return visible(name), data
+            hint = "Open it again, or restore the store from a backup."
+            raise StoreFault(f"the file {visible(name)} is damaged.", store=self.name, hint=hint)
+        return data
 
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
-        """Replace a file's bytes (``b""`` if missing or damaged) by ``edit(bytes)``, atomically; return the result."""
+        """Replace a file's bytes (``b""`` if missing) by ``edit(bytes)``, atomically; return the result.
+
+        Raises ``StoreFault`` if the file is damaged.
+        """
         is_file = FILES.c.digest == key
         with self.writing() as connection:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))
             locked_row = select(FILES.c.bytes, FILES.c.packed).where(is_file).with_for_update()
             size, packed = connection.execute(locked_row).one()
-            data = edit(unpacked(packed, size) or b"")
+            data = edit(self._unpacked_file(name, size, packed))
             self._refuse_large(name, len(data))
             connection.execute(FILES.update().where(is_file).values(bytes=len(data), packed=zlib.compress(data)))
         return data

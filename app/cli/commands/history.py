@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AS_JSON, REQUIRED, SOURCE, STORE, argument, option
-from app.cli.resolve import open_store, resolve_ignoring_options, show_warnings
+from app.cli.resolve import open_store, resolve_ignoring_options, show_warnings, store_url
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
@@ -41,10 +41,11 @@ def record_command(
     if not separator or not model or not commit:
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
     time = _time(at)
+    url = store_url(store)  # before planning, which may take long
     found = resolve_ignoring_options(plan, request)
     show_warnings(found.warnings, on_stderr=True)
     valid_plan = found.valid_plan("record")
-    with closing(open_store(store, create=True)) as opened_store:
+    with closing(open_store(url, create=True)) as opened_store:
         result = opened_store.record(valid_plan, Label(model, commit, time, branch))
     run = result.run
     if json:

@@ -32,7 +32,10 @@ def draw() -> None:
     """Draw the view, or the error of a store that cannot be read."""
     try:
         store = history.store()
-        assert store is not None, "the view is hidden without a store"
+        if store is None:
+            st.html(markup.claim("This server has no store"))
+            st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
+            return
         if lines := store.lines():
             _runs_of_model(store, lines)
         else:

@@ -134,6 +134,7 @@ def test_history_names_changed_settings(
         (("bisect", "net", "--store", "STORE", "--figure", "speed"), "unknown figure"),
         (("bisect", "net", "--store", "STORE", "--arena", "attic"), "no run has an arena"),
         (("history", "net", "--store", "nonsense"), "not the URL of a store"),
+        (("record", "no-such-file", "--store", "nonsense", "--as", "net@c"), "not the URL of a store"),
     ],
 )
 def test_impossible_request_is_rejected_with_a_fix(

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from app.session import history, opening
 from tests.app.pages.run_page import claim, html, opened
 from tests.store.plans import NEW_YEAR, label, plan_of, swept
+from tmmu_core.base.errors import StoreFault
 from tmmu_core.store import stored_sweeps
+from tmmu_core.store.open_store import FILES
 from tmmu_core.store.run_label import Run
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
@@ -29,11 +32,13 @@ def runs(store: Store) -> tuple[Run, ...]:
     return store.runs("net", branch="main")
 
 
-def test_history_is_hidden_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_without_a_store_is_shown_only_by_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(history.VARIABLE, raising=False)
+    assert not [switch for switch in opened("compare").segmented_control if switch.key == "w.tab"]
     at = opened("history")
+    assert claim(at) == "This server has no store"
+    at.segmented_control(key="w.tab").set_value("compare").run()
     assert claim(at).startswith("Choose a baseline")
-    assert not [switch for switch in at.segmented_control if switch.key == "w.tab"]
 
 
 def test_unreadable_store_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +88,10 @@ def add_note(at: AppTest, text: str) -> None:
     next(button for button in at.button if button.label == "Add note").click().run()
 
 
+def notes(at: AppTest) -> list[str]:
+    return [text.value for text in at.markdown if text.value.startswith("**plan**")]
+
+
 def test_review_in_the_store_keeps_the_notes_of_both_people(store: Store) -> None:
     first = opened(graph="sample:linear_chain")
     add_note(first, "Why 64 KiB?")
@@ -90,8 +99,19 @@ def test_review_in_the_store_keeps_the_notes_of_both_people(store: Store) -> Non
     assert "Why 64 KiB?" in " ".join(text.value for text in second.markdown)
     add_note(second, "Two uses")
     first.button(key="note-drop-0").click().run()  # the page shows one note, the store has two
-    notes = [text.value for text in first.markdown if text.value.startswith("**plan**")]
-    assert notes == ["**plan**: Two uses"]
+    assert notes(first) == ["**plan**: Two uses"]
+
+
+def test_review_that_the_store_cannot_read_is_named_and_kept(store: Store) -> None:
+    add_note(opened(graph="sample:linear_chain"), "Why 64 KiB?")
+    with store.engine.begin() as connection:
+        connection.execute(update(FILES).values(packed=b"x"))
+    at = opened(graph="sample:linear_chain")
+    assert "The stored review cannot be read" in html(at)
+    add_note(at, "Two uses")
+    assert notes(at) == ["**plan**: Two uses"]
+    with pytest.raises(StoreFault, match="damaged"):
+        store.file("review:sample:linear_chain")
 
 
 def test_file_survives_a_restart_with_a_store(store: Store) -> None:
