@@ -4,6 +4,7 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts.totals_text import main_arena
+from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
@@ -17,12 +18,12 @@ def arena(shown: Shown) -> str:
     return chosen if chosen in shown.plan.arena_of else main_arena(shown.plan)
 
 
-def drawn(plan: Plan) -> str | None:
+def drawn(plan: Plan, default: str = "") -> str | None:
     """Return the arena that drawings and tables show; ``None`` for all arenas, or if the plan has none."""
     chosen = state.choice().arena
     if chosen == ALL:
         return None
-    return chosen if chosen in plan.arena_of else main_arena(plan) or None
+    return chosen if chosen in plan.arena_of else default or main_arena(plan) or None
 
 
 @remembered
@@ -31,9 +32,16 @@ def peak_step(shown: Shown, arena_name: str | None) -> int:
     return totals(shown.plan).peak_step if arena_name is None else peak_step_of(shown.plan, arena_name)[0]
 
 
+@remembered
+def _worst_step(shown: Shown, arena_name: str) -> int:
+    return waste_ledger(shown.plan, arena_name).worst_step
+
+
 def step_of(shown: Shown) -> int:
-    """Return the chosen step if the plan has it, else the peak step of the drawn arenas."""
+    """Return the chosen step if the plan has it, else the peak step, or for Fragmentation the most fragmented step."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen
+    if state.choice().tab == "fragmentation":
+        return _worst_step(shown, arena(shown))
     return peak_step(shown, drawn(shown.plan))

@@ -108,13 +108,13 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 def main_arena(plan: Plan) -> str:
     """Return the arena that is shown first; "" for a plan without arenas.
 
-    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost, then by the bytes that
-    can still be saved, then arenas that reuse bytes come first, then larger arenas.
+    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost, then arenas that reuse
+    bytes come first, then those with the most bytes that can still be saved, then larger arenas.
     """
 
-    def rank(arena: ArenaSummary) -> tuple[int, int, int, bool, int, str]:
+    def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
         over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
         reuses_bytes = arena.max_live < arena.storages
-        return over_bytes, arena.reuse_cost or 0, arena.open_bytes, reuses_bytes, arena.extent_bytes, arena.name
+        return over_bytes, arena.reuse_cost or 0, reuses_bytes, arena.open_bytes, arena.extent_bytes, arena.name
 
     return max(plan.arenas, key=rank).name if plan.arenas else ""

@@ -38,6 +38,7 @@ def test_ledger_example_has_its_accounts_at_each_step() -> None:
     assert ledger.at(1) == {"live": 150, "alignment_gaps": 28, "slot_rounding": 0, "holes": 0, "tail": 54}
     assert ledger.at(2) == {"live": 154, "alignment_gaps": 28 + 14, "slot_rounding": 36, "holes": 0, "tail": 0}
     assert ledger.at(3) == {"live": 90, "alignment_gaps": 14, "slot_rounding": 0, "holes": 128, "tail": 0}
+    assert ledger.worst_step == 3
 
 
 def test_zero_size_tensor_takes_no_byte_where_bytes_are_placed() -> None:

@@ -55,7 +55,7 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
     """Draw a canvas of the choice. ``more``: settings of the drawing that replace the values of the choice."""
-    chosen, arena = state.choice(), arena_focus.drawn(handle.plan)
+    chosen, arena = state.choice(), more.get("arena", arena_focus.drawn(handle.plan))
     _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None: all are drawn
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -34,7 +35,8 @@ def page() -> None:
     """Draw the view History, or the differences between the baseline and the current plan."""
     shown = page_frame.draw(allows_digest=True)
     chosen = state.choice()
-    if history.url() and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
+    has_history = history.url() or chosen.tab == "history"
+    if has_history and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
         history_view.draw()
         return
     options = baselines(shown)
@@ -205,14 +207,15 @@ def arenas(comparison: Comparison) -> None:
 @st.fragment
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
     """Draw the maps and the changed tensors. A selection reruns only this function."""
+    arena = arena_focus.drawn(right.plan, most_changed_arena(comparison))
     have_graphs = left.solution is not None and right.solution is not None
     layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]
     layout = controls.switch("Layout", layouts, default="Overlaid", key="w.how")
     if layout == "Overlaid":
-        plan_drawing.canvas(handle, key="compare-over", height=480)
+        plan_drawing.canvas(handle, key="compare-over", height=480, arena=arena)
     else:
-        _side_by_side(left, right, None if layout == "Graphs" else handle)
-    arena = arena_focus.arena(right)
+        _side_by_side(left, right, None if layout == "Graphs" else handle, arena)
+    arena = arena or arena_focus.arena(right)
     if arena in left.plan.arena_of:
         found = plan_rows.first_difference(left, right, arena)
         order = "" if found is None else tensor_text.ORDER_WORDS.get(found.by, found.by)
@@ -221,11 +224,24 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
     state.write_link()
 
 
-def _side_by_side(left: Shown, right: Shown, handle: Any | None) -> None:
+def most_changed_arena(comparison: Comparison) -> str:
+    """Return the arena whose size changed most; for equal changes the main arena, else that with the most changes."""
+    plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
+    changed = np.bincount(plan.arena[rows[rows >= 0]], minlength=len(plan.arenas)).tolist()
+    before, main = comparison.left.arena_of, totals_text.main_arena(plan)
+
+    def rank(k: int) -> tuple[int, bool, bool, int]:
+        name, size = plan.arenas[k].name, plan.arenas[k].extent_bytes
+        growth = abs(size - before[name].extent_bytes) if name in before else size
+        return growth, changed[k] > 0, name == main, changed[k]
+
+    return plan.arenas[max(range(len(changed)), key=rank)].name if changed else ""
+
+
+def _side_by_side(left: Shown, right: Shown, handle: Any | None, arena: str | None) -> None:
     """Draw the maps of the two plans with the same scale; without ``handle``, draw their graphs."""
-    arena = arena_focus.drawn(right.plan)
     sizes = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
-    options: dict[str, Any] = {"link": "compare", "show_baseline": False, "height": 430}
+    options: dict[str, Any] = {"link": "compare", "show_baseline": False, "height": 430, "arena": arena}
     for column, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
         with column:
             st.html(markup.heading(f"{name}: {name_of(side)}"))

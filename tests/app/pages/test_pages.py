@@ -32,7 +32,7 @@ def test_list_has_the_colours_of_the_map() -> None:
     ("page", "shown_text"),
     [
         ("peak", "of activations in 3 live buffers at the peak, #14"),
-        ("fragmentation", "of activations are live"),
+        ("fragmentation", "of activations are unused, mostly slot rounding"),
         ("compare", "Choose a baseline"),
         ("planners", " best: "),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps in mode inference"),
@@ -129,6 +129,15 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
     presets = {"preset": "remat_enabled", "baseline": "preset:train_full"}
     assert "activations 896 KiB → 640 KiB" in claim(opened("compare", graph="sample:remat", mode="backward", **presets))
+
+
+@pytest.mark.parametrize(
+    ("planners", "arena"), [(("slots", "greedy"), "activations"), (("greedy", "auto"), "parameters")]
+)
+def test_compare_opens_the_arena_whose_size_changed(planners: tuple[str, str], arena: str) -> None:
+    before, after = planners
+    at = opened("compare", graph="sample:mobilenet_v2", planner=after, baseline=f"planner:{before}")
+    assert f" of {arena}, in order of" in html(at)
 
 
 def test_first_difference_names_a_tensor_of_one_plan_only() -> None:

@@ -54,6 +54,12 @@ class WasteLedger:
         point = max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
         return {account: int(getattr(self, account)[point]) for account in ACCOUNTS}
 
+    @property
+    def worst_step(self) -> int:
+        """The step with the most gaps, slot rounding and holes; of equal ones the first with the most live bytes."""
+        wasted = self.alignment_gaps + self.slot_rounding + self.holes
+        return int(self.steps[np.lexsort((-self.steps, self.live, wasted))[-1]])
+
 
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     """Return the accounts of an arena at every curve point of the plan."""

@@ -153,7 +153,7 @@ function mainArena(plan, arenas) {
   const ranks = arenas.map(({ name, extent, bound, capacity, storages }) => {
     const excess = capacity === null ? 0 : Math.max(0, extent - capacity);
     const { max_live, reuse_cost } = plan.arenas[name], hasReuse = max_live < storages;
-    return [excess, reuse_cost ?? 0, extent - bound, Number(hasReuse), Number(extent)];
+    return [excess, reuse_cost ?? 0, Number(hasReuse), extent - bound, Number(extent)];
   });
   return ranks.reduce((best, rank, k) => {
     const i = rank.findIndex((value, j) => value !== ranks[best][j]); // −1 for equal ranks, which keeps `best`
