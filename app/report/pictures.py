@@ -115,8 +115,10 @@ def arena_picture(
     summary = plan.arena_of[arena]
     boxes, top, count = _boxes(plan, summary, kind)
     note = f"{numbers.of(len(boxes), count, 'tensor' if kind == 'lifetimes' else 'buffer')} drawn"
+    size, bound, limit = map(numbers.short_bytes, (summary.extent_bytes, summary.bound_bytes, summary.capacity_bytes))
+    limit_note = f"limit {limit} (dashed), " if summary.capacity_bytes <= top else ""
     title = {
-        "map": f"Arena map of {arena}: arena size {numbers.short_bytes(summary.extent_bytes)}, {note}",
+        "map": f"Arena map of {arena}: arena size {size}, lower bound {bound} (dotted), {limit_note}{note}",
         "slots": f"Slots of {arena}: {numbers.count(summary.slots, 'slot')}, {note}",
         "lifetimes": f"Lifetimes in {arena}: by first write, {note}",
     }[kind]

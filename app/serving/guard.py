@@ -131,7 +131,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the new address of a moved page, or ``/`` for the name of the first page; ``None`` for other pages."""
+    """Return the address of the page of a view or old page, or ``/`` for the name of the first page; else ``None``."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None

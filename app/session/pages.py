@@ -16,6 +16,8 @@ MOVED = {
     "peak": (FIRST, "peak"),
     "device": (FIRST, "device"),
     "fragmentation": (FIRST, "fragmentation"),
+    "snapshot": (FIRST, "snapshot"),
+    "reuse": (FIRST, "reuse"),
     "fit": ("fix", ""),
     "planners": ("fix", "planners"),
     "history": ("compare", "history"),
@@ -23,4 +25,4 @@ MOVED = {
     "ranks": ("scale", "ranks"),
     "report": ("export", ""),
 }
-"""Old address of a moved page → ``(page, view)`` that replaces it; the view is "" for the first view of the page."""
+"""Address of a view, or old address of a page → ``(page, view)``; the view is "" for the first view of the page."""

@@ -22,8 +22,8 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   const lines = strip || scene.view === "map" ? [["solid", "arena size"], ["dotted", "lower bound"]] : [];
   if (scene.view === "map") {
     if (plan.reuses.some(([, written]) => shown[plan.arena[written]])) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
-    const bands = scene.memory ? [{ arena: scene.memory, height: scene.top }] : scene.bands;
-    const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity !== null && Number(capacity) <= height);
+    const bands = scene.memory ? [...scene.bands, { arena: scene.memory, height: scene.top }] : scene.bands;
+    const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity !== null && capacity <= height);
     if (hasLimit) lines.push(["dashed", "limit"]);
   }
   for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);

@@ -132,7 +132,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
 }
 
 /** Draw the peak step (dotted), and the label, start and end (solid) of each arena. In the view "map", also draw its
- * lower bound (dotted) and its capacity (dashed). One memory has one capacity, and no labels and lower bounds. */
+ * lower bound (dotted) and its capacity (dashed). One memory has its own capacity too, and no labels and bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -146,11 +146,11 @@ export function drawLines(pen, frameState) {
     level(base, []);
     pen.strokeStyle = look.line;
     level(base + extent, []);
-    if (scene.view === "map" && !scene.memory) {
+    if (scene.view === "map") {
       const { capacity, bound } = band.arena;
       pen.lineWidth = 2;
-      if (capacity !== null && Number(capacity) <= height) level(base + Number(capacity), [7, 5]);
-      level(base + Number(bound), [2, 3]);
+      if (capacity !== null && capacity <= height) level(base + Number(capacity), [7, 5]);
+      if (!scene.memory) level(base + Number(bound), [2, 3]);
     }
     if (!scene.memory) drawBandLabel(pen, frameState, band); // there is no space between the arenas of one memory
   }

@@ -98,8 +98,9 @@ class GraphChart extends Drawing {
       this.root.dataset.selected = vertices[data.marks.selected]?.name ?? "";
       this.soon("base");
     } catch (error) {
-      layouts.delete(shape); // the next update tries again
-      this.showStatus(`layout failed: ${error.message}`);
+      layouts.delete(shape);
+      this.showStatus(`layout failed: ${error.message} `);
+      this.status.append(button("Try again", "Compute the layout again", () => this.update(data)));
     }
   }
 

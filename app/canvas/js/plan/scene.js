@@ -48,11 +48,12 @@ function stacked(plan, { view, shown, sideways, other, reach, pixels }) {
     bands.unshift({ arena: plan.arenas[k], base, height: heights[k], extent, otherBase: base });
     base += heights[k] + nameSpace;
   }
-  const limited = bands.filter(({ arena }) => view === "map" && arena.capacity !== null);
-  const overLimit = limited
-    .map((band) => ({ low: band.base + Number(band.arena.capacity), high: band.base + band.extent }))
-    .filter(({ low, high }) => low < high);
+  const overLimit = view === "map" ? bands.flatMap(aboveCapacity) : [];
   return { view, ...boxRanges(plan, bases, view), bands, overLimit, top: Math.max(base, 1), falling: false };
+}
+
+function aboveCapacity({ arena: { capacity }, base, extent }) {
+  return capacity !== null && capacity < extent ? [{ low: base + Number(capacity), high: base + extent }] : [];
 }
 
 function oneMemory(plan, { shown, other, memory }) {
@@ -68,7 +69,8 @@ function oneMemory(plan, { shown, other, memory }) {
     }
     otherBase += extentInOther(other, name, "map");
   }
-  const { capacity } = memory, overLimit = capacity !== null && capacity < base ? [{ low: capacity, high: base }] : [];
+  const { capacity } = memory, overLimit = bands.flatMap(aboveCapacity);
+  if (capacity !== null && capacity < base) overLimit.push({ low: capacity, high: base });
   const top = (1 + NAME_SHARE) * Math.max(base, ifAtMost(2 * base, capacity), ifAtMost(3 * base, otherBase), 1);
   const sum = sumOf(bands.map(({ arena }) => arena), plan.steps, capacity);
   return { view: "map", ...boxRanges(plan, bases, "map"), bands, overLimit, top, falling: false, memory: sum };
