@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, limited, warning
-from tmmu_core.judge.reference.schedule import roots, timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 
@@ -15,10 +14,7 @@ RULES: dict[str, str] = {
     "lifetimes": "No node of any phase accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
     "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
     "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
-    "backward_before_forward": "In the default order a backward node runs before a forward node (contract §2).",
     "split_scope": "A node runs between the nodes of a scope that it is not part of.",
-    "untouched": "A tensor is not read, not written, and neither input nor output.",
-    "unread": "A tensor is written but not read, and is not an output.",
     "slots_over_optimal": "must_not_alias pairs need slots above the optimum (contract §3).",
     "unit_not_stated": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
     "no_content_hash": "The file has no content hash, so that an edit may not be detected.",
@@ -35,7 +31,7 @@ _LINT_RULE = {
 }
 """Rule of the verifier → lint rule that contains it; all other rules are in ``aligned_and_slotted``."""
 
-_NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
+_NEED_GRAPH = ("undeclared_inplace", "split_scope")
 
 
 def lint_verdict(
@@ -51,7 +47,7 @@ def lint_verdict(
     found = [replace(each, rule=_LINT_RULE.get(each.rule, "aligned_and_slotted")) for each in verified.findings]
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:
-        found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_unused(graph)]
+        found += [*_undeclared(plan, graph), *_split_scopes(plan, graph)]
     checked = [rule for rule in RULES if has_graph or rule not in _NEED_GRAPH]
     return Verdict(limited(found), tuple(checked))
 
@@ -66,18 +62,6 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
             arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
             message = f'"{node_id}" reuses "{x}" for "{y}" by default; declare inplace as "any", "none" or pairs.'
             yield warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step)
-
-
-def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
-    """Yield ``backward_before_forward`` once: the default order breaks ties by id, whatever the phase."""
-    phase = {node.node_id: node.phase for node in graph.nodes}
-    order = [node_id for node_id in plan.execution_order if node_id in phase]
-    first = next((k for k, node_id in enumerate(order) if phase[node_id] == "backward"), len(order))
-    forward = next((node_id for node_id in order[first:] if phase[node_id] == "forward"), None)
-    if forward is None or graph.execution_order is not None or order != timeline_order(graph, "backward", None):
-        return
-    message = f'the backward node "{order[first]}" runs before the forward node "{forward}"; add an execution_order.'
-    yield warning("backward_before_forward", message, step=first + plan.has_inputs_step)
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
@@ -98,32 +82,3 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
             message = f'the node "{plan.execution_order[between]}" runs between the nodes of the scope "{name}"'
             hint = "add an execution_order that keeps them together"
             yield warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step)
-
-
-def _unused(graph: Graph) -> Iterator[Finding]:
-    """Yield ``untouched`` and ``unread``: tensors without a use, perhaps because of a wrong name.
-
-    A read of a tensor is a read of all tensors that share its bytes: views and members of an alias group. Gradients and
-    in-place outputs count as read.
-    """
-    root, _ = roots(graph)
-    group = {tensor.id: tensor.alias_group_id for tensor in graph.tensors if tensor.alias_group_id is not None}
-
-    def storage_key(name: str) -> tuple[bool, str]:
-        name = root[name]
-        return (True, group[name]) if name in group else (False, name)
-
-    written = {storage_key(name) for node in graph.nodes for name in node.outputs}
-    read = {storage_key(name) for node in graph.nodes for name in node.inputs}
-    updated = {node.outputs[k] for node in graph.nodes for _, k in node.in_place_write}
-    used = read | {storage_key(name) for name in (*graph.outputs, *updated)}
-    for tensor in sorted(graph.tensors, key=lambda tensor: tensor.id.encode()):
-        own = storage_key(tensor.id)
-        if own in used or tensor.role in ("output", "gradient"):
-            continue
-        if own in written:
-            message = f'"{tensor.id}" is written but not read; list it in outputs, or remove it.'
-            yield warning("unread", message, tensor=tensor.id)
-        elif tensor.id not in graph.inputs:
-            message = f'"{tensor.id}" is neither read nor written; check its name.'
-            yield warning("untouched", message, tensor=tensor.id)
