@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.wired import randwire, searched
-from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
+from tests.fitting.random_graphs import drawn, least_peak, model_of, trained, tree
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
-from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, orders_within
+from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.graph.model import Graph
@@ -103,14 +103,3 @@ def test_randomly_wired_graph_reaches_its_proven_optimum(made: Graph) -> None:
     found = best_order(model)
     assert found.peak <= min(measure(model, order).sum() for _, order in baselines(model))
     assert found.optimal
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_orders_within_a_limit_are_those_of_exhaustive_search(seed: int) -> None:
-    model = model_of(drawn(random.Random(f"within/{seed}"), 6))
-    peaks = {tuple(order.tolist()): measure(model, order).sum() for order in all_orders(model)}
-    for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
-        found = list(orders_within(OrderStates(model), limit, len(peaks) + 1))
-        within = [order for order, peak in peaks.items() if peak <= limit]
-        assert sorted(tuple(order.tolist()) for order in found) == sorted(within)
-    assert len(list(orders_within(OrderStates(model), max(peaks.values()), 2))) == min(2, len(peaks))

@@ -1,22 +1,18 @@
 """Order moves: the best execution order found, and the proven lower bound over all orders."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.order.order_exact import OrderStates, orders_within
 from tmmu_core.fitting.order.order_memory import measure
-from tmmu_core.fitting.order.order_model import I64, OrderModel, order_model
+from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.liveness.live_model import Liveness
 
-ENUMERATED_UP_TO = 64  # largest number of units for which orders are enumerated
-MOST_ORDERS = 64  # maximum number of enumerated orders
 WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
 
 
@@ -57,18 +53,6 @@ def order_move(
     if ordered.peak >= ordered.tried["given"]:
         return OrderMove(None, ordered)
     return OrderMove(_move(base, model, ordered.order.tolist(), ordered.method), ordered)
-
-
-def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move]:
-    """Yield other orders whose sum of peaks is at most ``limit`` bytes: a planner may need fewer bytes for them."""
-    model, seen = found.ordered.model, {found.ordered.order.tobytes()}
-    orders: Iterable[I64] = [order for peak, order in found.ordered.orders if peak <= limit]
-    if len(model) <= ENUMERATED_UP_TO:
-        orders = chain(orders, orders_within(OrderStates(model), limit, MOST_ORDERS))
-    for order in orders:
-        if order.tobytes() not in seen:
-            seen.add(order.tobytes())
-            yield _move(base, model, order.tolist(), "alternative")
 
 
 def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:

@@ -10,7 +10,7 @@ raises the live bytes of later units. There is an exception: if an output may re
 sizes in place, the order of the units that touch these storages decides which one. Such units do not run immediately.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from heapq import heappop, heappush
@@ -225,33 +225,6 @@ def best_first_search(
             peaks_of[after.done] = [row for row in known if not is_dominated(row, [after.peaks])] + [after.peaks]
             heappush(heap, (sum(after.peaks), -after.done.bit_count(), next(numbers), after))
     return Proof(None, upper)
-
-
-def orders_within(states: OrderStates, limit: int, most: int, budget: int = 20_000) -> Iterator[I64]:
-    """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
-
-    ``budget`` is the maximum number of expansions. A set that led to no order is not expanded again with equal or
-    higher peaks.
-    """
-    state = states.start()
-    dead_ends: dict[int, list[Bytes]] = {}
-    # A state, the units left to try after it, and the number of orders yielded before it was entered.
-    stack = [(state, bits(state.ready), 0)]
-    found = expansions = 0
-    while stack:
-        state, untried, found_before = stack[-1]
-        if state.done == states.all:
-            found += 1
-            yield state.order
-        if state.done == states.all or not untried or found >= most or expansions >= budget:
-            stack.pop()
-            if found == found_before:
-                dead_ends.setdefault(state.done, []).append(state.peaks)
-            continue
-        expansions += 1
-        after = states.run(state, untried.pop(0), limit)
-        if after is not None and not is_dominated(after.peaks, dead_ends.get(after.done, ())):
-            stack.append((after, bits(after.ready), found))
 
 
 def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:

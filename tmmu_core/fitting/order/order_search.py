@@ -38,20 +38,13 @@ class Ordered:
     bound: int  # lower bound of the sum of peaks over all orders
     method: str  # the method that found the order
     tried: dict[str, int]  # method → its sum of peaks
-    peak_of: dict[bytes, tuple[int, I64]]  # bytes of an order → its sum of peaks, and the order
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
         peak = int(measure(self.model, order).sum())
         self.tried[method] = peak
-        self.peak_of[order.tobytes()] = peak, order
         if peak < self.peak:
             self.order, self.peak, self.method = order, peak, method
-
-    @property
-    def orders(self) -> list[tuple[int, I64]]:
-        """All distinct orders found, as (sum of peaks, units), lowest first."""
-        return sorted(self.peak_of.values(), key=lambda each: each[0])
 
     @property
     def optimal(self) -> bool:
@@ -72,7 +65,7 @@ def best_order(
         budget = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
     initial = np.arange(len(model), dtype=np.int64)
     peak = int(measure(model, initial).sum())
-    best = Ordered(model, initial, peak, peak, "given", {"given": peak}, {initial.tobytes(): (peak, initial)})
+    best = Ordered(model, initial, peak, peak, "given", {"given": peak})
     if not len(model):
         return best
     states = OrderStates(model) if len(model) <= SEARCHED_UP_TO and goal != 0 else None

@@ -20,27 +20,19 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
 from tmmu_core.fitting.moves.alignment import smaller_alignments
-from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
+from tmmu_core.fitting.moves.reordering import OrderMove, order_move
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.order.order_search import Watch
 from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity, bounds
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
-from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
 from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.recompute.schedule import schedule_move
-from tmmu_core.fitting.search.candidates import (
-    BEST_PLANNER,
-    COSTLY,
-    apply_moves,
-    pareto,
-    plan_moves,
-    planner_move,
-    with_size,
-)
+from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, pareto, plan_moves, planner_move, with_size
 from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
@@ -248,27 +240,9 @@ class _FitSearch:
                 self.try_moves(self.best, (self.order.move,))
             if self.planner_moves and not self.best.has("planner"):
                 self.try_moves(self.start, (self.order.move, *self.planner_moves))
-        if not self.fits(self.best):
-            self.try_other_orders(self.order)
 
     def best_order(self, base: Candidate) -> OrderMove | None:
         return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, goal=self.capacity.total)
-
-    def try_other_orders(self, order: OrderMove) -> None:
-        """Try orders with equally low peaks until one packs within the capacity."""
-        if self.capacity.total is None:
-            return
-        limit = self.capacity.total + int(order.ordered.model.padding.sum())
-        if order.ordered.peak > limit:
-            return
-        for number, move in enumerate(other_orders(order, self.start, limit)):
-            is_large = len(order.ordered.model) > ENUMERATED_UP_TO
-            if (is_large and number >= MOST_TRIED) or not self.watch("orders", number):
-                return
-            for moves in ((move,), (move, *self.planner_moves)):
-                if not self.capacity.over(extents_of(apply_moves(self.start.plan_input, moves))):
-                    self.try_moves(self.start, moves)
-                    return
 
     def try_in_place(self) -> None:
         """Try the missing permissions of in-place reuse, in the best order and in the order with the lowest peak."""
