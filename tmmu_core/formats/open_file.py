@@ -139,7 +139,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
     unplannable_format = unplannable.recognised(plain, name)
     if unplannable_format is not None:
         raise unplannable_format.refusal(tuple(tried))
-    is_table = {"lower", "upper", "size"} <= csv_table.suggested_columns(csv_table.columns_of(plain)).keys()
+    is_table = bool(csv_table.columns_of(plain))
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", tried=tuple(tried), hint=hint)
 

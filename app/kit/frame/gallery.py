@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from app.kit.frame import column_picker
 from app.session import opening, planning, review, state
 from app.texts import markup
 from tmmu_core.base.escaping import for_markdown
@@ -76,7 +75,3 @@ def _uploaded(key: str) -> None:
             state.choose_and_show("compare", baseline=sources[1])
     for card in cards:
         state.refuse(card)
-    rejected = {card.get("source") for card in cards}
-    for name, data in files:
-        if name in rejected:
-            column_picker.offer(name, data)

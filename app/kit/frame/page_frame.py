@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.frame import column_picker, gallery, long_work, toolbar
+from app.kit.frame import gallery, long_work, toolbar
 from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
@@ -275,4 +275,3 @@ def _draw_errors(*cards: dict[str, Any]) -> None:
             with st.container(key="refused-list"):
                 for card in refusals:
                     st.html(markup.error_card(card))
-    column_picker.draw()

@@ -7,7 +7,7 @@ a list of objects, or the first list in an object. Sizes and offsets are in byte
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,16 +28,6 @@ _RANGE_FIELDS = ("lower", "upper")
 _BYTE_FIELDS = ("size", "offset", "alignment")
 # At the end of a column name: ``Size (KiB)``, ``size_mb``.
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
-_USUAL_NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "name", "buffer", "tensor", "buf", "label"),
-    "lower": ("lower", "start", "begin", "first", "from", "birth", "alloc"),
-    "upper": ("upper", "end", "stop", "until", "to", "death", "free"),
-    "size": ("size", "bytes", "nbytes", "length", "len"),
-    "alignment": ("alignment", "align"),
-    "offset": ("offset", "address", "addr", "at"),
-    "alias": ("alias", "same", "group", "storage"),
-}
-"""Field → words that the name of its column usually contains, the most likely first."""
 
 
 def columns_of(data: bytes) -> tuple[str, ...]:
@@ -51,18 +41,6 @@ def columns_of(data: bytes) -> tuple[str, ...]:
         return ()
     named = tuple(column for column in first if column and column.isprintable())
     return named if 2 <= len(named) == len(first) else ()
-
-
-def suggested_columns(columns: Iterable[str]) -> dict[str, str]:
-    """Return field → column for the columns with a usual name."""
-    words_of = {column: column.lower().replace("-", "_").replace(" ", "_").split("_") for column in columns}
-    suggested: dict[str, str] = {}
-    for field, words in _USUAL_NAMES.items():
-        column = next((column for word in words for column in words_of if word in words_of[column]), None)
-        if column is not None:
-            suggested[field] = column
-            del words_of[column]
-    return suggested
 
 
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
