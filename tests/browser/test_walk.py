@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app.session.graph_levels import path_text
-from tests.app.canvas.test_touch import touch
 from tests.browser.conftest import Visit, open_files, pixel_of, rest
 from tests.support.build import chain
 from tests.support.pixels import pixel_in
@@ -144,14 +143,6 @@ def test_drag_pans_and_wheel_zooms(visit: Visit) -> None:
     page.get_by_role("button", name="Show all").click()
     page.wait_for_function("(x) => !x.dataset.view.endsWith(',1.788')", arg=drawing(page).element_handle())
     assert seen(page)[2] <= 1.2
-
-
-def test_two_fingers_move_the_graph_and_do_not_click(visit: Visit) -> None:
-    page = visit("graph", graph="sample:linear_chain")
-    (x, y), before = place(page, "relu1"), seen(page)
-    touch(page.context.new_cdp_session(page), *[((x, y + 10 * k), (x + 80, y + 10 * k)) for k in range(6)])
-    assert seen(page) == pytest.approx((before[0], before[1] + 50, before[2]), abs=1)
-    expect(page.locator(".tm-card[data-tensor]")).to_have_count(0)
 
 
 def test_graph_and_its_background_follow_the_theme(visit: Visit) -> None:

@@ -24,7 +24,7 @@ export const STYLE = `
   input[type=search] { flex: 1 1 90px; max-width: 150px; min-width: 64px; }
   .count { opacity: 0.75; margin-left: auto; }
   .count, .status, .tip { font-variant-numeric: tabular-nums; }
-  .stage { position: relative; touch-action: pan-y; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
+  .stage { position: relative; touch-action: pan-y pinch-zoom; user-select: none; outline: none; border-radius: 4px; cursor: crosshair; }
   .stage:focus-visible { box-shadow: 0 0 0 2px #0072B2; }
   canvas { position: absolute; inset: 0; width: 100%; height: 100%; }
   .over { pointer-events: none; }

@@ -393,9 +393,6 @@ export class Chart extends Drawing {
       w[a] = Math.min(f[b] - newSize, Math.max(f[a], w[a] - (newSize - size) / 2));
       w[b] = w[a] + newSize;
     }
-    // One finger scrolls the page while the whole vertical axis is visible, else it moves the picture.
-    const [, vertical] = this.plane.swappedIfSideways("t", "v"), low = `${vertical}0`, high = `${vertical}1`;
-    this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
   }
 
   /** Redraw after a change of the window, and apply the window to the linked charts unless `quiet`. */

@@ -1,15 +1,12 @@
-// Input for a chart: hover, click, drag, pinch, wheel and keys.
+// Input for a chart: hover, click, drag, wheel and keys.
 
 import { contains } from "../base/plane.js";
 import { Input } from "./input.js";
-
-const preventPageZoom = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
 
 export class ChartInput extends Input {
   constructor(chart) {
     super(chart);
     const { stage, find } = chart;
-    for (const type of ["touchstart", "touchmove"]) stage.addEventListener(type, preventPageZoom, { passive: false });
     stage.addEventListener("dblclick", () => chart.fit());
     find.addEventListener("input", () => this.onSearch(300));
     find.addEventListener("keydown", (e) => this.onSearchKey(e));
@@ -67,16 +64,6 @@ export class ChartInput extends Input {
       chart.set({ compared: id });
       chart.send("compare", { id, row });
     }
-  }
-
-  /** Zoom at the midpoint of two fingers. Two fingers that are nearly parallel to an axis zoom along this axis only. */
-  pinch(factor, from, to, distances) {
-    const { chart } = this, under = chart.plane.at(...from);
-    const [alongSteps, alongLevels] = chart.plane.swappedIfSideways(...distances);
-    this.box = this.spanStart = null; // the last finger moves the picture after the other finger is lifted
-    chart.zoom(1 / factor, under, { steps: alongLevels <= 2 * alongSteps, levels: alongSteps <= 2 * alongLevels });
-    const now = chart.plane.at(...to);
-    chart.pan({ t: now.t - under.t, v: now.v - under.v });
   }
 
   /** Zoom at the pointer. Shift, the step axis and the strip zoom only the steps; alt and the v axis zoom only v. */

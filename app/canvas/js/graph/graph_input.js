@@ -1,4 +1,4 @@
-// Input for the graph drawing: drag, pinch, wheel, click, hover and keys.
+// Input for the graph drawing: drag, wheel, click, hover and keys.
 
 import { Input } from "../chart/input.js";
 
@@ -6,20 +6,15 @@ export class GraphInput extends Input {
   constructor(chart) {
     super(chart);
     chart.stage.addEventListener("dblclick", (event) => chart.itemAt(...chart.at(event)) ?? chart.fit());
-    chart.stage.style.touchAction = "none";
+    chart.stage.style.touchAction = "pinch-zoom";
   }
 
   drag(now, last) {
-    this.pinch(1, last, now);
-  }
-
-  /** Move the drawing, and zoom with two fingers. */
-  pinch(factor, from, to) {
     const { view } = this.chart;
-    view.x += to[0] - from[0];
-    view.y += to[1] - from[1];
+    view.x += now[0] - last[0];
+    view.y += now[1] - last[1];
     this.highlight(null);
-    this.chart.zoom(factor, ...to);
+    this.chart.soon("base");
   }
 
   click(point) {
