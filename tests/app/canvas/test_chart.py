@@ -349,18 +349,13 @@ def test_key_p_goes_to_the_peak_of_the_drawn_arenas(draw: Draw, arenas: Any, pea
     assert sent(page, "step") == [peak]
 
 
-@pytest.mark.parametrize(
-    ("keys", "step", "selected"),
-    [(["Right"], 2, "a"), (["Left"] * 3, 0, "a"), (["Up"], 1, "b"), (["Up", "Down"], 1, "a")],
-)
-def test_arrow_keys_change_the_step_and_walk_live_tensors(
-    draw: Draw, keys: list[str], step: int, selected: str
-) -> None:
+@pytest.mark.parametrize(("keys", "step"), [(["Right"], 2), (["Left"] * 3, 0), (["Up"], 0), (["Down", "Down"], 3)])
+def test_arrow_keys_change_the_step(draw: Draw, keys: list[str], step: int) -> None:
     page = draw(plan_of(), view="map", step=1, arena="activations", selected="a")
     page.locator(".stage").focus()
     for key in keys:
         page.keyboard.press(f"Arrow{key}")
-    assert page.evaluate("[charts[0].state.step, charts[0].state.selected]") == [step, selected]
+    assert page.evaluate("[charts[0].state.step, charts[0].state.selected]") == [step, "a"]
 
 
 @pytest.mark.parametrize("selected", ["a", "view of a view"])
@@ -503,7 +498,7 @@ def test_removed_chart_is_not_kept_and_sends_nothing(draw: Draw) -> None:
 
 def test_comparison_outlines_differences(draw: Draw) -> None:
     moved = (FOUR[0], ("b", "activations", 1, 1536, 2048, 1, 4), *FOUR[2:])
-    page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change")
+    page = draw(plan_of(moved), baseline=plan_of(), view="map", colour="change", arena="activations")
     assert "1 of 1 changed tensors outlined" in page.locator(".status").inner_text()
     assert page.evaluate("() => [...charts[0].scene.otherSum.live]") == [1024, 3072, 2560, 2048]
     assert colour_at(page, *pixel(page, "a"))[:3] == (0xA8, 0xAD, 0xB5)

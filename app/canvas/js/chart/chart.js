@@ -10,7 +10,7 @@ import { legendOf, statusOf } from "./legend.js";
 import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
-import { searchHits, nextInOrder, rowAt } from "../plan/picking.js";
+import { searchHits, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
 } from "../drawing/picture.js";
@@ -436,7 +436,7 @@ export class Chart extends Drawing {
     return linesOf(this, row);
   }
 
-  /** Select a row, or none for −1. `how` is sent to the page: click, arrow, slot, search or clear. */
+  /** Select a row, or none for −1. `how` is sent to the page: click, slot, search or clear. */
   select(row, how) {
     const id = row >= 0 ? this.plan.ids.at(row) : null;
     this.set({ selected: id, compared: row >= 0 ? this.state.compared : null });
@@ -476,12 +476,6 @@ export class Chart extends Drawing {
     this.send("step", null);
     if (this.state.span) this.goSpan(null);
     this.select(-1, "clear");
-  }
-
-  /** Select the next tensor towards a greater v (1) or a smaller v (−1). */
-  selectNeighbour(direction) {
-    const row = nextInOrder(this, this.selected, direction, this.state.step);
-    if (row >= 0) this.select(row, "arrow");
   }
 
   /** Select the next (1) or previous (−1) tensor in the slot of the selected tensor. */

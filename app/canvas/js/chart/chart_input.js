@@ -92,18 +92,17 @@ export class ChartInput extends Input {
       "+": () => zoom(1 / 1.4),
       "=": () => zoom(1 / 1.4),
       "-": () => zoom(1.4),
-      ArrowLeft: () => this.walk(-1, 0, stepsPerKey),
-      ArrowRight: () => this.walk(1, 0, stepsPerKey),
-      ArrowUp: () => this.walk(0, -1, stepsPerKey),
-      ArrowDown: () => this.walk(0, 1, stepsPerKey),
+      ArrowLeft: () => this.walk(-stepsPerKey),
+      ArrowUp: () => this.walk(-stepsPerKey),
+      ArrowRight: () => this.walk(stepsPerKey),
+      ArrowDown: () => this.walk(stepsPerKey),
     };
   }
 
-  walk(dx, dy, steps) {
-    const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan, state } = chart;
+  walk(steps) {
+    const { win, selected, plan, state } = this.chart;
     const defaultStep = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
-    if (v) chart.selectNeighbour(Math.sign(v));
-    else chart.goStep((state.step ?? defaultStep) + Math.sign(t) * steps);
+    this.chart.goStep((state.step ?? defaultStep) + steps);
   }
 
   onSearch(wait) {

@@ -43,7 +43,6 @@ class GraphChart extends Drawing {
     this.shape = "";
     this.view = { x: 0, y: 0, scale: 1 }; // position of the layout on the stage, and pixels per unit of the layout
     this.anchor = null; // key of the box or open module clicked last
-    this.cursor = -1; // vertex of the keyboard cursor
     this.hovered = null; // item under the pointer, as itemAt() returns it
     this.attach(parent, this.build());
     this.input = new GraphInput(this);
@@ -53,7 +52,6 @@ class GraphChart extends Drawing {
     const canvas = el("canvas", { class: "base" }), tip = el("div", { class: "tip", hidden: "" });
     const stage = el("div", { class: "stage", tabindex: "0", role: "application" }, canvas, tip);
     this.status = el("span", { class: "status", role: "status" });
-    this.live = el("span", { class: "unseen", "aria-live": "polite" });
     const bar = el(
       "div",
       { class: "bar", role: "toolbar", "aria-label": "the drawing of the graph" },
@@ -73,7 +71,7 @@ class GraphChart extends Drawing {
       el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
     );
     const foot = el("div", { class: "foot" }, legend, this.status);
-    const root = el("div", { class: "tmmu-canvas walk" }, bar, stage, foot, this.live);
+    const root = el("div", { class: "tmmu-canvas walk" }, bar, stage, foot);
     return { root, stage, tip, canvases: [canvas] };
   }
 
@@ -81,7 +79,7 @@ class GraphChart extends Drawing {
   async update(data) {
     this.latest = data;
     this.stage.style.height = `${data.height}px`;
-    const keys = "Arrow keys follow the edges, Enter selects or opens, Backspace closes.";
+    const keys = "s goes to the selection, p goes to the peak, Escape clears the selection.";
     this.stage.setAttribute("aria-label", `${data.title}. ${keys}`);
     const { shape, vertices } = data, began = performance.now();
     if (!layouts.has(shape)) {
@@ -109,7 +107,6 @@ class GraphChart extends Drawing {
     const before = this.boxOf?.get(this.anchor), { scale } = this.view;
     Object.assign(this, { layout, shape, hovered: null });
     this.tip.hidden = true;
-    this.cursor = -1;
     this.boxOf = new Map(); // key of a box or open module → its rectangle
     this.data.vertices.forEach(({ key }, k) => this.boxOf.set(key, layout.boxes[k]));
     this.data.levels.forEach(([number], k) => this.boxOf.set(`l${number}`, layout.frames[k]));
@@ -158,7 +155,6 @@ class GraphChart extends Drawing {
     if (!this.layout || !(vertex >= 0)) return;
     this.view.scale = Math.max(this.view.scale, READABLE);
     this.centre(this.layout.boxes[vertex]);
-    this.cursor = vertex;
     this.soon("base");
   }
 
@@ -190,7 +186,6 @@ class GraphChart extends Drawing {
     if (item?.vertex >= 0) {
       const { key, path, pick } = vertices[item.vertex];
       this.anchor = key;
-      this.cursor = item.vertex;
       if (path !== null) this.emit("open", path);
       else if (pick) this.emit("select", pick);
     } else if (item?.frame >= 0) {

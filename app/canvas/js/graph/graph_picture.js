@@ -10,7 +10,7 @@ const LEAST_FONT = 10; // smallest font size of a label in pixels of the screen
 
 /** Draw the visible part of the graph of a chart, in the coordinates of the layout. */
 export function paintGraph(chart) {
-  const { data, layout, view, cursor, hovered, width, height, ratio } = chart, { scale } = view;
+  const { data, layout, view, hovered, width, height, ratio } = chart, { scale } = view;
   const pen = chart.canvases[0].getContext("2d"), look = chart.currentLook();
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   fillBox(pen, [0, 0, width, height], `rgb(${look.solid})`); // a saved picture needs a background
@@ -18,7 +18,7 @@ export function paintGraph(chart) {
   const toLayout = (x, y) => [(x - view.x) / scale, (y - view.y) / scale];
   const visible = [...toLayout(0, 0), ...toLayout(width, height)]; // [x0, y0, x1, y1]
   const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEAST_FONT;
-  const scene = { pen, data, layout, look, visible, scale, font, hasLabels, cursor, hovered };
+  const scene = { pen, data, layout, look, visible, scale, font, hasLabels, hovered };
   drawFrames(scene);
   drawEdges(scene, (k) => chart.route(k));
   data.vertices.forEach((vertex, k) => {
@@ -76,7 +76,7 @@ function curveThrough(pen, points) {
 }
 
 function drawBox(scene, vertex, box, k) {
-  const { pen, data, look, scale, hasLabels, cursor, hovered } = scene, [x, y, w, h] = box;
+  const { pen, data, look, scale, hasLabels, hovered } = scene, [x, y, w, h] = box;
   const isSelected = data.marks.selected === k, isModule = vertex.kind === "level";
   if (isModule) {
     // A second outline shows that the box is a closed module.
@@ -92,7 +92,6 @@ function drawBox(scene, vertex, box, k) {
   const width = Math.max(isSelected ? 3 : 1, (isSelected ? 2.4 : 0.8) / scale);
   outline(pen, box, hovered?.vertex === k || isSelected ? look.ink : look.soft, width);
   pen.setLineDash([]);
-  if (cursor === k) outline(pen, [x - 4, y - 4, w + 8, h + 8], look.ink, Math.max(1.2, 1.2 / scale));
   if (data.marks.peak === k) drawFlag(scene, x, y, w);
   if (!hasLabels) return;
   const name = (isModule ? "⊞ " : "") + vertex.name, middle = x + w / 2, nameY = y + (vertex.under ? 13 : h / 2);

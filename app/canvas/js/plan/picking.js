@@ -1,4 +1,4 @@
-// Find a row by a pixel, as the neighbour of another row, or by a text.
+// Find a row by a pixel or by a text.
 
 const REACH = 3; // pixels
 
@@ -20,23 +20,6 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
     }
   }
   return best;
-}
-
-/** Return the next row after `start` in the order of v, or −1; the first row if `start` is −1. `direction`: 1 for a
- * greater v, −1 for a smaller v. The row is live at `step` or, if `step` is null, at a step of `start`. */
-export function nextInOrder({ plan, scene, shown }, start, direction, step) {
-  const { birth, death, arena } = plan, startV = start >= 0 ? scene.v0[start] : -direction * Infinity;
-  const isAfter = (v, row, otherV, otherRow) => direction * (v - otherV || row - otherRow) > 0;
-  const isLive = (i) => {
-    if (step !== null) return birth[i] <= step && step < death[i];
-    return start < 0 || (birth[i] < death[start] && birth[start] < death[i]);
-  };
-  let next = -1;
-  for (let i = 0; i < plan.n; i++) {
-    if (i === start || !shown[arena[i]] || !isLive(i) || !isAfter(scene.v0[i], i, startV, start)) continue;
-    if (next < 0 || isAfter(scene.v0[next], next, scene.v0[i], i)) next = i;
-  }
-  return next;
 }
 
 /** Return a flag per row: whether its arena is shown and its id or the id of its producer contains the text. */
