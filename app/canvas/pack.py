@@ -47,11 +47,10 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Operator, layer and phase of each row of a plan, and the phases of its steps."""
+    """Operator and layer of each row of a plan, and the phases of its steps."""
 
     operators: Sequence[str] | None = None  # the operator that writes each row; ``""`` for a row without an operator
     layers: Sequence[str] | None = None
-    phases: Sequence[str] | None = None
     stretches: Sequence[tuple[str, int, int]] = ()  # ``(phase, first step, step after the last)``
 
 
@@ -172,7 +171,7 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
     """Pack a plan and return its header. ``other``: see ``beside`` of :func:`picture_of`."""
     plan, events = picture_of(original, other)
-    columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
+    columns = {"operator": origin.operators, "module": origin.layers}
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
     orders = {} if origin.layers is None else {"module": palette.layer_order(original, origin.layers)}
     ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)

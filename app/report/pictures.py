@@ -107,7 +107,7 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour, or "" for the colour of the role [""].
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour [colour of the role].
     At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
     Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """
@@ -124,8 +124,8 @@ def arena_picture(
     }[kind]
     width, height = sheet.area
     parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{sheet.look.panel}"/>']
-    by_role = row_colours(plan, "role")
-    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row, *_ in boxes}
+    colour_of = colour_of or row_colours(plan, "role")
+    colours = {row: colour_of(row) for row, *_ in boxes}
     parts += _drawn_boxes(plan, boxes, top, sheet, summary.capacity_bytes if kind == "map" else None, colours)
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]

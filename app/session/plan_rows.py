@@ -34,7 +34,7 @@ def operators(shown: Shown) -> list[str] | None:
 
 
 MAX_EAGER_TENSORS = 12_000
-"""Origins of plans with more tensors are computed only if the user selects a layer, or colours by module or phase."""
+"""Origins of plans with more tensors are computed only if the user selects a layer, or colours by module."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +160,9 @@ def idle(shown: Shown) -> Idle | None:
 
 
 def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
-    """Return a function from row to colour in ``view``; "" for phase and size, which only the canvas can colour."""
+    """Return a function from row to colour in ``view``."""
     found = origins(shown) if has_layers(shown) else None
     layers = None if found is None else found.layer
     view_scheme = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)
     scheme = state.choice().colour or default or view_scheme
-    if scheme in ("phase", "size"):
-        return lambda _: ""
     return palette.row_colours(shown.plan, scheme, operators(shown), layers)

@@ -22,7 +22,7 @@ TABS = (
     *("map", "peak", "device", "fragmentation", "snapshot", "reuse"),
     *("changes", "planners", "compare", "history", "shapes", "ranks"),
 )
-COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "size")
+COLOURS = ("role", "category", "slot", "arena", "operator", "module")
 
 
 @dataclass(frozen=True)

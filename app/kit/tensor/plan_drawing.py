@@ -35,7 +35,7 @@ def _packed(shown: Shown, needs_layers: bool, baseline: Shown | None, baseline_n
 
 def _needs_layers(shown: Shown) -> bool:
     choice = state.choice()
-    is_used = choice.colour in ("module", "phase") or marks.layer_of(choice.marked) is not None
+    is_used = choice.colour == "module" or marks.layer_of(choice.marked) is not None
     return is_used or len(shown.plan) <= MAX_EAGER_TENSORS
 
 
@@ -45,7 +45,7 @@ def _origin(shown: Shown, needs_layers: bool) -> Origin:
     if row_origins is None:
         return Origin(operators(shown), stretches=phase_ranges)
     layer = row_origins.layer if row_origins.modules.known_by and any(row_origins.layer) else None
-    return Origin(operators(shown), layer, row_origins.phase if phase_ranges else None, phase_ranges)
+    return Origin(operators(shown), layer, phase_ranges)
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:

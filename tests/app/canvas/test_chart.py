@@ -196,14 +196,6 @@ def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     assert page.evaluate("() => charts[0].stripArena.name") == "all arenas"
 
 
-def test_ramp_of_sizes_covers_the_shown_arenas(draw: Draw) -> None:
-    page = draw(plan_of((("a", "activations", 0, 0, 64, 0, 4), ("w", "parameters", 0, 0, 4096, 0, 4))), colour="size")
-    assert legend_of(page)[1].split() == ["64", "B", "4.00", "KiB"]
-    page.evaluate("() => charts[0].choose('arena', 'activations')")
-    settle(page)
-    assert legend_of(page)[1].split() == ["64", "B", "64", "B"]
-
-
 def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:
     plan, layers = plan_of(FOUR), ["late", "early", "", "late"]
     page = draw(plan, layers=layers, view="map", colour="module")
@@ -435,7 +427,7 @@ def test_selection_from_outside_scrolls_into_view(draw: Draw) -> None:
     [
         ("selected", "(id) => charts[0].select(charts[0].rowOf(id), 'click')", "a", "b", "c"),
         ("step", "(step) => charts[0].goStep(step)", 1, 2, 3),
-        ("colour", "(name) => charts[0].choose('colour', name)", "slot", "role", "size"),
+        ("colour", "(name) => charts[0].choose('colour', name)", "slot", "role", "arena"),
         ("search", "(text) => { charts[0].find.value = text; charts[0].input.onSearch(0); }", "n", "n2", "w"),
     ],
 )

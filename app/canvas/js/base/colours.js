@@ -1,7 +1,7 @@
 // Colour schemes. A scheme assigns a code to each row, and a colour to each code.
 
 import { counted } from "./formats.js";
-import { CATEGORIES, CATEGORY_COLOURS, HUES, OTHER, PHASE_COLOURS, ROLE_COLOURS } from "./palette.js";
+import { CATEGORIES, CATEGORY_COLOURS, HUES, OTHER, ROLE_COLOURS } from "./palette.js";
 
 // Colours of "unchanged" and of the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several
 // kinds has the colour of the first of them in this list.
@@ -10,15 +10,12 @@ const CHANGES = Object.entries({
   retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
 });
 export const CONFLICT = "#D55E00";
-const SIZE_SHADES = 32;
-const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
- * note}, for the scheme "size" also `ramp`: [smallest, largest]. A plan without the data of `scheme` has the colours of
- * its roles. `shown` has a flag per arena. */
-export function paint(plan, scheme, shown) {
-  const hasData = ["slot", "arena", "size"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
-  const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan, shown), { codes, table, legend } = colouring;
+ * note}. A plan without the data of `scheme` has the colours of its roles. */
+export function paint(plan, scheme) {
+  const hasData = ["slot", "arena"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
+  const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan), { codes, table, legend } = colouring;
   if (!plan.conflict) return colouring;
   return {
     ...colouring,
@@ -29,7 +26,7 @@ export function paint(plan, scheme, shown) {
 }
 
 const SCHEMES = {
-  role: byRole, slot: bySlot, arena: byArena, operator: byOperator, module: byModule, phase: byPhase, size: bySize,
+  role: byRole, slot: bySlot, arena: byArena, operator: byOperator, module: byModule,
   category: (plan) => byName(plan.category, CATEGORY_COLOURS, "colour = category"), change: byChange,
 };
 
@@ -95,32 +92,6 @@ function byModule(plan) {
     table: [...HUES, OTHER].map(rgbOf),
     legend,
     note: unlisted ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
-  };
-}
-
-function byPhase(plan) {
-  const column = { ...plan.phase, codes: codesOf(plan.n, (i) => plan.phase.codes[plan.rootOf(i)]) };
-  return byName(column, PHASE_COLOURS, "colour = phase of the producer", (name) => name || "not written");
-}
-
-function bySize(plan, shown) {
-  let low = Infinity, high = 0;
-  for (let i = 0; i < plan.n; i++) {
-    if (!shown[plan.arena[i]]) continue;
-    const size = Math.max(1, plan.size[i]);
-    low = Math.min(low, size);
-    high = Math.max(high, size);
-  }
-  const last = SIZE_SHADES - 1, span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
-  const shade = (i) => Math.round((last * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span);
-  return {
-    codes: codesOf(plan.n, (i) => (shown[plan.arena[i]] ? shade(i) : 0)),
-    table: Array.from({ length: SIZE_SHADES }, (_, k) => {
-      return SIZE_RAMP[0].map((from, c) => Math.round(from + ((SIZE_RAMP[1][c] - from) * k) / last));
-    }),
-    legend: [],
-    ramp: high ? [low, high] : null,
-    note: "colour = bytes, logarithmic",
   };
 }
 

@@ -41,7 +41,6 @@ export const STYLE = `
   .note { opacity: 0.7; }
   .status { opacity: 0.8; }
   i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; }
-  i.ramp { width: 80px; }
   i.rule { height: 0; width: 20px; border-top-width: 2px; border-radius: 0; border-color: currentColor; }
   i.hatch {
     background: repeating-linear-gradient(135deg, rgba(128,128,128,0.15) 0 2px, rgba(128,128,128,0.7) 2px 3px);

@@ -118,7 +118,7 @@ export class Chart extends Drawing {
     if (this.find.value !== state.search) this.find.value = state.search;
     if (!this.plan) return;
     if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) this.newScene();
-    if (hasAny("view", "colour", "arena")) this.colouring = null;
+    if (hasAny("view", "colour")) this.colouring = null;
     if (hasAny("search", "marked", "arena")) this.search();
     if (hasAny("selected")) this.selected = this.rowOf(state.selected);
     if (hasAny("compared")) this.compared = this.rowOf(state.compared);
@@ -191,8 +191,8 @@ export class Chart extends Drawing {
 
   fillMenus() {
     const { plan, parts } = this;
-    const columns = ["category", "operator", "module", "phase"].filter((name) => plan[name]);
-    const schemes = ["role", "slot", "arena", ...columns, "size", ...(this.other ? ["change"] : [])];
+    const columns = ["category", "operator", "module"].filter((name) => plan[name]);
+    const schemes = ["role", "slot", "arena", ...columns, ...(this.other ? ["change"] : [])];
     fillMenu(parts.colours, [["", "automatic"], ...schemes.map((name) => [name, name === "module" ? "layer" : name])]);
     fillMenu(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.overlay.hidden = !this.other;
@@ -272,7 +272,7 @@ export class Chart extends Drawing {
 
   frameState() {
     const { plan, other, scene, plane, plot, strip, shown, hits, stripArena, ratio, width, height, isCandidate } = this;
-    const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme, shown));
+    const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme));
     const namer = (this.namer ??= namerOf(plan));
     const layout = { plane, plot, strip, ratio, width, height };
     return { ...layout, plan, other, scene, shown, hits, stripArena, look, colouring, namer, isCandidate };

@@ -2,18 +2,13 @@
 
 import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
-import { counted, grouped, shortBytes } from "../base/formats.js";
+import { counted, grouped } from "../base/formats.js";
 
 export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) {
   const items = [el("span", { class: "note" }, colouring.note)];
   const entry = (mark, ...name) => items.push(el("span", {}, mark, ...name));
   for (const [name, colour] of usedEntries(colouring, plan, shown)) {
     entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
-  }
-  if (colouring.ramp) {
-    const [low, high] = colouring.ramp, shades = colouring.table.map(css).join();
-    const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });
-    entry(shortBytes(low), ramp, shortBytes(high));
   }
   if (scene.view !== "lifetimes") entry(el("i", { class: "hatch" }), scene.view === "slots" ? "slot free" : "free");
   if (scene.overLimit.length) entry(el("i", { style: `background:${CONFLICT}` }), "above the limit");

@@ -114,7 +114,7 @@ export class Columns {
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
     // `module` is the layer of each row.
-    for (const column of ["role", "category", "dtype", "shape", "operator", "module", "phase"]) {
+    for (const column of ["role", "category", "dtype", "shape", "operator", "module"]) {
       this[column] = spec[column] ? new Table(spec[column], read) : null;
     }
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
