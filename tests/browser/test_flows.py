@@ -1,6 +1,7 @@
 """First use in the browser."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import onnx
@@ -114,15 +115,11 @@ def test_many_errors_keep_the_plan_in_its_place(visit: Visit) -> None:
     expect(page.locator(".tm-error")).to_have_count(0)
 
 
-def test_c_header_is_downloaded(visit: Visit, tmp_path: Path) -> None:
+def test_c_project_is_downloaded(visit: Visit) -> None:
     page = visit("report", graph="sample:residual_block")
-    header = download(page, "C header")
-    assert header.suggested_filename == "residual_block_memory.h"
-    header.save_as(tmp_path / "memory.h")
-    assert (
-        "_Static_assert" in (tmp_path / "memory.h").read_text()
-        or "static_assert" in (tmp_path / "memory.h").read_text()
-    )
+    project = download(page, "C project")
+    assert project.suggested_filename == "residual_block_c.zip"
+    assert zipfile.is_zipfile(project.path())
 
 
 WIDE = """() => { const main = document.querySelector('[data-testid="stMain"]');

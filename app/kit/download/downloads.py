@@ -15,19 +15,18 @@ from app.session.planning import Shown
 from app.session.review import Review
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.c_project.c_export import c_header, c_project, c_source, residency_json, zipped
+from tmmu_core.formats.c_project.c_export import c_project, zipped
 from tmmu_core.formats.c_project.c_names import c_prefix
-from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan
+from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.planfile import checkpoint, overlays, plan_file, trace
+from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
-from tmmu_core.plans.model import Plan
 
 MOST_TENSORS = 2_000  # largest plan that is written into its model file
 
@@ -48,61 +47,30 @@ def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str]
 
 
 def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
-    """Return ``(heading, note) → files``: all formats of ``tmmu export`` but ONNX, and the inputs of ``tmmu plan``."""
-    plan, solution = shown.plan, shown.solution
+    """Return ``(heading, note) → files``: the plan, its trace, C project and model, and the inputs of ``tmmu plan``."""
+    plan = shown.plan
     prefix = c_prefix(plan.ir_name or "model")
 
     def summary() -> bytes:
         return markdown(plan, verify_plan(plan, shown.graph))
 
-    records = [
-        _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
-        _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the trace, smaller", trace.to_cbor_sequence, plan),
-        _entry("Perfetto", f"{stem}.perfetto.json", "live bytes in ui.perfetto.dev", overlays.to_perfetto, plan),
-        _entry("Model Explorer", f"{stem}.nodes.json", "bytes per node", overlays.to_model_explorer, plan),
-    ]
-    if solution is not None:
-        name, purpose = f"{stem}.checkpoint.cbor", "restores the plan after a check of its hash"
-        records.append(_entry("Checkpoint", name, purpose, checkpoint.checkpoint, plan, solution.liveness))
     sections = {
-        ("The plan", f"{numbers.count(len(plan), 'tensor')}, schema tmmu_plan/1"): [
+        ("The plan", f"{numbers.count(len(plan), 'tensor')}; tmmu export writes more formats"): [
             _entry("JSON", f"{stem}.plan.json", "the complete plan, readable", plan_file.to_json, plan),
             _entry("CBOR", f"{stem}.plan.cbor", "the complete plan, smaller", plan_file.to_cbor, plan),
             _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
-            _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
+            _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         ],
         ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", summary)],
-        ("Trace and checkpoint", "records of this plan"): records,
         ("C code", "one region per role and memory"): [
-            _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
-            _entry("C source", f"{prefix}_memory.c", "definitions for the header", _c_file, shown, c_source),
-            _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
-            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", _c_file, shown, residency_json),
+            _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown)
         ],
     }
-    if instances := _instances(plan, stem):
-        sections["Packing instances", "CSV of MiniMalloc with offsets; a file per arena"] = instances
     if models := _models(shown, stem):
         sections["Model", "with this plan in it"] = models
     if shown.opened.plan is None:
         sections["Reproduce the plan", "input files of the command line"] = _inputs(shown, stem)
     return sections
-
-
-def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> str | bytes:
-    return write(build_render_plan(shown.plan, module_prefix=shown.plan.ir_name or "model"))
-
-
-def _instances(plan: Plan, stem: str) -> list[Entry]:
-    files = []
-    for k, arena in enumerate(plan.arenas):  # file names contain k, because two arena names may differ only in case
-        with suppress(TmmuError):
-            plan_file.rows_of_instance(plan, arena.name)  # raises for an arena that cannot be an instance
-            purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
-            label, name = numbers.shortened(arena.name, 16), repeat_command.file_stem(arena.name)
-            write = partial(plan_file.to_instance, plan, arena.name)
-            files.append(_entry(label, f"{stem}.arena{k}-{name}.csv", purpose, write))
-    return files
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
