@@ -41,7 +41,7 @@ from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
-ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
+ALIVE, CHANGED, FINDINGS = 120, 120, 40
 """Maximum number of rows of each table. The caption shows the total number of rows."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PDF_SECONDS = 120
@@ -83,14 +83,13 @@ def build_report(
         plan = with_certificates(plan, verified)
     drawn_before = None if before is None else in_memory(before)
     packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
-    by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
     picture = ""
     if plan.arenas and plan.steps:
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
         arena = totals_text.main_arena(plan)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(short=numbers.short_bytes, text=_text)
+    environment.filters.update(short=numbers.short_bytes)
     environment.globals.update(words=numbers, glossary=glossary, totals=totals_text, status_text=optimality)
     template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
@@ -106,8 +105,6 @@ def build_report(
         embedded=Markup(section.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
-        largest=_tensors(plan, by_size[:LARGEST]),
-        handoffs=_handoffs(plan),
         comparison=None if before is None else _comparison(compare(before, plan)),
         hint=hint,
         schemas=f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}",
@@ -211,16 +208,6 @@ def _tensors(plan: Plan, rows: Sequence[int]) -> list[tuple[str, ...]]:
     return cells
 
 
-def _handoffs(plan: Plan) -> list[tuple[str, ...]]:
-    """Return the cells of possible in-place reuses: step, input, output, size of the output, used or not."""
-    cells: list[tuple[str, ...]] = []
-    for (step, source, target), is_used in islice(zip(plan.handoffs, plan.taken, strict=True), HANDOFFS):
-        size = int(plan.size[plan.row_of[target]]) if target in plan.row_of else None
-        used = "yes" if is_used else "no"
-        cells.append((numbers.step(step, plan.node_at(step)), source, target, numbers.full_bytes(size), used))
-    return cells
-
-
 def _origin(solution: Solution | Plan | None) -> Origin:
     if not isinstance(solution, Solution):
         return NO_ORIGIN
@@ -257,9 +244,3 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "changed": [change_text.tensor_row(change, comparison) for change in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),
     }
-
-
-def _text(value: Any) -> str:
-    """Return a value of a planner's note as text, cut to 160 characters."""
-    text = value.hex() if isinstance(value, bytes) else numbers.UNKNOWN if value is None else str(value)
-    return text if len(text) <= 160 else f"{text[:157]}…"
