@@ -1,6 +1,4 @@
-"""The page Graph: the drawing, the nodes in execution order, and the in-place reuses that are not allowed."""
-
-from collections import Counter
+"""The page Graph: the drawing, and the nodes in execution order."""
 
 import pandas as pd
 import streamlit as st
@@ -11,9 +9,9 @@ from app.pages.graph import graph_view
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
-from app.texts import markup, numbers, totals_text
+from app.texts import markup, numbers
 from tmmu_core.graph.model import INPUTS_STEP, Node
-from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
+from tmmu_core.liveness.live_model import Timeline
 
 MOST_NODES = 5_000
 DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
@@ -28,7 +26,6 @@ def page() -> None:
         return
     st.html(markup.claim(claim(shown)))
     _selectable_part(shown)
-    _reuses_not_allowed(shown)
 
 
 def claim(shown: Shown) -> str:
@@ -94,29 +91,6 @@ def _selectable_part(shown: Shown) -> None:
     with right, st.container(key="beside"):
         tensor_card.panel(shown, walking=True)
     state.write_link()
-
-
-def _reuses_not_allowed(shown: Shown) -> None:
-    assert shown.solution is not None
-    refusals = shown.solution.liveness.refusals
-    if not refusals:
-        return
-    listed = refusals[: tensor_table.MOST_ROWS]
-    counts = Counter(refusal.condition for refusal in refusals).most_common()
-    reasons = ", ".join(f"{REFUSAL_WORDS.get(name, name)} ({count:,})" for name, count in counts)
-    plan, size = shown.plan, shown.plan.size
-    title = f"In-place reuse: {totals_text.handoffs(plan)}, {len(refusals):,} not allowed"
-    st.html(markup.heading(title, f"reasons: {reasons}; {numbers.of(len(listed), len(refusals), 'row')}, by step"))
-    table = pd.DataFrame(
-        {
-            "step": [numbers.step(r.step, plan.node_at(r.step)) for r in listed],
-            "tensor": [r.source for r in listed],
-            "size": [int(size[plan.row_of[r.source]]) if r.source in plan.row_of else 0 for r in listed],
-            "output": [r.target for r in listed],
-            "reason": [REFUSAL_WORDS.get(r.condition, r.condition) for r in listed],
-        }
-    )
-    tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
 
 
 page()

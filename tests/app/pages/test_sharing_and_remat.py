@@ -1,4 +1,4 @@
-"""In-place reuse and unused bytes on the pages."""
+"""Idle and padded bytes on the pages."""
 
 import json
 
@@ -9,22 +9,13 @@ from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
-from tests.app.pages.run_page import html, opened
+from tests.app.pages.run_page import opened
 from tests.support.build import chain
 from tmmu_core.plans.making.engine import plan_graph
 
 
 def plan_of(sample: str, **choice: str) -> planning.Shown:
     return planning.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
-
-
-def test_denied_handoff_has_its_condition() -> None:
-    at = opened("graph")
-    table = next(frame.value for frame in at.dataframe if "reason" in frame.value)
-    refusals = plan_of("resnet50").solution.liveness.refusals  # type: ignore[union-attr]
-    assert len(table) == len(refusals) == 16
-    assert set(table["reason"]) == {"the output reuses another input"}
-    assert "In-place reuse: 66 of 118 possible, 16 not allowed" in html(at)
 
 
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
