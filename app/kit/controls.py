@@ -9,7 +9,6 @@ import streamlit as st
 
 from app.session import state
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.graph.model import Dim
 
 MOST_NUMBER = 2**53 - 1  # a browser stores numbers as binary64
 
@@ -58,12 +57,6 @@ def switch(label: str, names: Sequence[str] | Mapping[str, str], **options: Any)
     titles = names if isinstance(names, Mapping) else {}
     options = {"format_func": lambda name: titles.get(name, name), "label_visibility": "collapsed", **options}
     return st.segmented_control(label, list(names), required=True, **options)
-
-
-def size_input(label: str, allowed: Dim, size: int, widget: str, **options: Any) -> None:
-    """Draw the input field of a dimension's size. ``options``: further arguments of ``st.number_input``."""
-    low, high, value = (min(number, MOST_NUMBER) for number in (allowed.min, allowed.max, size))
-    st.number_input(label, low, high, key=state.set_widget(widget, value), **options)
 
 
 def choose_size(dim: str, size: int | None, default: int) -> None:

@@ -69,7 +69,8 @@ def draw(choice: Choice, opened: Opened) -> None:
 
         label, size = f"Dimension {for_markdown(name)}", choice.dims.get(name, defaults[name])
         label += f" ({allowed.min:,} … {allowed.max:,})"
-        controls.size_input(label, allowed, size, f"dim.{name}", on_change=changed)
+        low, high, value = (min(number, controls.MOST_NUMBER) for number in (allowed.min, allowed.max, size))
+        st.number_input(label, low, high, key=state.set_widget(f"dim.{name}", value), on_change=changed)
 
 
 def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_CLASSES = 24
@@ -150,38 +148,19 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         )
 
 
-MOST_IN_ONE_ROW = 64
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The opacity grows with the size, so that the scale suits a light and a dark background."""
 HIDDEN = {"marker": {"opacity": 0}}  # of the points that receive the clicks, because a heat map sends no clicks
 
 
-def grid_of(spec: ShardSpec) -> tuple[int, int, str, str]:
-    """Return ``(columns, rows, title of the columns, title of the rows)`` of the heat map for the ranks of a mesh.
-
-    Up to :data:`MOST_IN_ONE_ROW` ranks form one row. With more ranks, the slow mesh axes form up to 256 columns, and
-    the fast axes form up to 16 rows. Beyond these limits, the ranks fill rows of fixed length without a title.
-    """
-    axes = [(name, size) for name, size in spec.mesh if size > 1]
-    world = spec.world_size
-    if world <= MOST_IN_ONE_ROW:
-        return world, 1, "rank", ""
-    for cut in range(1, len(axes)):
-        rows = prod(size for _, size in axes[cut:])
-        if rows <= 16 and world // rows <= 256:
-            slow, fast = (" × ".join(name for name, _ in part) for part in (axes[:cut], axes[cut:]))
-            return world // rows, rows, slow, fast
-    columns = MOST_IN_ONE_ROW if world <= 512 else 128 if world <= 2048 else 256
-    return columns, -(-world // columns), f"rank, {columns} per row", ""
-
-
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
     """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``look``: the selected rank."""
-    (columns, rows, column_title, row_title), totals = grid_of(ranks.spec), ranks.extents.sum(axis=1)
+    world, totals = ranks.world_size, ranks.extents.sum(axis=1)
+    columns = min(world, 64 if world <= 2_048 else 256)
+    rows = -(-world // columns)  # rounded up
     cell = 36 if rows == 1 else max(7, min(14, 200 // rows))
     fig = figure(rows * cell + 62)
-    rank_numbers = np.arange(ranks.world_size)
-    x, y = np.divmod(rank_numbers, rows) if row_title else np.divmod(rank_numbers, columns)[::-1]
+    y, x = np.divmod(np.arange(world), columns)
     z = np.full((rows, columns), np.nan)
     z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
     gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
@@ -204,13 +183,10 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure
     fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
     axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
     fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **axis_style)
-    fig.update_xaxes(title={"text": column_title, "standoff": 4})
+    fig.update_xaxes(title={"text": f"rank, {columns} per row" if rows > 1 else "rank", "standoff": 4})
     ticks = _ticks(rows, 8)
-    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, showticklabels=rows > 1, **axis_style)
-    if row_title:
-        fig.update_yaxes(title={"text": row_title, "standoff": 4})
-    elif rows > 1:
-        fig.update_yaxes(ticktext=[str(row * columns) for row in ticks])
+    labels = {"ticktext": [str(row * columns) for row in ticks], "showticklabels": rows > 1}
+    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, **labels, **axis_style)
     margin = {"l": 56 if rows > 1 else 10, "r": 10, "t": 8, "b": 38}
     return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
 

@@ -13,7 +13,6 @@ from app.session import opening, page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.dynamic_shapes import DimCurve
@@ -54,23 +53,20 @@ def _sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
         return
     tried, possible = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
     capacity = shown.plan.arena_of[arena].capacity_bytes if arena in shown.plan.arena_of else numbers.UNLIMITED
-    left, right = st.columns([0.64, 0.36], gap="medium")
-    with left:
-        note = f"{numbers.of(tried, possible, 'size')} tried; click to choose a size"
-        st.html(markup.heading(f"{arena} over {dim}", note))
-        names = {name: for_markdown(name) for name in curve.arena_names}
-        if len(names) > 1:
-            controls.switch("Arena", names, **state.bound("arena", arena))
+    note = f"{numbers.of(tried, possible, 'size')} tried; click to choose a size"
+    st.html(markup.heading(f"{arena} over {dim}", note))
+    names = {name: for_markdown(name) for name in curve.arena_names}
+    if len(names) > 1:
+        controls.switch("Arena", names, **state.bound("arena", arena))
 
-        def choose(point: dict[str, Any]) -> None:
-            if bounds.min <= float(point["x"]) <= bounds.max:
-                controls.choose_size(dim, int(point["x"]), default)
+    def choose(point: dict[str, Any]) -> None:
+        if bounds.min <= float(point["x"]) <= bounds.max:
+            controls.choose_size(dim, int(point["x"]), default)
 
-        chart = dim_curve(curve, arena, current=current, capacity=capacity)
-        draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
-    with right:
-        st.html(markup.heading("Arena sizes"))
-        st.html(table(curve, current))
+    chart = dim_curve(curve, arena, current=current, capacity=capacity)
+    draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
+    if curve.refused:
+        st.html(_rejected(curve))
 
 
 def _arena(shown: Shown, curve: DimCurve) -> str:
@@ -84,39 +80,24 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 
 
 def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
-    allowed, fitting = size_range(graph, dim), curve.values[curve.fits].tolist()
+    fitting = curve.values[curve.fits].tolist()
     largest = max(fitting, default=current)
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
             controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
-        st.markdown(f"{for_markdown(dim)} =", width="content")
-        options: dict[str, Any] = {"label_visibility": "collapsed", "width": 140}
-        options["on_change"] = lambda: controls.choose_size(dim, state.widget_value("point-number"), default)
-        controls.size_input(for_markdown(dim), allowed, current, "point-number", **options)
-        options = {"on_click": controls.choose_size, "args": (dim, largest, default), "disabled": current == largest}
+        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Largest planned size that fits: {largest:,}" if fitting else "No planned size fits"
-        st.button(label, help="Fix finds the largest size that fits with other changes of the plan.", **options)
+        about = "Fix finds the largest size that fits with other changes of the plan."
+        st.button(label, help=about, disabled=current == largest, **options)
 
 
-def table(curve: DimCurve, current: int) -> str:
-    """Return the table of arena sizes at the smallest, current and largest size, and a line about rejected sizes."""
-    sizes = curve.values.tolist()
-    listed = sorted({0, len(sizes) - 1, *([sizes.index(current)] if current in sizes else [])})
-    head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in listed), "peak equals arena size"]
-    rows = []
-    for column, name in enumerate(curve.arena_names):
-        extent, live = curve.extent_bytes[:, column], curve.peak_live_bytes[:, column]
-        cells = [markup.size(int(extent[k])) for k in listed]
-        equal = int((extent == live).sum())
-        rows.append([f"<b>{markup.esc(name)}</b>", *cells, f"at {numbers.of(equal, len(sizes), 'size')}"])
-    html = markup.table(head, rows, numbers=range(1, 1 + len(listed)))
-    if curve.refused:
-        (first, error), (last, _) = curve.refused[0], curve.refused[-1]
-        sizes_text = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
-        title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {sizes_text})"
-        html += f'<div class="tm"><span class="bad">✗</span> {markup.esc(f"{title}: {error.message}")}</div>'
-    return html
+def _rejected(curve: DimCurve) -> str:
+    """Return a line about the rejected sizes, with the error of the first."""
+    (first, error), (last, _) = curve.refused[0], curve.refused[-1]
+    sizes_text = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
+    title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {sizes_text})"
+    return f'<div class="tm"><span class="bad">✗</span> {markup.esc(f"{title}: {error.message}")}</div>'
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:

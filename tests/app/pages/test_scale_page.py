@@ -87,7 +87,7 @@ def test_graph_without_named_dimensions_is_offered_one() -> None:
 
 def test_chosen_size_is_used_by_all_pages() -> None:
     at = opened("shapes", graph=DYNAMIC)
-    at.number_input(key="w.point-number").set_value(8).run()
+    at.number_input(key="w.dim.B").set_value(8).run()
     assert at.query_params["dims"] == "B=8"
     at.switch_page("pages/plan/page.py").run()
     assert "needs 1.59 MiB" in claim(at)
