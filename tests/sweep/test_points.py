@@ -26,7 +26,7 @@ def sample(name: str) -> Source:
 
 
 def test_points_enumerate_the_axes_with_the_last_one_fastest() -> None:
-    axes = Axes(planners=("slots", None), alignments=(None, 64), shards=(("none", None), ("two", {"w": 2})), ranks=True)
+    axes = Axes(planners=("slots", None), alignments=(None, 64), shards=(("none", None), ("two", {"w": 2})))
     found = points_of(PlanRequest(dims={"S": 3}), axes, [(None, ("B", 2)), (None,)], ["one", ""])
     assert [point.number for point in found] == list(range(16 + 8))
     assert [point.source for point in found] == [0] * 16 + [1] * 8
@@ -43,7 +43,7 @@ def test_points_enumerate_the_axes_with_the_last_one_fastest() -> None:
     assert (last.request.dims, last.request.alignment, last.request.shard_spec) == ({"S": 3, "B": 2}, 64, {"w": 2})
     first = found[16]
     assert dict(first.head) == {"planner": "slots", "mode": None, "preset": None, "alignment": None, "shard": "none"}
-    assert (first.request.planner, first.request.dims, first.ranks, first.fits) == ("slots", {"S": 3}, True, None)
+    assert (first.request.planner, first.request.dims, first.fits) == ("slots", {"S": 3}, None)
     assert [point.request.alignment for point in found[16:]] == [PlanRequest().alignment] * 4 + [64] * 4
     assert [point.head["planner"] for point in found[16:]] == ["slots", "slots", None, None] * 2
     assert [point.head["shard"] for point in found[16:]] == ["none", "two"] * 4
@@ -60,14 +60,13 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
         Point(0, 0, request),
         Point(0, 1, request),
         Point(0, 0, request.but(seed=1)),
-        Point(0, 0, request, True),
         Point(0, 0, request, fits={"": 8}),
         Point(0, 0, request, fits={"x": 8, "y": 9}),
         Point(0, 0, request, head={"mode": None}),
     ]
     assert len({point.key(of) for point in points}) == len(points)
     assert Point(7, 0, request).key(of) == points[0].key(of), "the key does not depend on the number"
-    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == points[5].key(of)
+    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == points[4].key(of)
 
 
 def test_row_has_the_figures_of_its_plan() -> None:
@@ -119,15 +118,10 @@ def test_capacity_is_for_all_arenas_or_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "more"),
-    [
-        (Point(0, 0, PlanRequest()), ()),
-        (Point(0, 0, PlanRequest(), ranks=True), ("ranks",)),
-        (Point(0, 0, PlanRequest(), fits={"": 1}), FIT_FIGURES),
-    ],
+    ("point", "more"), [(Point(0, 0, PlanRequest()), ()), (Point(0, 0, PlanRequest(), fits={"": 1}), FIT_FIGURES)]
 )
 def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) -> None:
-    row = error_row(Point(0, 0, point.request, point.ranks, point.fits, {"mode": "m"}), {"code_id": "X"})
+    row = error_row(Point(0, 0, point.request, point.fits, {"mode": "m"}), {"code_id": "X"})
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
@@ -140,7 +134,6 @@ def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
     assert error_of(INSTANCE) is None
     assert "finished plan" in error_of(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
-    assert "no graph" in error_of(INSTANCE, ranks=True)[1]
     assert "no graph" in error_of(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     (row,) = run_point(overlapping, Point(0, 0, PlanRequest())).rows

@@ -34,14 +34,13 @@ class Point:
     number: int  # position among the points of the sweep
     source: int  # index of the source among the sources of the sweep
     request: PlanRequest
-    ranks: bool = False  # whether to plan all ranks of the shard spec, with one row per class of equal ranks
     fits: Mapping[str, int] | None = None  # arena → capacity in bytes to fit to; key ``""``: one memory for all arenas
     head: Mapping[str, Any] = field(default_factory=dict)  # the first columns of the rows, which describe the request
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a digest of everything that the rows of the point depend on."""
         row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, option_texts(self.request)]
-        row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
+        row += [None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
         return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 
 
@@ -64,7 +63,6 @@ class Axes:
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None  # ``(name, spec)``; default: the request's
     fits: tuple[Mapping[str, int], ...] | None = None  # values of :attr:`Point.fits`; ``None``: no point is fitted
-    ranks: bool = False  # :attr:`Point.ranks` of every point
 
 
 def points_of(
@@ -90,7 +88,7 @@ def points_of(
                 head["shard"], changes["shard_spec"] = shard
             if fits is not None:
                 head["capacity"] = dict(fits)
-            points.append(Point(len(points), source, request.but(**changes), axes.ranks, fits, head))
+            points.append(Point(len(points), source, request.but(**changes), fits, head))
     return tuple(points)
 
 

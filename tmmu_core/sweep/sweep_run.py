@@ -27,7 +27,6 @@ from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.sweep.sweep_points import Point, PointResult, Source
@@ -39,10 +38,9 @@ CACHED_SOURCES = 4  # maximum number of sources that a worker caches
 
 
 def run_point(source: Source, point: Point) -> PointResult:
-    """Return the rows of a point. An error becomes a row too."""
+    """Return the row of a point. An error becomes a row too."""
     try:
-        rows = tuple({**point.head, **row, "error": None} for row in _rows(source, point))
-        return PointResult(point.number, rows)
+        return PointResult(point.number, ({**point.head, **_row(source, point), "error": None},))
     except TmmuError as error:
         record = error.record()
     except Exception as error:  # an internal error in one point must not stop the sweep
@@ -54,29 +52,24 @@ def run_point(source: Source, point: Point) -> PointResult:
 
 def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a point without a plan; ``record`` is the record of the error."""
-    row: dict[str, Any] = {**point.head, **({"ranks": None} if point.ranks else {})}
-    row |= dict.fromkeys(FIGURES) | (dict.fromkeys(FIT_FIGURES) if point.fits is not None else {})
-    return {**row, "error": record}
+    names = (*FIGURES, *(() if point.fits is None else FIT_FIGURES))
+    return {**point.head, **dict.fromkeys(names), "error": record}
 
 
-def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
+def _row(source: Source, point: Point) -> dict[str, Any]:
     opened = _read_cached(source, tuple(sorted(limits.raised_now().items())))
     if isinstance(opened, Graph) and point.request.dims:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
         raise InvalidIrShapes("a finished plan cannot be planned.", reason="plan", hint="Give the graph.")
-    if not (point.ranks or point.fits is not None):
+    if point.fits is None:
         result = make_plan(opened, point.request)
         if result.request.planner == GIVEN:
             refuse_invalid(result.plan, "UML_OS.TMMU.PlanMemory_v2")
-        yield figures(result.plan, result.warnings)
-    elif not isinstance(opened, Graph):
-        raise InvalidIrShapes("an instance has no graph to shard or to fit.", reason="instance")
-    elif point.ranks:
-        for rank_class in plan_ranks(opened, point.request).classes:
-            yield {"ranks": list(rank_class.ranks), **figures(rank_class.solution.plan)}
-    else:
-        yield _fitted_row(opened, point.request, point.fits or {})
+        return figures(result.plan, result.warnings)
+    if not isinstance(opened, Graph):
+        raise InvalidIrShapes("an instance has no graph to fit.", reason="instance")
+    return _fitted_row(opened, point.request, point.fits)
 
 
 def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:

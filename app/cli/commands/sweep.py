@@ -10,7 +10,7 @@ from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
-from app.cli.options import AS_JSON, STORE, argument, flag, option, read_option
+from app.cli.options import AS_JSON, STORE, argument, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -42,7 +42,6 @@ class AxisOptions:
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )
-    ranks: bool = flag("--ranks", "Plan all ranks of the shard spec; ranks with equal graphs have one row.")
 
     def axes(self) -> Axes:
         """Return the axes without ``over``, which depends on the model. Raises ``TmmuError``."""
@@ -55,7 +54,6 @@ class AxisOptions:
             planners=_names(self.planners, tuple(PLANNERS)) or ("slots", "naive"),
             shards=tuple((escaped_surrogates(file), spec) for file, spec in files.items()) if self.shards else None,
             fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split(self.fits)) or None,
-            ranks=self.ranks,
         )
 
 
@@ -114,12 +112,6 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
-    if axes.ranks and (not isinstance(opened, Graph) or (request.shard_spec is None and axes.shards is None)):
-        raise UsageError("--ranks requires a graph and its shard spec.", "Pass a graph, and --shard FILE.")
-    if axes.ranks and request.rank:
-        raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
-    if axes.ranks and axes.fits is not None:
-        raise UsageError("--ranks and --capacities exclude each other.", "Fit one rank with --shard and --rank.")
     if isinstance(opened, PlainInstance):
         print_note(*(f"{opened.name}: {text}" for text in opened.notes))
         refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
@@ -184,8 +176,8 @@ def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 _COLUMNS = (
-    *("ranks", ">number", "model", "shard", "dims", "planner", "mode", "preset", ">alignment"),
-    *(">lower bound", ">arena size", ">gap", ">slots", "layout", ">capacity", "fits", "arenas"),
+    *("model", "shard", "dims", "planner", "mode", "preset", ">alignment"),
+    *(">lower bound", ">arena size", ">gap", ">slots", "layout", ">capacity", "fits"),
 )
 
 
@@ -194,9 +186,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     cells = {title: row[title] for title in ("model", "shard", "planner") if title in row}
     cells |= {title: row[title] or "" for title in ("mode", "preset")}
     cells[">alignment"] = "" if row["alignment"] is None else f"{row['alignment']:,}"
-    if "ranks" in row:
-        ranks = row["ranks"] or []
-        cells |= {"ranks": numbers.rank_ranges(ranks), ">number": numbers.count(len(ranks))}
     if "dims" in row:
         cells["dims"] = ",".join(f"{name}={size}" for name, size in row["dims"].items())
     if "capacity" in row:
@@ -209,8 +198,6 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     cells |= {">gap": numbers.over_bound(extent - bound, bound), ">slots": slots, "layout": row["layout_hash"][:12]}
     if "capacity" in row:
         cells["fits"] = row["answer"]
-    if "ranks" in row:
-        cells["arenas"] = ", ".join(f"{name} {numbers.short_bytes(size)}" for name, size in row["arenas"].items())
     return cells
 
 

@@ -77,6 +77,3 @@ def test_planner_options_are_json(tmmu: Tmmu) -> None:
     assert (
         json.loads(out)["planner_options"] | {"order": "area", "fit": "tightest"} == json.loads(out)["planner_options"]
     )
-
-
-# --- all ranks at once -------------------------------------------------------------------------------------------
