@@ -18,30 +18,14 @@ MOST_REPLAYED = 20_000  # storages of an arena that can be replayed; each click 
 
 
 def panel(shown: Shown, name: str) -> None:
-    """Draw the card "Why offset" of a tensor, and the form that checks another offset and first step."""
+    """Draw the card "Why offset" of a tensor, and the conflicts of the place to which its box was dragged."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
     st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
-    with st.expander("Try another place", expanded=state.choice().tried is not None):
-        _place_form(plan, name)
-
-
-def _place_form(plan: Plan, name: str) -> None:
-    place, row = tried(plan), plan.row_of[name]
-    offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
-
-    def try_place() -> None:
-        state.choose(tried=(int(state.widget_value("tried-offset")), int(state.widget_value("tried-birth"))))
-
-    left, right = st.columns(2, gap="small")
-    for column, label, widget, value, high in (
-        (left, "Offset (B)", "tried-offset", offset, controls.MOST_NUMBER),
-        (right, "First step", "tried-birth", birth, min(plan.steps - 1, controls.MOST_NUMBER)),
-    ):
-        column.number_input(label, 0, high, key=state.set_widget(widget, min(value, high)), on_change=try_place)
+    place = tried(plan)
     if place is None:
-        st.caption("Or hold Alt in the arena map and drag the selected box.")
+        st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
         return
     st.html(address.linked(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST)))
     controls.button("Undo", "untried", {"tried": None})

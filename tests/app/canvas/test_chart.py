@@ -333,7 +333,7 @@ def test_key_p_goes_to_the_peak_of_the_drawn_arenas(draw: Draw, arenas: Any, pea
     memory = arenas and {"arenas": arenas, "capacity": None}
     page = draw(plan_of((*FOUR[:3], ("w", "parameters", 0, 0, 1024, 2, 4))), view="map", memory=memory)
     assert data(page)["drawn"] == drawn
-    page.get_by_role("button", name="Save PNG").focus()
+    page.get_by_role("button", name="Show all").focus()
     page.keyboard.press("Tab")
     assert page.locator(".stage").evaluate("(stage) => getComputedStyle(stage).boxShadow") != "none"
     page.keyboard.press("p")
@@ -531,13 +531,3 @@ def test_overview_shows_the_window_and_moves_it(draw: Draw) -> None:
     assert after[0] > before[1]
     assert after[1] - after[0] == pytest.approx(before[1] - before[0])
     assert sent(page, "select") == []
-
-
-def test_drawing_is_saved_as_png_of_twice_its_size(draw: Draw) -> None:
-    page = draw(plan_of(), view="map", selected="b")
-    with page.expect_download() as begun:
-        page.get_by_role("button", name="Save PNG").click()
-    data = begun.value.path().read_bytes()
-    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
-    assert (data[1:4], begun.value.suggested_filename.split(".")[-2:]) == (b"PNG", ["map", "png"])
-    assert (width, height) == tuple(page.evaluate("() => [2 * charts[0].width, 2 * charts[0].height]"))

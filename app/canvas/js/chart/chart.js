@@ -1,11 +1,10 @@
 // One chart of a plan: its state, which the page and the user change, its visible window, and its drawing.
 
 import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
-import { css, paint } from "../base/colours.js";
-import { build, el, fillMenu } from "./element.js";
-import { lookOf } from "../base/theme.js";
+import { paint } from "../base/colours.js";
+import { build, fillMenu } from "./element.js";
 import { ChartInput } from "./chart_input.js";
-import { charts, Drawing, saveCanvas } from "./drawing.js";
+import { charts, Drawing } from "./drawing.js";
 import { legendOf, statusOf } from "./legend.js";
 import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
@@ -14,7 +13,7 @@ import { searchHits, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
 } from "../drawing/picture.js";
-import { fillBox, drawClipped } from "../drawing/pen.js";
+import { drawClipped } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS } from "../plan/scene.js";
@@ -341,17 +340,6 @@ export class Chart extends Drawing {
       pen.fillText("This plan has no tensors.", plot.x + plot.w / 2, plot.y + plot.h / 2);
     }
     return { ...drawn, outlined };
-  }
-
-  save() {
-    if (!this.plan || !this.win) return;
-    const sheet = el("canvas", { width: 2 * this.width, height: 2 * this.height }), pen = sheet.getContext("2d");
-    const frameState = { ...this.frameState(), ratio: 2, look: lookOf(this.root, 2) };
-    pen.setTransform(2, 0, 0, 2, 0, 0);
-    fillBox(pen, [0, 0, this.width, this.height], css(frameState.look.solid));
-    this.drawPicture(pen, frameState);
-    drawOverlay(pen, frameState, this);
-    saveCanvas(sheet, `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`);
   }
 
   drawOverlay() {

@@ -15,7 +15,7 @@ export function el(tag, attributes = {}, ...children) {
 
 export const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
 
-/** Return the elements of one chart by name. Its controls call `choose`, `toPeak`, `fit` and `save` of the chart. */
+/** Return the elements of one chart by name. Its controls call `choose`, `toPeak` and `fit` of the chart. */
 export function build(chart) {
   const menu = (label, name) => {
     return el("select", { "aria-label": label, onchange: (e) => chart.choose(name, e.target.value || null) });
@@ -45,7 +45,6 @@ export function build(chart) {
     button("⇄", "Swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
     button("Go to peak", "Go to peak (p)", () => chart.toPeak()),
     button("Show all", "Show all (f, double-click)", () => chart.fit()),
-    button("Save PNG", "Save PNG, at double size", () => chart.save()),
   );
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, el("div", { class: "foot" }, legend, status), live);
   return { root, title, bar, views, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
