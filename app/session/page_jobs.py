@@ -11,9 +11,9 @@ from app.session.opening import MOVES, Opened, content_of, open_source, shelf
 from app.session.planning import (
     minimise_option,
     opened_at,
+    planning_input,
     ranks_key,
     requested,
-    run_on_subject,
     task_job,
     with_explicit_defaults,
 )
@@ -48,7 +48,7 @@ def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]
     """Return the job that finds the largest size of ``dim`` that fits."""
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
-    model = tasks.File(*content_of(choice.source)) if must_reread else None
+    model = content_of(choice.source) if must_reread else None
     what, key = f"finding the largest {dim}", (dim, capacity.key, kinds)
     return task_job(what, choice, tasks.largest, dim, capacity, kinds, model, key=key)
 
@@ -125,7 +125,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             )
         whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
-        return run_on_subject(progress, tasks.ranks, opened, whole.dims, request)
+        return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)
 
     return job_table().job(ranks_key(choice), "planning the ranks", run)
 

@@ -1,6 +1,5 @@
 """Plan, verify and compare for the pages, in jobs whose results are cached by file, request and plan hash."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +35,6 @@ PATIENCE = 2.5  # seconds that a page waits for a result before it shows progres
 LINEAR_PLANNERS = ("slots", "naive", GIVEN)  # planners whose time is linear in the number of tensors
 MAX_LINEAR_HERE = 40_000  # tensors up to which a planner of LINEAR_PLANNERS runs in the server process
 MAX_JUDGED_HERE = 5_000  # tensors below which a plan is verified in the server process: a worker starts slowly
-MIN_READ_BY_WORKER = 2_000  # minimum tensors of a graph that a worker reads from the file, not from a pickle
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +143,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     if full.planner in LINEAR_PLANNERS and full.shard_spec is None and count <= MAX_LINEAR_HERE:
         result = make.make_plan(subject, request, progress, over_limits=True)
     else:  # in a worker process, which can be killed
-        result = run_on_subject(progress, tasks.plan, opened, full.dims, request)
+        result = job_table().run_task(progress, tasks.plan, subject, request)
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(result.plan.planner_options))  # the node limit that a stopped search reached
     if full.planner == GIVEN:
@@ -166,28 +164,12 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     return limited
 
 
-def run_on_subject(progress: Progress, task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> Any:
-    """Run a task on the graph or problem of ``opened`` in a worker; ``dims``: the sizes of named dimensions."""
-    subject: tasks.Subject = planning_input(opened)
-    graph = subject if isinstance(subject, Graph) else None
-    if graph is not None and len(graph.tensors) >= MIN_READ_BY_WORKER:
-        subject = _by_file(opened.source, graph, dims)
-    return job_table().run_task(progress, task, subject, *arguments, graph=graph)
-
-
-def _by_file(source: str, graph: Graph, dims: Mapping[str, int]) -> tasks.Subject:
-    """Return the file of a graph, for a worker to read; the graph itself if the server has evicted the file."""
-    with suppress(TmmuError):
-        return tasks.File(*content_of(source), dict(dims) if graph.assumed else None)
-    return graph
-
-
 def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[Any, ...]) -> Job[Any]:
     """Return the job that runs a task on the graph of a choice in a worker; ``key`` identifies the arguments."""
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
-        return run_on_subject(progress, task, opened, full.dims, requested(full, opened), *arguments)
+        return job_table().run_task(progress, task, planning_input(opened), requested(full, opened), *arguments)
 
     return job_table().job((task.__name__, *key, *choice.problem), what, run)
 
@@ -363,10 +345,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
     def judged(progress: Progress) -> tasks.Judgement:
         if len(shown.plan) < MAX_JUDGED_HERE:
             return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
-        subject: tasks.Subject | None = shown.graph
-        if shown.graph is not None and shown.graph is open_source(shown.opened.source).graph:
-            subject = _by_file(shown.opened.source, shown.graph, {})
-        return job_table().run_task(progress, tasks.judge, subject, shown.plan, dims, cut_from)
+        return job_table().run_task(progress, tasks.judge, shown.graph, shown.plan, dims, cut_from)
 
     return job_table().job(("judge", shown.key), "judging", judged)
 

@@ -19,7 +19,6 @@ from app.session.work import visitors, workers
 from app.session.work.memory_cache import MemoryCache
 from app.session.work.workers import Task, TaskNotFinished
 from tmmu_core.base.limits import KEPT_BYTES, SERVER_WORKERS, SESSION_WORKERS, ceiling
-from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
@@ -201,7 +200,7 @@ class JobTable:
         job.abandon()
         self._jobs = {key: other for key, other in self._jobs.items() if not other.abandoned}
 
-    def run_task(self, progress: Progress, task: Task, *arguments: Any, graph: Graph | None = None) -> Any:
+    def run_task(self, progress: Progress, task: Task, *arguments: Any) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = running_job() or Job("task")
         visitor = min(job.visitors(), default=visitors.SERVER)
@@ -210,7 +209,7 @@ class JobTable:
                 raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
             time.sleep(0.05)
         try:
-            return workers.run(task, arguments, progress, job.found.append, graph)
+            return workers.run(task, arguments, progress, job.found.append)
         finally:
             with self._lock:
                 del self._working[job]

@@ -1,11 +1,6 @@
-"""The functions that run in worker processes, called as ``task(context, …)`` with values that can be pickled.
-
-A graph is passed as a :data:`Subject`, if possible as its file: the worker reads the file again, because pickling a
-large graph would block the server's pages.
-"""
+"""The functions that run in worker processes, called as ``task(context, …)`` with values that can be pickled."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,45 +30,12 @@ from tmmu_core.runtime.measure.measure_model import Measured, measure
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class File:
-    """A graph file and the sizes for its named dimensions."""
-
-    data: bytes
-    name: str
-    dims: Mapping[str, int] | None = None
-
-
-Subject = Graph | PlainInstance | File
-
-
-def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstance:
-    """Return the graph or instance of ``subject``, and store a graph in the context."""
-    content: Any = subject
-    if isinstance(subject, File):
-        content = read_any(subject.data, subject.name, subject.dims)
-    if isinstance(content, Graph):
-        context.graph = content
-    assert isinstance(content, Graph | PlainInstance)
-    return content
-
-
-def _graph_of(context: TaskContext, subject: Subject) -> Graph:
-    graph = read_subject(context, subject)
-    assert isinstance(graph, Graph)
-    return graph
-
-
-def _current_plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Candidate:
-    return initial_candidate(_graph_of(context, subject), request, context.progress)
-
-
 def read(_: TaskContext, data: bytes, name: str) -> Any:
     """Read a file of any format and return its content."""
     return read_any(data, name)
 
 
-def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
+def plan(context: TaskContext, subject: Graph | PlainInstance, request: PlanRequest) -> PlanningResult:
     """Return a plan, even if it exceeds its limits. Pass each improvement of an arena to ``context.found``."""
 
     def improved(arena: str, nodes: int, extent: int, bound: int) -> None:
@@ -81,7 +43,7 @@ def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Planni
 
     progress = partial(context.progress)
     vars(progress)["improved"] = improved  # the planner calls this attribute of its progress callback
-    return make_plan(read_subject(context, subject), request, progress, over_limits=True)
+    return make_plan(subject, request, progress, over_limits=True)
 
 
 def measured(
@@ -100,54 +62,46 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    context: TaskContext,
-    subject: Subject | None,
-    plan_: Plan,
-    dims: Mapping[str, int] | None,
-    cut_from: bytes | None = None,
+    _: TaskContext, graph: Graph | None, plan_: Plan, dims: Mapping[str, int] | None, cut_from: bytes | None = None
 ) -> Judgement:
-    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``subject`` is the graph of one rank."""
-    graph = None if subject is None else _graph_of(context, subject)
+    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``graph`` is that of one rank."""
     verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
     return Judgement(verified, lint_verdict(plan_, graph, dims=dims, cut_from=cut_from, verified=verified))
 
 
 def search(
-    context: TaskContext, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
+    context: TaskContext, graph: Graph, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
 ) -> Fitted:
     """Search for changes that make the plan fit the capacity."""
-    start = _current_plan(context, subject, request)
+    start = initial_candidate(graph, request, context.progress)
     return fit(start, capacity, Allowed(kinds), context.progress, context.found)
 
 
 def largest(
     context: TaskContext,
-    subject: Subject,
+    graph: Graph,
     request: PlanRequest,
     dim: str,
     capacity: Capacity,
     kinds: frozenset[Kind],
-    model: File | None,
+    model: tuple[bytes, str] | None,
 ) -> FittedSize:
-    """Return the largest size of ``dim`` that fits. If ``model`` is given, this file is read again at each size."""
-    graph = _graph_of(context, subject)
-    read = None if model is None else lambda sizes: read_at_sizes(model.data, sizes, model.name)
+    """Return the largest size of ``dim`` that fits; ``model``: bytes and name of a file that each size reads again."""
+    read = None if model is None else lambda sizes: read_at_sizes(model[0], sizes, model[1])
     return largest_that_fits(graph, request, dim, capacity, Allowed(kinds), context.progress, read)
 
 
-def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move: Move) -> Candidate:
+def one_move(context: TaskContext, graph: Graph, request: PlanRequest, move: Move) -> Candidate:
     """Return the current plan with one change."""
-    return plan_moves(_current_plan(context, subject, request), (move,))
+    return plan_moves(initial_candidate(graph, request, context.progress), (move,))
 
 
-def from_plan(
-    context: TaskContext, subject: Subject, request: PlanRequest, search: Callable[..., T], *inputs: Any
-) -> T:
+def from_plan(context: TaskContext, graph: Graph, request: PlanRequest, search: Callable[..., T], *inputs: Any) -> T:
     """Call a module-level search of the core with the current plan, ``inputs`` and the progress callback."""
-    return search(_current_plan(context, subject, request), *inputs, context.progress)
+    return search(initial_candidate(graph, request, context.progress), *inputs, context.progress)
 
 
-def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankPlans:
+def ranks(context: TaskContext, graph: Graph, request: PlanRequest) -> RankPlans:
     """Plan every rank of the shard spec."""
 
     def report(doing: str, done: int, of: int) -> bool:
@@ -155,11 +109,11 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
             raise TaskNotFinished("planning the ranks was stopped.", "Start it again, or choose another spec.")
         return True
 
-    planned = plan_ranks(_graph_of(context, subject), request, report, over_limits=True)
+    planned = plan_ranks(graph, request, report, over_limits=True)
     _ = planned.plan_hashes  # computed here, because a thousand hashes would delay the page
     return planned
 
 
-def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
+def dim_curve(context: TaskContext, graph: Graph, request: PlanRequest, dim: str) -> DimCurve:
     """Return the arena size and the peak at each size of a dimension."""
-    return peak_over_dim(_graph_of(context, subject), dim, request, context.progress)
+    return peak_over_dim(graph, dim, request, context.progress)

@@ -4,11 +4,8 @@ A worker process ends after its task, or when the server ends. The fork server o
 once and forks the workers. Without ``os.fork`` (Windows) workers are spawned.
 """
 
-import copyreg
-import io
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import time
@@ -22,7 +19,6 @@ from typing import Any
 
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.limits import WORKER_BYTES, ceiling
-from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
 
 NICENESS = 10  # lower priority than the server, so that the server answers page requests first
@@ -42,12 +38,10 @@ class TaskNotFinished(TmmuError):
 
 @dataclass
 class TaskContext:
-    """First argument of a task: callbacks for progress and intermediate results, and the task's graph."""
+    """First argument of a task: callbacks for progress and intermediate results."""
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
-    graph: Graph | None = None
-    """The task's graph. Results come without it; the server inserts its copy (argument ``graph`` of :func:`run`)."""
 
 
 Task = Callable[..., Any]  # module-level, called as task(context, *arguments)
@@ -59,36 +53,11 @@ def prepare() -> None:
         forkserver.ensure_running()
 
 
-_unpickling = threading.local()
-
-
-def _server_graph() -> Any:
-    return _unpickling.graph
-
-
-def _pickled(value: Any, known: Graph | None) -> bytes:
-    """Pickle a value. The graph ``known``, which the server also has, is replaced by a reference."""
-
-    def reduce_graph(graph: Graph) -> Any:
-        return (_server_graph, ()) if graph is known else graph.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-
-    out = io.BytesIO()
-    pickler = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = {**copyreg.dispatch_table, Graph: reduce_graph}
-    pickler.dump(value)
-    return out.getvalue()
-
-
 def run(
-    task: Task,
-    arguments: tuple[Any, ...],
-    progress: Progress,
-    found: Callable[[Any], None] = lambda _: None,
-    graph: Graph | None = None,
+    task: Task, arguments: tuple[Any, ...], progress: Progress, found: Callable[[Any], None] = lambda _: None
 ) -> Any:
     """Run a task in a worker and return its result, or raise its error.
 
-    ``graph``: the server's copy of :attr:`TaskContext.graph`, inserted for the references in results.
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
     raises an error, or the task does not stop within :data:`STOP_TIMEOUT`, the task is killed. Raises
     :class:`TaskNotFinished` if there is no result.
@@ -98,14 +67,13 @@ def run(
     try:
         process.start()
         worker_end.close()
-        kind, value = _relay(connection, graph, progress, found)
+        kind, value = _relay(connection, progress, found)
     except (EOFError, OSError) as error:
         raise TaskNotFinished(
             "the worker process ended without a result: it was killed, or it needed more memory than its limit.",
             f"Raise the limit with {WORKER_BYTES.variable}=BYTES.",
         ) from error
     finally:
-        _unpickling.graph = None
         connection.close()
         if process.pid is not None:
             process.terminate()
@@ -117,13 +85,10 @@ def run(
     raise value
 
 
-def _relay(
-    connection: Connection, graph: Graph | None, progress: Progress, found: Callable[[Any], None]
-) -> tuple[str, Any]:
+def _relay(connection: Connection, progress: Progress, found: Callable[[Any], None]) -> tuple[str, Any]:
     """Pass progress to the callbacks until the task ends; return its last message: result, error or failure."""
     latest: tuple[str, int, int] = ("", 0, 0)
     deadline: float | None = None
-    _unpickling.graph = graph
     while True:
         if not progress(*latest) and deadline is None:
             deadline = time.monotonic() + STOP_TIMEOUT
@@ -133,7 +98,7 @@ def _relay(
             raise TaskNotFinished("the task was stopped before it had a result.", "Start it again.")
         if not connection.poll(TICK):
             continue
-        kind, value = pickle.loads(connection.recv_bytes())
+        kind, value = connection.recv()
         if kind == "progress":
             latest = value
         elif kind == "found":
@@ -150,7 +115,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     next_found = 0.0  # before this time, found results are dropped: sending takes less than a tenth of the time
 
     def send(kind: str, value: Any) -> None:
-        connection.send_bytes(_pickled((kind, value), context.graph))
+        connection.send((kind, value))
 
     def watch() -> None:
         try:
