@@ -8,16 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from app.session.opening import MOVES, Opened, content_of, open_source, shelf
-from app.session.planning import (
-    minimise_option,
-    opened_at,
-    planning_input,
-    ranks_key,
-    requested,
-    task_job,
-    with_explicit_defaults,
-)
-from app.session.rank_sets import MOST_RANKS, spec_of
+from app.session.planning import minimise_option, opened_at, planning_input, requested, task_job, with_explicit_defaults
+from app.session.rank_sets import MOST_RANKS, compact, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
@@ -127,7 +119,8 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
         request = requested(whole, opened).but(shard_spec=spec)
         return job_table().run_task(progress, tasks.ranks, planning_input(opened), request)
 
-    return job_table().job(ranks_key(choice), "planning the ranks", run)
+    key = ("ranks", *choice.of_whole().problem, compact(choice.shard))
+    return job_table().job(key, "planning the ranks", run)
 
 
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:

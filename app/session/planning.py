@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from app.session.opening import MIN_BYTES_FOR_WORKER, Opened, card_of, content_of, lacks_arenas, open_source, shelf
-from app.session.rank_sets import spec_of
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table, remembered, running_job
@@ -25,9 +24,8 @@ from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.making import make
 from tmmu_core.plans.making import request as making_request
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest, arena_config
-from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES, json_text
+from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"  # the planner of the button "Find the best plan"
@@ -136,8 +134,6 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _verified(full, opened, opened.plan)
-    if (rank := _known_rank(full, opened)) is not None:
-        return rank
     subject, request, progress = planning_input(opened), requested(full, opened), progress or (lambda *_: True)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR_PLANNERS and full.shard_spec is None and count <= MAX_LINEAR_HERE:
@@ -199,14 +195,6 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
 _GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
 
 
-def ranks_key(choice: Choice) -> tuple[Any, ...]:
-    """Return the key of the plans of all ranks."""
-    spec: Any = choice.shard
-    with suppress(TmmuError):  # the job raises the error
-        spec = json_text(choice.shard_spec or spec_of(choice.shard))
-    return ("ranks", *choice.of_whole().problem, spec)
-
-
 def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
     """Make the plan of a review file the result of the choice's planning job; return ``False`` if it does not match."""
     full, opened = opened_at(choice)
@@ -223,15 +211,6 @@ def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
     job_table().forget(plan_key(full))  # the visitor may have planned the file before
     job_table().job(plan_key(full), "planning", lambda _: shown)
     return True
-
-
-def _known_rank(full: Choice, opened: Opened) -> Shown | None:
-    """Return the plan of the chosen rank from the finished job of all ranks; ``None`` without such a plan."""
-    job: Job[RankPlans] | None = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
-    if job is None or not job.succeeded or full.rank >= job.result().world_size:
-        return None
-    plan, solution = job.result().plan(full.rank), job.result().solution(full.rank)
-    return Shown(full, opened, plan, replace(solution, plan=plan))
 
 
 def baseline_of(choice: Choice) -> Choice | None:
