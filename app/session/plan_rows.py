@@ -33,10 +33,6 @@ def operators(shown: Shown) -> list[str] | None:
     return names if any(names) else None
 
 
-MAX_EAGER_TENSORS = 12_000
-"""Origins of plans with more tensors are computed only if the user selects a layer, or colours by module."""
-
-
 @dataclass(frozen=True, eq=False)
 class Origins:
     """Producing node, layer, module and phase of each row of a plan; ``""`` for an unknown value."""
@@ -72,8 +68,8 @@ def origins(shown: Shown) -> Origins | None:
 
 
 def has_layers(shown: Shown) -> bool:
-    """Return whether a plan has several layers; false for more than :data:`MAX_EAGER_TENSORS` tensors."""
-    found = origins(shown) if len(shown.plan) <= MAX_EAGER_TENSORS else None
+    """Return whether a plan has several layers."""
+    found = origins(shown)
     return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
 
 

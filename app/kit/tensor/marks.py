@@ -92,8 +92,6 @@ def late_button(shown: Shown) -> None:
 def pick_layer(shown: Shown) -> None:
     """Draw the menu that marks a layer, if the plan has several. The table of tensors lists only the marked layer."""
     chosen = layer_of(state.choice().marked)
-    if len(shown.plan) > plan_rows.MAX_EAGER_TENSORS and chosen is None:
-        return
     origins = plan_rows.origins(shown)
     if origins is None or not origins.modules.known_by:
         return

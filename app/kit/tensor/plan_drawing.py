@@ -11,7 +11,7 @@ from app.canvas.plan_component import PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
 from app.kit.tensor import marks, why_here
 from app.session import state
-from app.session.plan_rows import MAX_EAGER_TENSORS, operators, origins, phases
+from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown
 from app.session.view_state import COLOURS, VIEWS
 from app.session.work.jobs import remembered
@@ -20,32 +20,21 @@ from tmmu_core.plans.model import Plan
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
-    packed = _packed(shown, _needs_layers(shown), baseline, baseline is not None and _needs_layers(baseline))
+    packed = _packed(shown, baseline)
     return plan_store(packed, shown.plan, None if baseline is None else baseline.plan, key=key)
 
 
 @remembered
-def _packed(shown: Shown, needs_layers: bool, baseline: Shown | None, baseline_needs_layers: bool) -> Packed:
-    origin = _origin(shown, needs_layers)
+def _packed(shown: Shown, baseline: Shown | None) -> Packed:
     if baseline is None:
-        return pack_plan(shown.plan, origin)
-    baseline_origin = _origin(baseline, baseline_needs_layers)
-    return pack_plan(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin)
+        return pack_plan(shown.plan, _origin(shown))
+    return pack_plan(shown.plan, _origin(shown), baseline=baseline.plan, baseline_origin=_origin(baseline))
 
 
-def _needs_layers(shown: Shown) -> bool:
-    choice = state.choice()
-    is_used = choice.colour == "module" or marks.layer_of(choice.marked) is not None
-    return is_used or len(shown.plan) <= MAX_EAGER_TENSORS
-
-
-def _origin(shown: Shown, needs_layers: bool) -> Origin:
-    phase_ranges = phases(shown)
-    row_origins = origins(shown) if needs_layers else None
-    if row_origins is None:
-        return Origin(operators(shown), stretches=phase_ranges)
-    layer = row_origins.layer if row_origins.modules.known_by and any(row_origins.layer) else None
-    return Origin(operators(shown), layer, phase_ranges)
+def _origin(shown: Shown) -> Origin:
+    found = origins(shown)
+    has_layers = found is not None and found.modules.known_by and any(found.layer)
+    return Origin(operators(shown), found.layer if found is not None and has_layers else None, phases(shown))
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
     """Return ``(table, number of matching rows)``; the table has at most :data:`MOST_ROWS` rows."""
     plan = shown.plan
-    origins = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MAX_EAGER_TENSORS else None
+    origins = plan_rows.origins(shown)
     rows = matching(plan, search, arena)
     if layer is not None and origins is not None:
         rows = rows[[origins.layer[i] == layer for i in rows.tolist()]]

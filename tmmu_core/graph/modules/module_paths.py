@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Literal
 
@@ -85,6 +85,7 @@ def families_of(paths: Iterable[Path]) -> Families:
     return frozenset(family for family, members in found.items() if len(members) > 1)
 
 
+@lru_cache(maxsize=4096)
 def block_of(path: Path, families: Families) -> Path:
     """Return the path up to the first repeated block: ``h.0`` of ``h.0.mlp``; ``()`` for none."""
     return next((path[: k + 1] for k, part in enumerate(path) if (path[:k], starred(part)) in families), ())
