@@ -16,7 +16,7 @@ from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
+from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
@@ -130,7 +130,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
     if arena:  # bytes that the nodes of each box wrote and that are live at the peak
         written = graph.total(live_bytes_by_writer(plan, scene.index, scene.peak, arena)[0])
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
-    edges = [_edge(scene, edge) for edge in graph.edges]
+    edges = [[edge.source, edge.target, 1.5 if len(edge.tensors) > 1 else 1] for edge in graph.edges]  # width last
     tree, levels = scene.tree, []  # per open module: number, parent, name, path, number of nodes as text
     for level in graph.levels:
         path, count = graph_levels.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")
@@ -233,13 +233,6 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
     target = {"pick": pick, "path": None if path is None else graph_levels.path_text(path)}
     held = written_bytes / total if total else 0.0
     return {"key": key, "kind": vertex.kind, "level": level, "hidden": vertex.hidden, "held": held, **texts, **target}
-
-
-def _edge(scene: Scene, edge: Edge) -> list[Any]:
-    """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
-    more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
-    tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
-    return [edge.source, edge.target, scene.index.tensor_ids[edge.largest], tip, 1.5 if more else 1]
 
 
 def _open_all(paths: tuple[str, ...]) -> None:

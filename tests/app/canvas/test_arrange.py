@@ -74,7 +74,7 @@ def boxes(shape: str, count: int) -> dict[str, Any]:
     """Return the data of a graph drawing with boxes in a row."""
     row = {"under": "", "kind": "node", "level": 0, "path": None, "tip": [], "held": 0, "hidden": 0}
     vertices = [{**row, "key": f"{k}", "name": f"{shape}{k}", "pick": f"{shape}{k}"} for k in range(count)]
-    edges = [[k, k + 1, "", [], 1] for k in range(count - 1)]
+    edges = [[k, k + 1, 1] for k in range(count - 1)]
     marks = {"selected": None, "peak": 0, "carrying": []}
     graph = {"vertices": vertices, "edges": edges, "levels": [], "marks": marks}
     return {**graph, "shape": shape, "height": 500, "title": "", "status": shape}

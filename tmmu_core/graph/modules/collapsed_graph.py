@@ -49,8 +49,6 @@ class Edge:
     source: int
     target: int
     tensors: tuple[int, ...]  # tensor numbers, ascending
-    nbytes: int  # sum of the sizes of these tensors, views included
-    largest: int  # tensor number of the largest of these tensors; the lowest number among equals
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +113,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
         hidden = sum(other not in number for other in neighbours.get(each, ()))
         vertices.append(Vertex(*place, members.get(each, 0), inside[each], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
-    edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, crosses].T.tolist())
+    edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, -1 if middle is None else number[middle])
 
@@ -153,16 +151,12 @@ def _place(tree: Tree, code: int, in_neighbourhood: bool) -> tuple[Kind, int, in
     return "level" if code % 2 else "node", item, level
 
 
-def _edges(size: U64, number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
+def _edges(number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
     found: dict[tuple[int, int], list[int]] = {}
     for source, target, tensor in reads:
         if source in number and target in number:
             found.setdefault((number[source], number[target]), []).append(tensor)
-    edges = []
-    for ends, tensors in sorted(found.items()):
-        largest = max(tensors, key=lambda tensor: (int(size[tensor]), -tensor))
-        edges.append(Edge(*ends, tuple(tensors), sum(int(size[tensor]) for tensor in tensors), largest))
-    return tuple(edges)
+    return tuple([Edge(*ends, tuple(tensors)) for ends, tensors in sorted(found.items())])
 
 
 MOST_AT_FIRST = 60  # maximum number of vertices of the initial view of the whole graph

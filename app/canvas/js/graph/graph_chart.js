@@ -158,7 +158,7 @@ class GraphChart extends Drawing {
     this.soon("base");
   }
 
-  /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module), {edge} or null. */
+  /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module) or null. */
   itemAt(x, y) {
     if (!this.layout) return null;
     const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;
@@ -169,9 +169,7 @@ class GraphChart extends Drawing {
       const [left, top, w] = layout.frames[k];
       if (contains([left, top, w, 24])) return { frame: k };
     }
-    const reach = 5 / view.scale;
-    const edge = data.edges.findIndex((_, k) => distance(this.route(k), px, py) <= reach);
-    return edge >= 0 ? { edge } : null;
+    return null;
   }
 
   /** Return the points [x, y, …] of an edge. An edge that crosses a frame has no route in the layout: it is a curve. */
@@ -182,7 +180,7 @@ class GraphChart extends Drawing {
   }
 
   act(item) {
-    const { vertices, levels, edges } = this.data;
+    const { vertices, levels } = this.data;
     if (item?.vertex >= 0) {
       const { key, path, pick } = vertices[item.vertex];
       this.anchor = key;
@@ -191,9 +189,6 @@ class GraphChart extends Drawing {
     } else if (item?.frame >= 0) {
       this.anchor = `l${levels[item.frame][0]}`;
       this.emit("close", levels[item.frame][3]);
-    } else if (item?.edge >= 0) {
-      this.anchor = vertices[edges[item.edge][0]].key;
-      this.emit("select", edges[item.edge][2]);
     }
   }
 
@@ -223,17 +218,6 @@ function curve([ax, ay, aw, ah], [bx, by, bw]) {
     points.push((p + q) * x0 + (r + s) * x1, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
   }
   return points;
-}
-
-/** Return the distance of a point from a polyline with the points [x, y, …]. */
-function distance(points, x, y) {
-  let least = Infinity;
-  for (let k = 2; k < points.length; k += 2) {
-    const [ax, ay, bx, by] = points.slice(k - 2, k + 2), dx = bx - ax, dy = by - ay;
-    const t = Math.min(1, Math.max(0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy || 1)));
-    least = Math.min(least, Math.hypot(x - ax - t * dx, y - ay - t * dy));
-  }
-  return least;
 }
 
 /** Entry point of the Streamlit component. */

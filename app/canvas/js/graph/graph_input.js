@@ -55,8 +55,7 @@ export class GraphInput extends Input {
   }
 }
 
-function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
+function tipOf({ vertices, levels }, { vertex, frame }) {
   if (vertex >= 0) return [["", vertices[vertex].name], ...vertices[vertex].tip];
-  if (edge >= 0) return [["", edges[edge][2]], ...edges[edge][3]];
   return [["", levels[frame][2]], ["open", "click to close"]];
 }

@@ -41,11 +41,11 @@ function drawFrames(scene) {
   });
 }
 
-function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
+function drawEdges({ pen, data, look, visible, scale }, route) {
   const carrying = new Set(data.marks.carrying), highlighted = [], [x0, y0, x1, y1] = visible;
   data.edges.forEach((edge, k) => {
-    if (carrying.has(k) || hovered?.edge === k) highlighted.push(k);
-    else drawEdge(k, look.soft, Math.min(2.6, edge[4]) * Math.max(0.7, Math.min(1, 0.6 / scale)));
+    if (carrying.has(k)) highlighted.push(k);
+    else drawEdge(k, look.soft, edge[2] * Math.max(0.7, Math.min(1, 0.6 / scale)));
   });
   for (const k of highlighted) drawEdge(k, look.ink, Math.max(2.4, 1.6 / scale));
 

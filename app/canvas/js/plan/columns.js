@@ -177,17 +177,8 @@ export class Columns {
 
   /** Return the rows sorted by first write, then by size (largest first), then by id (contract §4). */
   byBirth() {
-    if (this.order) return this.order;
-    const begin = new Uint32Array(this.steps + 2); // a counting sort: position of the first row that is written at t
-    for (let i = 0; i < this.n; i++) begin[this.birth[i] + 1]++;
-    for (let t = 0; t <= this.steps; t++) begin[t + 1] += begin[t];
-    const order = new Uint32Array(this.n), next = begin.slice();
-    for (let i = 0; i < this.n; i++) order[next[this.birth[i]]++] = i;
-    for (let t = 0; t <= this.steps; t++) {
-      if (begin[t + 1] - begin[t] < 2) continue;
-      order.subarray(begin[t], begin[t + 1]).sort((a, b) => this.size[b] - this.size[a] || a - b);
-    }
-    return (this.order = order);
+    const { birth, size } = this;
+    return (this.order ??= Uint32Array.from(birth.keys()).sort((a, b) => birth[a] - birth[b] || size[b] - size[a] || a - b));
   }
 
   /** Return the rows that use the slot of a row, in order of their use, without views. */
