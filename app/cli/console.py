@@ -48,23 +48,10 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
     heads, *texts = [[_line(cell) for cell in row] for row in ([title.removeprefix(">") for title in titles], *rows)]
-    if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-        for row in (heads, *texts):
-            columns = zip(row, widths, to_right, strict=True)
-            print("  ".join(cell.rjust(n) if right else cell.ljust(n) for cell, n, right in columns).rstrip())
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title, right in zip(heads, to_right, strict=True):
-        grid.add_column(Text(title), justify="right" if right else "left", overflow="fold")
-    for row in texts:
-        grid.add_row(*map(Text, row))
-    Console().print(grid)
+    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+    for row in (heads, *texts):
+        columns = zip(row, widths, to_right, strict=True)
+        print("  ".join(cell.rjust(n) if right else cell.ljust(n) for cell, n, right in columns).rstrip())
 
 
 def print_lines(*lines: str) -> None:
