@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
-from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
+from app.serving.access import PROXY_HEADER, TOKEN, is_loopback
 from app.session.pages import FIRST, MOVED
 from app.session.work import visitors, workers
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
 from app.cli.options import STORE, STORE_ENV, argument, flag, option
 from app.cli.resolve import modules_in, open_store
-from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
+from app.serving.access import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
 BASE_PATH = "TMMU_BASE_PATH"  # environment variable with the default of --base-path
 MAIN = Path(__file__).resolve().parents[2] / "main.py"
-SERVE = MAIN.parent / "serving" / "serve.py"
 
 
 def explore_command(
@@ -82,8 +81,8 @@ def is_free(address: str, port: int) -> bool:
 def arguments(names: list[str], no_browser: bool, port: int | None, address: str) -> list[str]:
     """Return the command line of the server. Without a port, the server uses the first free port from 8501 on."""
     return [
-        *(sys.executable, "-P"),  # import no modules from the script's folder or the current folder
-        *(str(SERVE), "run", str(MAIN)),
+        *(sys.executable, "-P"),  # import no modules from the current folder
+        *("-m", "streamlit", "run", str(MAIN)),
         *([] if port is None else ["--server.port", str(port)]),
         *("--server.address", address),
         *("--server.fileWatcherType", "none"),  # the source files do not change

@@ -1,4 +1,3 @@
-import signal
 import socket
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.commands.explore import arguments
-from app.cli.main import INTERRUPTED, run
+from app.cli.main import run
 from tests.support.paths import SAMPLES
 from tests.support.served import free_port
 
@@ -85,27 +84,3 @@ def test_explorer_runs_until_it_is_stopped() -> None:
         server.terminate()
         server.wait(30)
     assert not healthy(port)
-
-
-@pytest.mark.slow
-def test_interrupt_ends_silently() -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser", "--port", str(port)]
-    server = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores it
-    )
-    try:
-        for _ in range(240):
-            if healthy(port) or server.poll() is not None:
-                break
-            time.sleep(0.25)
-        server.send_signal(signal.SIGINT)
-        shown_text, _ = server.communicate(timeout=60)
-    finally:
-        server.kill()
-    assert shown_text.split("\n", 1)[1].strip() == ""
-    assert server.returncode == INTERRUPTED
