@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from app.session.opening import MIN_BYTES_FOR_WORKER, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
-from app.session.work.jobs import Job, job_table, remembered, running_job
+from app.session.work.jobs import Job, job_table, remembered
 from app.session.work.workers import Task, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
@@ -252,38 +252,6 @@ def minimising(choice: Choice, planner: str) -> Choice:
     """Return the choice with another planner, which also minimises a plan that fits: then sizes are comparable."""
     other = choice.under(planner)
     return other.but(options={**other.options, **minimise_option(choice, planner)})
-
-
-def every_planner(choice: Choice) -> Job[list[str]]:
-    """Return the job that runs all planners one after the other, so that their times are comparable."""
-    names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
-
-    def run(progress: Progress) -> list[str]:
-        all_planners = running_job()
-        assert all_planners is not None
-        for k, name in enumerate(names):
-            if not progress(name, k, len(names)):
-                return names[:k]
-            job = plan_job(minimising(choice, name))
-            while not job.wait(0.05):
-                if not progress(name, k, len(names)):
-                    job.stop(all_planners.stopped_for)
-        return names
-
-    return job_table().job(_all_planners_key(choice), "all planners", run)
-
-
-def run_remaining(choice: Choice) -> None:
-    """Forget the plans of stopped and failed planners, so that the planners run again."""
-    job_table().forget(_all_planners_key(choice))
-    for name in planners_for(open_source(choice.source)):
-        key = plan_key(minimising(choice, name))
-        if (job := job_table().known(key)) is not None and (job.stopping or job.error is not None):
-            job_table().forget(key)
-
-
-def _all_planners_key(choice: Choice) -> tuple[Any, ...]:
-    return ("planners", *choice.but(planner=None).problem)
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:

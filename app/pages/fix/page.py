@@ -1,5 +1,7 @@
 """The page Fix: changes that reduce the memory of a graph or make it fit; plans of all planners."""
 
+import time
+
 import streamlit as st
 
 from app.kit import arena_focus, controls
@@ -40,15 +42,17 @@ def page() -> None:
 
 def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
-    job = planning.every_planner(state.choice())
-    job.wait(planning.PATIENCE)
+    running, deadline = None, time.monotonic() + planning.PATIENCE
+    for name in planning.planners_for(shown.opened):
+        job = planning.plan_job(planning.minimising(state.choice(), name)) if name in PLANNERS else None
+        if job is not None and not job.wait(max(0.0, deadline - time.monotonic())):
+            running = name, job
+            break
     plans, errors = results(shown)
     st.html(markup.claim(claim(shown, plans)))
-    if not job.finished:
-        long_work.progress(job, "Running all planners", follow=True)
-    elif job.stopping:
-        hint = "Run the stopped planners again and wait until they finish."
-        st.button("Run the remaining planners", on_click=planning.run_remaining, args=(state.choice(),), help=hint)
+    if running is not None:  # the page runs again when this planner ends, and starts the next one
+        name, job = running
+        long_work.progress(job, f"Planning with {name}")
     st.html(_table(shown, plans, errors))
     plan_in_table = plans.get(shown.choice.planner or "")
     if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:

@@ -43,7 +43,7 @@ class Job(Generic[T]):
         self.doing, self.done, self.of = what, 0, 0
         self.began = time.monotonic()
         self.found: list[Any] = []  # intermediate results, the best one last
-        self.waiters: dict[str | Job[Any], int] = {}  # visitor → number of its page run; requesting job → 0
+        self.visitors: dict[str, int] = {}  # visitor → number of the last page run that requested the job
         self.stopped_for: set[str] = set()  # visitors who stopped the job; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()
@@ -71,11 +71,8 @@ class Job(Generic[T]):
         self.stopped_for |= {visitors.visitor()} if visitor_ids is None else set(visitor_ids)
 
     def abandon(self) -> None:
-        """End the job, and the jobs that requested it, without a result; kill their processes."""
+        """End the job without a result; kill its process."""
         self.abandoned = True
-        for waiter in list(self.waiters):
-            if isinstance(waiter, Job):
-                waiter.abandon()
 
     @property
     def stopping(self) -> bool:
@@ -102,16 +99,6 @@ class Job(Generic[T]):
         if self.error is not None:
             raise self.error
         return self._result  # type: ignore[return-value]
-
-    def visitors(self) -> dict[str, int]:
-        """Return visitor → number of the last page run that requested the job, directly or through another job."""
-        pages: dict[str, int] = {}
-        for waiter, page in list(self.waiters.items()):
-            if not isinstance(waiter, Job):
-                pages[waiter] = max(page, pages.get(waiter, 0))
-            elif not waiter.abandoned:
-                pages |= {visitor: max(n, pages.get(visitor, 0)) for visitor, n in waiter.visitors().items()}
-        return pages
 
 
 def running_job() -> Job[Any] | None:
@@ -147,7 +134,13 @@ class JobTable:
             known_job = self.known(key)
             job = known_job or Job(what, key)
             if not job.finished:
-                job.waiters[running_job() or visitor] = self._page_runs.get(visitor, 0)
+                requesting = running_job()
+                if requesting is None:
+                    job.visitors[visitor] = self._page_runs.get(visitor, 0)
+                elif known_job is None:
+                    job.visitors = requesting.visitors  # one dict: who requests one of the jobs again requests both
+                else:
+                    job.visitors |= requesting.visitors
             if known_job is None:
                 # If no thread can start, the job is not in the table, so that no page waits for it.
                 threading.Thread(target=self._run, args=(job, work), name=f"job: {what}", daemon=True).start()
@@ -165,11 +158,10 @@ class JobTable:
             if self._jobs.get(job.key) is job:  # else the job was abandoned
                 del self._jobs[job.key]
                 if (job.stopping and job.error is None) or isinstance(job.error, TaskNotFinished):
-                    for visitor in job.stopped_for or job.visitors():
+                    for visitor in job.stopped_for or job.visitors:
                         self.cache.put(("ended early", visitor, job.key), job)
                 else:
                     self.share(job.key, job)
-            job.waiters.clear()  # a cached job must not keep the results of the jobs that requested it
             job.ended.set()
 
     def known(self, key: Hashable) -> Job[Any] | None:
@@ -191,8 +183,8 @@ class JobTable:
     def leave(self, job: Job[Any]) -> None:
         """Remove this visitor from a job; abandon the job if it has no other visitor."""
         with self._lock:
-            job.waiters.pop(visitors.visitor(), None)
-            if not job.visitors():
+            job.visitors.pop(visitors.visitor(), None)
+            if not job.visitors:
                 self._abandon(job)
 
     def _abandon(self, job: Job[Any]) -> None:
@@ -203,7 +195,7 @@ class JobTable:
     def run_task(self, progress: Progress, task: Task, *arguments: Any) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
         job = running_job() or Job("task")
-        visitor = min(job.visitors(), default=visitors.SERVER)
+        visitor = min([*job.visitors], default=visitors.SERVER)
         while not self._reserve_worker(visitor, job):
             if not progress("waiting for a free worker", 0, 0):
                 raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
@@ -228,11 +220,11 @@ class JobTable:
             if not is_visitor_limit:
                 for other in working[:1]:
                     if time.monotonic() - self._working[other][1] > FAIR_SHARE:
-                        other.stop(other.visitors())
+                        other.stop(other.visitors)
             # A page run that has not requested this job yet may still request the running jobs.
-            elif job.visitors().get(visitor) == page:
-                unshared = (other for other in working if [*other.visitors()] == [visitor])
-                if (stale := next((other for other in unshared if other.visitors()[visitor] < page), None)) is not None:
+            elif job.visitors.get(visitor) == page:
+                unshared = (other for other in working if [*other.visitors] == [visitor])
+                if (stale := next((other for other in unshared if other.visitors[visitor] < page), None)) is not None:
                     self._abandon(stale)
             return False
 
@@ -244,7 +236,7 @@ class JobTable:
             with self._lock:
                 self._seen |= {visitor: now for visitor in self._seen if self._is_connected(visitor)}
                 for job in list(self._jobs.values()):
-                    if now - max((self._seen.get(visitor, 0) for visitor in job.visitors()), default=0) > self._grace:
+                    if now - max((self._seen.get(visitor, 0) for visitor in job.visitors), default=0) > self._grace:
                         self._abandon(job)
                 closed = [visitor for visitor, seen in self._seen.items() if now - seen > TAB_TIMEOUT]
                 for tab in closed:

@@ -208,23 +208,11 @@ def test_job_that_one_visitor_leaves_continues_for_the_other(monkeypatch: pytest
     assert job.wait(60)
 
 
-def test_visitors_of_a_part_count_the_latest_page() -> None:
-    whole, part = Job[int]("whole"), Job[int]("part")
-    whole.waiters = {"ann": 1}
-    part.waiters = {"ann": 2, whole: 0}
-    assert part.visitors() == {"ann": 2}
-    part.abandon()
-    assert whole.abandoned
-
-
-def test_cached_job_does_not_keep_the_jobs_that_requested_it() -> None:
+def test_part_of_a_job_belongs_to_the_visitors_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     table = JobTable()
-    for whole in ("first", "second"):
-        table.job(whole, whole, lambda _: table.job("part", "part", lambda _: 1).result()).result()
-    part = table.known("part")
-    assert part is not None
-    assert part.finished
-    assert not part.waiters
+    visiting(monkeypatch, "ann")
+    table.job("whole", "whole", lambda _: table.job("part", "part", lambda _: 1).result()).result()
+    assert [*table.known("part").visitors] == ["ann"]  # type: ignore[union-attr]
 
 
 def test_results_are_evicted_after_the_last_tab_was_closed(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
