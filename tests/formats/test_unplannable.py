@@ -8,7 +8,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from app.cli.main import run
@@ -31,12 +30,6 @@ def safetensors(length_byte: int) -> bytes:
     return struct.pack("<Q", len(header)) + header + bytes(4)
 
 
-def npz() -> bytes:
-    out = io.BytesIO()
-    np.savez(out, w=np.zeros(3))
-    return out.getvalue()
-
-
 COREML = b"\x08\x08\x12\x04\x0a\x02ab" + b"\xa2\x1f\x02\x08\x01"
 SAVED_MODEL = b"\x08\x01\x12\x20" + b"\x0a\x1e\x1a\x05serve*\x0atensorflow" + bytes(12)
 KERAS_H5 = b"\x89HDF\r\n\x1a\n" + bytes(64) + b"keras_version"
@@ -49,17 +42,13 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "script.pt": (archive("m/data.pkl", "m/code/__torch__.py", "m/constants.pkl"), "TorchScript", "torch.export"),
     "weights.pt": (archive("m/data.pkl", "m/version"), "PyTorch checkpoint", "torch.export"),
     "legacy.pth": (pickle.dumps({"torch": 1}, protocol=2), "PyTorch checkpoint", "torch.export"),
-    "arrays.npz": (npz(), "NumPy", "ONNX"),
     "model.engine": (b"ftrt" + bytes(64), "TensorRT", ".onnx"),
     "unknown_magic.trt": (b"\xfe\xfd" + bytes(64), "TensorRT", ".onnx"),
     "model.mlmodel": (COREML, "Core ML", "ONNX"),
     "package.zip": (archive("m.mlpackage/Manifest.json", "m.mlpackage/Data/x"), "Core ML", "ONNX"),
     "model.keras": (archive("config.json", "model.weights.h5"), "Keras", ".tflite"),
     "model.h5": (KERAS_H5, "Keras", ".tflite"),
-    "frozen.bin": (b"\x0a\x10\x0a\x01x\x12\x0bPlaceholder", "GraphDef", ".tflite"),
     "saved_model.pb": (SAVED_MODEL, "SavedModel", ".tflite"),
-    "model.json": (b'{"modelTopology": {}, "weightsManifest": []}', "TensorFlow.js", ".tflite"),
-    "openvino.xml": (b'<?xml version="1.0"?>\n<net name="m"><layers/></net>', "OpenVINO", ".onnx"),
 }
 
 

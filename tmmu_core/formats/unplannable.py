@@ -13,7 +13,6 @@ FROM_TORCH = (
 FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`, or with `tf2onnx` to `.onnx`."
 FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
 FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
-FROM_JAX = "Open XLA's buffer assignment instead: run with `XLA_FLAGS=--xla_dump_to=DIR`."
 WEIGHTS_ONLY = "which contains weights but no graph"
 COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
@@ -55,7 +54,6 @@ FORMATS = (
         endings=(".gguf", ".ggml"),
     ),
     SAFETENSORS,
-    Unplannable("a NumPy array file", "which has no graph", FROM_WEIGHTS, (b"\x93NUMPY",), (), (".npz", ".npy")),
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, (b"\x89HDF\r\n\x1a\n",)),
     Unplannable(
         *("a TensorRT engine", COMPILED, FROM_SOURCE, (b"ftrt", b"ptrt", b"trtf", b"trtp")),
@@ -65,14 +63,6 @@ FORMATS = (
         *("a Parquet file", "which is written for notebooks and cannot be opened"),
         *('Open a plan as JSON or CBOR: "tmmu plan … -o plan.json".', (b"PAR1",)),
     ),
-    Unplannable("an RKNN model (Rockchip)", COMPILED, FROM_SOURCE, (b"RKNN",), endings=(".rknn",)),
-    Unplannable("an ncnn model", NOT_READ, FROM_SOURCE, (b"7767517\n",)),
-    Unplannable(
-        *("an MLIR module (StableHLO, TOSA or another dialect)", NOT_READ, FROM_JAX, (b"ML\xefR",)),
-        *(((b"module ", b"{"), (b"module{", b"{"), (b"func.func ", b"{"), (b"#loc", b"{")), (".mlir", ".mlirbc")),
-    ),
-    Unplannable("a TensorFlow.js model", NOT_READ, FROM_TENSORFLOW, parts=((b"{", b'"weightsManifest"'),)),
-    Unplannable("an OpenVINO model", NOT_READ, FROM_SOURCE, parts=((b"<", b"<layers"),)),
     Unplannable(
         *("a TorchScript model", NOT_READ, FROM_TORCH),
         parts=((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/")),
@@ -85,15 +75,6 @@ FORMATS = (
     Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (), ((ZIP, b"model.weights.h5"),), (".keras",)),
     COREML,
     SAVED_MODEL,
-    Unplannable(
-        *("a TensorFlow GraphDef", NOT_READ, FROM_TENSORFLOW),
-        parts=((b"\x0a", b"\x12\x0bPlaceholder"), (b"\x0a", b"\x12\x05Const")),
-        endings=(".pb",),
-    ),
-    Unplannable(
-        *("a Python pickle", "whose graph cannot be read without running code", FROM_TORCH),
-        parts=tuple((bytes((0x80, protocol)), b"") for protocol in (2, 3, 4, 5)),
-    ),
 )
 """The magic of all rows is checked first, then the parts, then the endings. The first match applies."""
 
@@ -108,9 +89,8 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
     """Return the format of a file that no reader accepts, by its bytes, else by its name. ``None``: unknown."""
-    heads = data[:HEAD], data[:HEAD].lstrip()
     pairs = ((row, start, part) for row in FORMATS for start, part in row.parts)
-    by_parts = (row for row, start, part in pairs if any(head.startswith(start) for head in heads) and part in data)
+    by_parts = (row for row, start, part in pairs if data.startswith(start) and part in data)
     return by_magic(data) or next(by_parts, None) or _by_ending(FORMATS, [name.lower().removesuffix(".gz")])
 
 
