@@ -86,7 +86,10 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
-    inputs, data_of = [], repeat_command.files(shown)
+    inputs, data_of, source = [], repeat_command.files(shown), shown.opened.source
+    if source.startswith("file:"):  # a graph that Fix made, or a file that another visitor opened
+        name, purpose = repeat_command.file_of(shown).removeprefix("./"), "the opened file, as in the commands"
+        inputs.append(_entry("Opened file", name, purpose, lambda: content_of(source)[0]))
     if shown.graph is not None:
         rank_note = "" if shown.choice.shard_spec is None else ", this rank's share"
         purpose = f"the graph in the native format{rank_note}"
