@@ -84,16 +84,16 @@ def fragment(name: str, **values: Any) -> str:
     return str(_environment().get_template(f"{name}.html.j2").render(values))
 
 
+def tensor_link(name: str, letters: int = 0, text: str = "") -> Markup:
+    """Return a link that selects a tensor; :func:`complete_links` adds the query of the page."""
+    label = text or (words.shortened(name, letters) if letters else name)
+    href, escaped = _LINK + quote(name, safe="", errors="replace"), esc(name)
+    return Markup(f'<a href="{esc(href)}" data-go="{escaped}" title="select {escaped}"><code>{esc(label)}</code></a>')
+
+
 @cache
 def _environment() -> jinja2.Environment:
     import jinja2  # only commands with HTML load it
-
-    def tensor(name: str, letters: int = 0, text: str = "") -> Markup:
-        """Return a link that selects a tensor; :func:`complete_links` adds the query of the page."""
-        label = text or (words.shortened(name, letters) if letters else name)
-        href, escaped = _LINK + quote(name, safe="", errors="replace"), esc(name)
-        link = f'<a href="{esc(href)}" data-go="{escaped}" title="select {escaped}"><code>{esc(label)}</code></a>'
-        return Markup(link)
 
     def term(label: str, name: str = "") -> Markup:
         """Return a label with the definition of its term, or of the term ``name``, as hover text."""
@@ -105,7 +105,7 @@ def _environment() -> jinja2.Environment:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
     )
     environment.filters |= {"full": words.full_bytes, "short": words.short_bytes, "exact": words.exact_bytes}
-    environment.filters |= {"offset": words.offset, "tensor": tensor, "term": term, "optimality": optimality}
+    environment.filters |= {"offset": words.offset, "tensor": tensor_link, "term": term, "optimality": optimality}
     environment.filters["explained"] = lambda text: Markup(explained(esc(text)))
     environment.globals["words"] = words
     return environment

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from app.texts import numbers
 from app.texts.markup import esc
+from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import BetterPlanner
@@ -100,8 +101,9 @@ def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
 
 
 def distinct_settings(plan: Plan, other: Plan) -> str:
-    """Return the planner of a plan, and its mode and preset where they differ from those of ``other``."""
+    """Return the planner of a plan, and mode, preset and "one memory" where they differ from those of ``other``."""
     distinct = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
+    distinct += ["in one memory"] if ONE_MEMORY in plan.arena_of.keys() - other.arena_of.keys() else []
     return " ".join([plan.planner, *distinct])
 
 

@@ -121,9 +121,10 @@ def _pick(options: dict[str, str], value: str) -> None:
         widget: dict[str, Any] = {"key": state.set_widget("baseline", value or None), "on_change": changed}
         widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
-        st.selectbox("Baseline", names, index=None, **widget)
+        is_swapped = state.choice().swapped
+        st.selectbox("Candidate" if is_swapped else "Baseline", names, index=None, **widget)
         about = "Swap baseline and candidate." if value else "Choose a baseline first."
-        swap = {"swapped": not state.choice().swapped}
+        swap = {"swapped": not is_swapped}
         icon = ":material/swap_horiz:"
         controls.button("Swap", "swap", swap, kind="secondary", icon=icon, disabled=not value, help=about)
 

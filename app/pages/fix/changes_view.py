@@ -24,7 +24,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import size_range
-from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.figures.metrics import over_limits, totals
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
@@ -50,12 +50,15 @@ def draw(shown: Shown) -> None:
         return
     search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
-    needed = f"Needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}, limit {limit_text(capacity)}"
+    fits = not over_limits(shown.plan, shown.choice.budget)
+    needed = f"{'Fits' if fits else 'Does not fit'}: needs {numbers.short_bytes(capacity.limited_bytes(shown.plan))}"
+    needed += f", limit {limit_text(capacity)}"
     st.html(markup.claim(result_text(search.result()) if search.succeeded else needed))
     if not search.finished:
         best = search.found[-1] if search.found else None
         best_so_far = f": {numbers.short_bytes(capacity.limited_bytes(best.plan))} so far" if best else ""
-        long_work.progress(search, f"Making it fit {limit_text(capacity)}{best_so_far}", follow=True)
+        what = "Computing the memory by module" if fits else f"Making it fit {limit_text(capacity)}{best_so_far}"
+        long_work.progress(search, what, follow=True)
         _memory(shown, best, capacity)
         return
     fitted = long_work.result(search, "Making it fit", "The search failed")
@@ -102,7 +105,8 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why the lower bound is {bound}"))
-            for line in bound_lines(fitted):
+            ways = "Raise the limit, allow smaller sizes, or split the model over several ranks (Scale)."
+            for line in [*bound_lines(fitted), *([ways] if fitted.answer == "cannot" else [])]:
                 st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
     with right:
         if len(points) > 1:

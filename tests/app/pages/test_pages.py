@@ -126,6 +126,10 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     assert claim(at) == "resnet50, naive → slots: activations 144 MiB → 9.19 MiB (−135 MiB)"
     next(button for button in at.button if button.label == "Swap").click().run()
     assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
+    assert at.selectbox(key="w.baseline").label == "Candidate"
+    assert claim(opened("compare", capacity="1GiB", baseline="link:?graph=sample:resnet50")).startswith(
+        "resnet50, slots → slots in one memory: total reserved 107 MiB → "
+    )
     presets = {"preset": "remat_enabled", "baseline": "preset:train_full"}
     assert "activations 896 KiB → 640 KiB" in claim(opened("compare", graph="sample:remat", mode="backward", **presets))
 
