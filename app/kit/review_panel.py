@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.kit import controls
 from app.kit.download import downloads
-from app.session import repeat_command, review, state
+from app.session import history, repeat_command, review, state
 from app.session.opening import card_of
 from app.session.planning import Shown
 from app.texts import markup, numbers
@@ -37,6 +37,9 @@ def draw(shown: Shown) -> None:
     with st.container(key="review"), st.expander(title, expanded=has_content, key=f"review-{shown.opened.source}"):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
+            if not history.url():
+                st.caption("Kept until you reload the page. To keep or share it, download the review file.")
+            st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=_sign)
             _notes(current)
             _new_note(shown)
         with right:
@@ -89,16 +92,15 @@ def _views(current: review.Review) -> None:
 
 def _decision(current: review.Review) -> None:
     decision = current.decision
-
-    def sign() -> None:
-        review.sign(str(state.widget_value("review.author") or "").strip())
-
-    st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=sign)
     key = state.set_widget("review.answer", decision.answer if decision else None)
     st.segmented_control("Decision", review.DECISIONS, key=key, on_change=_decide)
     if decision:
         st.text_input("Reason", key=state.set_widget("review.reason", decision.text), on_change=_decide)
         st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))
+
+
+def _sign() -> None:
+    review.sign(str(state.widget_value("review.author") or "").strip())
 
 
 def _decide() -> None:

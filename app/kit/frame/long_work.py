@@ -44,8 +44,8 @@ def progress(
                 st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
             else:
                 st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
-            label = "Stopping …" if job.stopping else "Stop and keep the best plan" if cancel is None else "Stop"
-            stop = cancel or Job.stop
+            label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"
+            label, stop = "Stopping …" if job.stopping else label, cancel or Job.stop
             st.button(label, key="stop-job", on_click=stop, args=(job,), disabled=job.stopping)
         _course([found for found in job.found if isinstance(found, tuple)], job.done)
 

@@ -12,12 +12,14 @@ from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, palette
+from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600  # maximum number of buffers with their own box; one more box shows the sum of the others
 MOST_LEVELS = 12  # nested groups around a buffer
+MOST_LETTERS = 60  # in the label of a group
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
@@ -107,7 +109,10 @@ def treemap(
         own_colours = palette.ROLE_COLOURS | palette.PHASE_COLOURS
         others = [name for (name,) in by_size if name not in own_colours]
         colours = dict(zip(others, palette.CATEGORIES, strict=False)) | own_colours
-    boxes = [(group, group[-1], size, "") for group, size in group_bytes.items()] + buffers
+    # Many groups have narrow boxes: their labels omit the words that all share.
+    letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else MOST_LETTERS
+    short = shortener(group[-1] for group in group_bytes)
+    boxes = [(group, short(group[-1], letters), size, "") for group, size in group_bytes.items()] + buffers
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
     box_id = {group: str(k) for k, group in enumerate(group_bytes)}
     box_colours = [colours.get(group[0], palette.OTHER) if group else palette.OTHER for group, *_ in boxes]
@@ -117,11 +122,14 @@ def treemap(
         "labels": [label or "none" for _, label, _, _ in boxes],
         "values": [size for _, _, size, _ in boxes],
         "text": [numbers.short_bytes(size) for _, _, size, _ in boxes],
-        "customdata": [[tensor, numbers.full_bytes(size)] for _, _, size, tensor in boxes],
+        "customdata": [
+            [tensor, numbers.full_bytes(size), label if tensor or not group else ".".join(group) or "none"]
+            for group, label, size, tensor in boxes
+        ],
     }
     options = {"tiling": {"pad": 1}, "pathbar": {"thickness": 20}, "branchvalues": "total"}
     options |= {"marker": {"colors": box_colours, "line": {"width": 1, "color": "#fff"}}}
     options |= {"textfont": {"size": 12, "color": [palette.ink_on(colour) for colour in box_colours]}}
-    hover, fig = "<b>%{label}</b><br>%{customdata[1]}<extra></extra>", figure(300)
+    hover, fig = "<b>%{customdata[2]}</b><br>%{customdata[1]}<extra></extra>", figure(300)
     fig.add_trace(go.Treemap(**data, **options, hovertemplate=hover))
     return fig.update_layout(margin=dict.fromkeys("lrtb", 0), uniformtext={"minsize": 11, "mode": "hide"})

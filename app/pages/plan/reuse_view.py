@@ -6,7 +6,7 @@ from functools import partial
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus
+from app.kit import address, arena_focus
 from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.session.planning import Shown, requested
 from app.session.work.jobs import job_table
@@ -26,7 +26,7 @@ def draw(shown: Shown) -> None:
     st.html(markup.claim(claim(arena)))
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
-        st.html(_reuse_table(plan, name))
+        st.html(address.linked(_reuse_table(plan, name)))
     with right:
         st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
         problem = problem_of(shown, name)
@@ -58,7 +58,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
     rows = []
     for reuse in reuses[:MOST_LISTED]:
-        names = [markup.esc(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]
+        names = [markup.tensor_link(plan.tensor_ids[row]) for row in (reuse.second, reuse.first)]
         shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
         rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
