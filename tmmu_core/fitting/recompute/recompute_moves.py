@@ -1,6 +1,6 @@
 """Recompute moves: single moves, and lists of moves for a capacity."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +20,7 @@ from tmmu_core.fitting.recompute.drop_moves import (
 )
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
+from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
@@ -27,6 +28,9 @@ from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweep
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
+NESTED_UP_TO = 100  # number of nodes up to which nested search always runs: it is fast and can find a lower cost
+NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -43,6 +47,9 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
         points = search.all_points()
         return cheapest_of(search, points), points
     points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
+    found, total = cheapest_of(search, points), search.model.flops
+    if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
+        points += _nested_points(search, cuts)
     return improve(search, points), points
 
 
@@ -148,6 +155,18 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
             found.append(point)
     count = min(MOST_POINTS, len(found))
     return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
+
+
+def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
+    """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
+    initial_excess = search.excess(search.initial_point.run)
+    points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
+    excess = [search.excess(point.run) for point in points]
+    starts = [points[0], search.initial_point]
+    for tenths in START_TENTHS:
+        near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
+        starts.append(min(points[:near_count], key=lambda point: point.key))
+    return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
