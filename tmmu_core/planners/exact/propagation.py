@@ -78,8 +78,6 @@ class Propagation:
         self.dirty: dict[int, None] = {}  # sections to propagate
         self.holes: list[int] = []  # units with a hole that must be filled
         self.hole: dict[int, tuple[int, int]] = {}  # unit in ``holes`` → offset and level of its hole
-        self.fillers: dict[int, tuple[int, int, int]] = {}
-        """Unit in ``holes`` → the unit with the lowest end that can fill the hole, its lower bound, and its end."""
         self.filled: list[tuple[int, tuple[int, int]]] = []  # filled holes, as ``(unit, hole)``
         self.conflict = (NO_CANDIDATE, -1, -1)
         """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
@@ -118,7 +116,6 @@ class Propagation:
     def open_hole(self, u: int, hole: tuple[int, int]) -> None:
         """Require that another unit overlaps the place of ``u`` at ``hole`` (offset, level)."""
         self.hole[u] = hole
-        self.fillers.pop(u, None)
         self.holes.append(u)
 
     def close_hole(self, u: int) -> None:
@@ -211,29 +208,15 @@ class Propagation:
     def _propagate_holes(self) -> bool:
         """Raise every unit with a hole to the lowest end of the units that can still fill the hole."""
         for u in self.holes:
-            w, low, end = self.fillers.get(u, (-1, 0, 0))
-            is_current = w >= 0 and self.placed_since[w] is None and self.low[w] == low
-            if is_current and self.low[u] >= end:
-                continue
-            end = self._find_filler(u)
+            hole, end = self.hole[u][0], FAR
+            for w, own_height, other_height in self.neighbours[u]:
+                if self.placed_since[w] is None and self.fixed[w] < 0 and self.low[w] < hole + own_height:
+                    end = min(end, max(self.low[w] + other_height, hole + 1))
             if end == FAR:
                 return self.fail(HOLE_UNFILLED, u, 0)
             if end > self.low[u] and not self.raise_low(u, end, (BY_HOLE, *self.hole[u])):
                 return False
         return True
-
-    def _find_filler(self, u: int) -> int:
-        """Return the lowest end of the units that can still fill the hole of ``u``, or FAR, and cache it."""
-        hole, least, filler = self.hole[u][0], FAR, -1
-        for w, own_height, other_height in self.neighbours[u]:
-            low = self.low[w]
-            if self.placed_since[w] is not None or self.fixed[w] >= 0 or low >= hole + own_height:
-                continue
-            end = max(low + other_height, hole + 1)
-            if end < least:
-                least, filler = end, w
-        self.fillers[u] = filler, self.low[filler] if filler >= 0 else 0, least
-        return least
 
     # --- conflict analysis
 

@@ -357,15 +357,27 @@ static void explain_hole(S s, I u, I hole, I level, I need, I now)
     }
 }
 
-static void explain_section(S s, I k, I lowest, I need, I now)
+/* Successive raises by one section have the same claims, except on the raised unit u and on the lowest one. */
+static void explain_section(S s, I k, I u, I lowest, I need, I now)
 {
-    I row = s->first[k] + SECT(k, OPEN_UNITS), rest = SECT(k, OPEN_BYTES);
-    for (; row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now); row++) /* the latest placed first */
-        rest += ENTRY(ORDER(row, ENTRY_AT), HEIGHT);
-    while (--row >= s->first[k]) {
-        const I u = ORDER(row, UNIT_AT), entry = ORDER(row, ENTRY_AT);
-        claim(s, u, u == lowest ? need - ENTRY(entry, HEIGHT) : SECT(k, CEILING) - rest + 1);
+    I row = s->explained_end, rest = SECT(k, OPEN_BYTES);
+    if (k != s->explained || lowest != s->explained_lowest ||
+        (row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now))) {
+        row = s->first[k] + SECT(k, OPEN_UNITS);
+        for (; row < s->first[k + 1] && !was_placed(s, ORDER(row, UNIT_AT), now); row++) /* the latest placed first */
+            rest += ENTRY(ORDER(row, ENTRY_AT), HEIGHT);
+        s->explained = k;
+        s->explained_lowest = lowest;
+        s->explained_end = row;
+        s->explained_least = SECT(k, CEILING) - rest + 1;
+        while (--row >= s->first[k])
+            if (ORDER(row, UNIT_AT) == lowest)
+                s->lowest_height = ENTRY(ORDER(row, ENTRY_AT), HEIGHT);
+            else
+                claim(s, ORDER(row, UNIT_AT), s->explained_least);
     }
+    claim(s, u, s->explained_least);
+    claim(s, lowest, need - s->lowest_height);
 }
 
 static void claim_conflict(S s)
@@ -396,6 +408,7 @@ static void analyse_conflict(S s)
         UNIT(u, LOW_THEN) = UNIT(u, LOW);
     }
     claim_conflict(s);
+    s->explained = -1;
     const struct event *const events = s->event;
     const struct reason *const reasons = s->reason;
     I *const claims = &UNIT(0, CLAIM), *const low_then = &UNIT(0, LOW_THEN);
@@ -419,8 +432,10 @@ static void analyse_conflict(S s)
             claim(s, cause, need - SHAPE(cause, MAX_HEIGHT));
             break;
         default:
-            explain_section(s, cause, reason->detail, need, now);
+            explain_section(s, cause, u, reason->detail, need, now);
+            continue;
         }
+        s->explained = -1;
     }
 }
 

@@ -70,6 +70,7 @@ struct search {
     I event_count, placed_count, changed_count, dirty_count, hole_count, filled_count, level_count; /* 0 before */
     I conflict, conflict_cause, conflict_detail;
     I highest_low; /* no lower bound of a unit is above it; 0 before */
+    I explained, explained_lowest, explained_end, explained_least, lowest_height; /* the latest full explanation */
 };
 
 /* LnsState (planners/exact/lns_moves.py) of n units. Sizes and offsets are in units of LnsRun.step bytes; the capacity
