@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import make_dataclass
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -492,6 +493,7 @@ def packed(step: Any, x: Tensor) -> Tensor:
     return step.body(nn.utils.rnn.pack_padded_sequence(x[:, None], [96]))[1]
 
 
+ones = lru_cache(torch.ones)
 REFUSED: dict[str, tuple[nn.Module, str]] = {
     "rows": (
         Step(lambda step, x: x[x[:, 0].nonzero()[:, 0]]),
@@ -500,6 +502,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     "packed": (Step(packed, body=nn.GRU(32, 32)), r"_pack_padded_sequence.* LAYER\nGive the padded sequences"),
     "mean of all batches": (nn.BatchNorm1d(32, momentum=None), r"LAYER\nGive the layer a momentum"),
     "nested": (Step(lambda step, x: torch.nested.as_nested_tensor([*x])), r"_nested_tensor_.* LAYER\nPad the rows"),
+    "cache": (Step(lambda step, x: x * ones(32)), r"as lru_cache does\. In a new process, call module and loss"),
     "script": (torch.jit.ScriptModule(), r"TorchScript.* LAYER\nGive the module from which"),
     "lazy": (nn.LazyLinear(32), r"'body.1.weight' is not initialized.\n(.|\n)*Call the module once"),
     "fake quantization": (

@@ -240,7 +240,8 @@ def allowed_moves(
 ) -> Allowed:
     """Return the moves that a fit may make. ``options``: names of ``allow`` and ``max_cost`` in ``UnreadableInput``."""
     kinds = DEFAULT_KINDS if allow is None else allow
-    names = [*filter(None, map(str.strip, kinds.split(",")))] if isinstance(kinds, str) else list(kinds)
+    listed = kinds if isinstance(kinds, Iterable) and not isinstance(kinds, str) else str(kinds).split(",")
+    names = [*filter(None, (str(each).strip() for each in listed))]
     unknown = next((name for name in names if name not in KINDS), None)
     if unknown is not None:
         raise UnreadableInput(f"{options[0]}: unknown change {unknown!r}.", hint=strict.closest_hint(unknown, KINDS))

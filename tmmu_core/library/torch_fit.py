@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -35,8 +35,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")  # moves that a step of PyTorch can run
-DEFAULT_KINDS = KINDS[:2]
-"""Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
+DEFAULT_KINDS = KINDS[:2]  # without offload: a copy to host memory is slow, and on the CPU it saves nothing
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
 """Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With 1,000 search nodes,
@@ -191,11 +190,15 @@ class TorchModel:
         if rows is None:
             raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Leave the size out.")
 
+        @cache  # a tensor that is two inputs stays one
         def resized(value: Any) -> Any:
-            if value.dim() <= axis or value.shape[axis] != rows:
+            if value.dim() <= axis or value.shape[axis] != rows or rows == size:
                 return value
+            order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # of the axes in memory
             try:
-                made = value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
+                taken = torch.arange(size, device=value.device) % rows
+                made = value.permute(order).index_select(order.index(axis), taken).detach()
+                made = made.permute([order.index(each) for each in range(value.dim())])
                 return made.requires_grad_(value.requires_grad)
             except RuntimeError as error:
                 what = f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated."
@@ -248,15 +251,13 @@ def largest_size(
     steps: dict[int, Any] = {}
     found: dict[int, Fitted] = {}
 
-    def traced(size: int) -> Graph:
+    def traced(size: int) -> Any:
         steps[size] = steps.get(size) or trace_step(_at_sizes(model, {**upper, name: size}))
-        graph: Graph = steps[size].graph_without_scratch
-        return graph
+        return steps[size].graph_without_scratch
 
-    def with_scratch(size: int) -> Graph:
+    def with_scratch(size: int) -> Any:
         traced(size)
-        graph: Graph = steps[size].graph
-        return graph
+        return steps[size].graph
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> int:
         def fit_at(size: int) -> Fitted:
@@ -331,9 +332,10 @@ def fit_sized(
 
 def eager_graph(model: TorchModel) -> Graph:
     """Return the training step of a module as eager PyTorch runs it. Raises ``UnreadableInput``."""
-    from tmmu_core.fitting.pytorch.fx_eager import eager_step
+    from tmmu_core.fitting.pytorch.fx_eager import eager_step, parameters_with_gradients
 
-    return eager_step(*_arguments(model), model.optimizer)
+    module, call, name = _arguments(model)
+    return eager_step(module, call, name, model.optimizer, parameters_with_gradients(module))
 
 
 def trace_step(model: TorchModel) -> Any:

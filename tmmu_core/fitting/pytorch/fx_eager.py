@@ -38,8 +38,10 @@ from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_tr
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
 
 
-def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None = None) -> Graph:
+def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None, accumulated: Collection[str]) -> Graph:
     """Return the graph of one training step of ``module`` (``fx_trace.with_loss``) in eager PyTorch.
+
+    ``accumulated``: names of the parameters whose ``grad`` exists before the step.
 
     Raises ``UnreadableInput`` if the step or the optimizer's step cannot run without data.
     """
@@ -47,7 +49,6 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
     leaves = tree_leaves((call.args, call.kwargs))
     mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
     stand_ins = StandIns(mode, real=True)
-    accumulated = parameters_with_gradients(module)
     with (
         TRACING,
         random_state_kept(module),

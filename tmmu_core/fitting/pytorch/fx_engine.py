@@ -230,7 +230,7 @@ class _BackwardEnd:
             self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)
         if existing or held:
             self.add_node("backward_end", [*existing.values(), *held], ())
-        self.final.update({leaf: name for leaf, name in existing.items() if leaf in self.final})
+        self.final.update(existing)
 
     def _replace(self, leaf: str, suffix: str, held: Iterable[str]) -> None:
         name, like = _unused_name(self.tensors, f"{leaf}.{suffix}"), self.tensors[leaf]

@@ -223,10 +223,9 @@ def _refuse(n: Any) -> None:
     """Raise ``UnreadableInput`` for an operator that writes to its arguments or runs a nested graph."""
     if n.op != "call_function":
         return
-    schema = getattr(n.target, "_schema", None)
     bodies = [arg for arg in n.all_input_nodes if arg.op == "get_attr" and "graph" in str(arg.target)]
     hint = "Fit the parts of the module without it, or write it with operators that return their results."
-    if isinstance(n.target, torch._ops.OpOverload) and schema is not None and schema.is_mutable:
+    if isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
         what = "writes to its arguments"
     elif bodies:
         what = "runs a nested graph"

@@ -126,7 +126,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
             for each in parameters_of(given, list(module.parameters()))
         }
         for each, fake in fakes.items():  # an optimizer skips parameters without a gradient
-            if names[id(each)] in gradients or each.grad is not None:
+            if names[id(each)] in gradients:
                 fake.grad = torch.zeros_like(fake)
         try:
             optimizer, sizes = _first_steps(given, fakes)
@@ -135,7 +135,8 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
             raise UnreadableInput(
                 f"the optimizer's step cannot be traced: {type(error).__name__}: {error}.",
-                hint="Leave the optimizer out, and give the bytes of its states and step as reserve.",
+                hint="Give a function from the parameters to the optimizer. Or leave it out, and give the bytes of its "
+                "states and step as reserve.",
             ) from error
         states = {
             f"{names[id(original)]}.{key}{f'_{k}' * (k > 0)}": value
@@ -153,7 +154,8 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()
     ]
-    reads = dict.fromkeys([*gradients.values(), *gradients, *states])
+    declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
+    reads = dict.fromkeys([*gradients.values(), *(each for each in gradients if each in declared), *states])
     node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
     return msgspec.structs.replace(
         graph,

@@ -7,7 +7,8 @@ bytes. Memory that a library keeps after its first call, such as the workspace o
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import torch
@@ -23,7 +24,8 @@ _ROWS_ARGUMENT = {_aten.embedding_dense_backward.default: 2}
 _measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
 
 
-class _Layout(NamedTuple):
+@dataclass(frozen=True)
+class _Layout:
     """A tensor without its values."""
 
     shape: tuple[int, ...]
@@ -81,13 +83,8 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
 
 
 def _measure(operator: Any, layouts: Any, rows: int, device: torch.device) -> int:
-    def is_layout(value: Any) -> bool:
-        return isinstance(value, _Layout)
-
     try:
-        args, kwargs = torch.utils._pytree.tree_map(
-            lambda each: each.tensor(rows) if is_layout(each) else each, layouts, is_leaf=is_layout
-        )
+        args, kwargs = tree_map_only(_Layout, lambda each: each.tensor(rows), layouts)
         operator(*args, **kwargs)  # a first call also loads kernels and creates handles of libraries
         torch.cuda.reset_peak_memory_stats(device)
         result = operator(*args, **kwargs)

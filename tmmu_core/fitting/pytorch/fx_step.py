@@ -81,7 +81,7 @@ class TorchStep:
     def eager(self) -> Graph:
         """The step as eager PyTorch runs it, with the optimizer's tensors."""
         with self._autocast_as_traced():
-            return eager_step(self.module, self.call, self.name, self.optimizer)
+            return eager_step(self.module, self.call, self.name, self.optimizer, self.accumulated)
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
@@ -185,8 +185,8 @@ class TorchStep:
 
     def _refuse_other_graph(self, code: str) -> None:
         if code != self.code:
-            pairs = zip_longest(self.code.splitlines(), code.splitlines())
-            one, other = next(pair for pair in pairs if pair[0] != pair[1])
+            lines = ([line for line in each.splitlines() if "torch.ops" in line] for each in (self.code, code))
+            one, other = next((pair for pair in zip_longest(*lines) if pair[0] != pair[1]), (None, None))
             raise UnreadableInput(
                 f"two traces of the module differ: {str(one).strip()!r} in the fit, {str(other).strip()!r} now.",
                 source=self.name,

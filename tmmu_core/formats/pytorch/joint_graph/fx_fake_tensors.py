@@ -74,7 +74,7 @@ def _dense_tangent(result: torch.Tensor) -> Any:
 
 _gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
-_WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
+_WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (  # module, function, replacement while a model is traced
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
@@ -83,7 +83,6 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.functional", "gaussian_nll_loss", _gaussian_nll_loss_without_check),
     *(("torch", name, _without_equal(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
-"""(module, function, replacement while a model is traced)."""
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),

@@ -101,13 +101,12 @@ def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, 
     return scores.new_empty(batch), scores.new_empty(batch, steps, 2 * longest + 1)
 
 
-_KERNELS = {
+_KERNELS = {  # fake kernel → the operators that use it
     _gradient_of_loss: (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward),
     _batch_norm: (aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional),
     _gradient_of_norm: (aten.native_layer_norm_backward, aten.native_batch_norm_backward),
     _ctc_loss: (aten._ctc_loss,),
 }
-"""Fake kernel → the operators that use it."""
 for _kernel, _packets in _KERNELS.items():
     for _packet in _packets:
         for _name in {"default", "Tensor", "no_stats"} & set(_packet.overloads()):

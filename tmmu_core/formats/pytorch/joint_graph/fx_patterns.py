@@ -16,13 +16,12 @@ from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 
-SCATTERS = {
+SCATTERS = {  # scatter operator that writes a part → view operator that reads the part
     "slice_scatter": "slice",
     "select_scatter": "select",
     "diagonal_scatter": "diagonal",
     "as_strided_scatter": "as_strided",
 }
-"""Scatter operator that writes a part → view operator that reads the part."""
 WRITES = frozenset({"copy", "fill"})  # operators that are not pointwise and have an in-place variant (``copy_``)
 
 

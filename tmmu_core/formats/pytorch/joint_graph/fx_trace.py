@@ -100,11 +100,11 @@ def _each_once(results: Any) -> Any:
 
 
 def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
-    """Return an output's loss. Raises ``UnreadableInput`` if ``loss`` drops the gradient or needs more arguments."""
+    """Return an output's loss. Raises ``UnreadableInput`` if ``loss`` drops the gradient or cannot be called."""
     try:
         result = loss(output)
     except TypeError as error:
-        if "required positional argument" not in str(error):
+        if callable(loss) and "required positional argument" not in str(error):
             raise
         hint = "Give a function of the module's output. For labels, give a module that takes them and returns the loss."
         raise UnreadableInput(f"loss: {error}.", hint=hint) from error
@@ -343,8 +343,9 @@ _VALUES = "A shape or branch must not depend on the values in tensors: remove su
 _EXPERTS = 'For a mixture of experts of transformers, use bfloat16, or experts_implementation="batched_mm".'
 _KERNELS = "Call functions without torch.compile. Register code outside of PyTorch with torch.library.custom_op."
 _GIVE_DENSE = "Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add."
+_CACHE = "A function keeps a tensor of the trace, as lru_cache does. In a new process, call module and loss, then fit."
 CALL_ONCE = "Call the module once with example inputs before the fit."
-_HINTS = {
+_HINTS = {  # part of PyTorch's message, or a file in its trace → hint; the first match applies
     "to resize a view": CALL_ONCE,
     "Sparse": _GIVE_DENSE,
     "ignore_fresh_unbacked_symbols": "Unroll the while_loop, or open the program saved with torch.export.save.",
@@ -352,6 +353,7 @@ _HINTS = {
     "batchnorm.py": "Give the layer a momentum, such as 0.1: with momentum=None it reads num_batches_tracked.",
     "NestedTensor": "Create nn.TransformerEncoder with enable_nested_tensor=False.",
     **dict.fromkeys(("nested_tensor.py", "_nested_tensor_"), "Pad the rows to one length, and mask them."),
+    **dict.fromkeys(("Unexpected fake buffer", "FunctionalTensor on its own"), _CACHE),
     "classes.quantized": "Fit the module before quantization: a quantized module is not trained.",
     "_pack_padded_sequence": "Give the padded sequences to the recurrent layer, and mask its results.",
     "nonzero": f"{_VALUES} {_EXPERTS}",
@@ -368,7 +370,6 @@ _HINTS = {
     ".numpy()": _KERNELS,
     "unbacked": "How often a loop runs must not depend on the values in its tensors: give it a fixed count.",
 }
-"""Part of PyTorch's message, or a file in its trace → hint; the first match applies."""
 _CHECK_INPUTS = "Check that the module runs on these example inputs: tensors, numbers, containers of them."
 _REGISTER = "Give a dict of its tensors, or call torch.utils._pytree.register_dataclass({}) for a dataclass."
 _GIVE_INPUTS = "Give the module's inputs: example_inputs=x, or example_inputs=(x, y) for two."
