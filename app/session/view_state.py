@@ -65,7 +65,6 @@ class Choice(PlanRequest):
     dim: str = ""  # dimension of the view Shapes; empty: the first dimension
     model: str = ""  # model of the view History; empty: the first model
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
-    pick: str = ""  # commit selected in History; the next click on a commit compares the two
 
     def under(self, planner: str) -> Self:
         """Return the choice with another planner, without the options of the current planner."""

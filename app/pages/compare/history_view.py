@@ -90,27 +90,18 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
 
 
 def _chart(runs: tuple[Run, ...]) -> None:
-    selected = _selected_run(runs)
-    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{selected}"
-    note = "click two commits to compare them"
-    if selected is not None:
-        note = f"{runs[selected].commit} selected: click another commit to compare them"
-    st.html(markup.heading("Arena size, peak and lower bound", note))
-    draw_chart(sizes_over_commits(runs, selected), key, lambda point: _click(int(point["customdata"][0]), runs))
-    if selected is not None:
-        with controls.row():
-            source = history.source_of(runs[selected])
-            st.button("Open plan", key="history-open", on_click=_open, args=(source, "plan"))
-            controls.button("Clear selection", "history-clear", {"pick": ""})
+    st.html(markup.heading("Arena size, peak and lower bound", "click a commit to compare it with the previous one"))
+    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}"
+    draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
 
 
-def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound per run; the point of run ``selected`` is larger."""
+def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
+    """Return the curves of arena size, peak and lower bound per run."""
     fig = figure(320)
     x = list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
     add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
-    marker = {"color": LIVE, "size": [16 if k == selected else 9 for k in x]}
+    marker = {"color": LIVE, "size": 9}
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
@@ -128,25 +119,11 @@ def sizes_over_commits(runs: tuple[Run, ...], selected: int | None) -> go.Figure
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
-def _selected_run(runs: tuple[Run, ...]) -> int | None:
-    commit = state.choice().pick
-    return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
-
-
-def _click(clicked: int, runs: tuple[Run, ...]) -> None:
-    """Select the clicked run, clear its selection, or compare it with another selected run."""
-    selected = _selected_run(runs)
-    if selected is None or selected == clicked:
-        state.choose(pick="" if selected == clicked else runs[clicked].commit)
-        return
-    before, after = (history.source_of(runs[k]) for k in sorted((selected, clicked)))
-    _open(after, "", baseline=before, pick="", tab="")
-
-
-def _open(source: str, page: str, **changes: str) -> None:
-    """Open the plan of a run, and keep model, branch and selection, which a new source would reset."""
-    view = {name: getattr(state.choice(), name) for name in ("model", "branch", "pick")}
-    state.choose_and_show(page, **{"source": source, **view, **changes})
+def _compare(number: int, runs: tuple[Run, ...]) -> None:
+    """Open the plan of a run, with the plan of the run before it as the baseline, and keep model and branch."""
+    after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
+    view = {name: getattr(state.choice(), name) for name in ("model", "branch")}
+    state.choose(source=after, baseline=before, **view)
 
 
 def _row(line: Line) -> list[str]:

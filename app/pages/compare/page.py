@@ -226,17 +226,12 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
 
 
 def most_changed_arena(comparison: Comparison) -> str:
-    """Return the arena whose size changed most; for equal changes the main arena, else that with the most changes."""
+    """Return the arena whose size changed most; for equal changes one with changed tensors, the main arena first."""
     plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
-    changed = np.bincount(plan.arena[rows[rows >= 0]], minlength=len(plan.arenas)).tolist()
-    before, main = comparison.left.arena_of, totals_text.main_arena(plan)
-
-    def rank(k: int) -> tuple[int, bool, bool, int]:
-        name, size = plan.arenas[k].name, plan.arenas[k].extent_bytes
-        growth = abs(size - before[name].extent_bytes) if name in before else size
-        return growth, changed[k] > 0, name == main, changed[k]
-
-    return plan.arenas[max(range(len(changed)), key=rank)].name if changed else ""
+    changed, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
+    growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}
+    ranks = [(growth.get(a.name, 0), k in changed, a.name == main, a.name) for k, a in enumerate(plan.arenas)]
+    return max(ranks)[-1] if ranks else ""
 
 
 def _side_by_side(left: Shown, right: Shown, handle: Any | None, arena: str | None) -> None:

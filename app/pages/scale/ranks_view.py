@@ -19,6 +19,7 @@ from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import Graph
+from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_CLASSES = 24
@@ -95,7 +96,8 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
     if job.wait(planning.PATIENCE) and job.succeeded:
         whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
         title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
-    return title
+    over = sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget))
+    return f"{title}; {numbers.of(over, ranks.world_size, 'rank')} over the limit" if over else title
 
 
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:

@@ -122,6 +122,11 @@ def test_thousand_ranks_are_a_few_plans() -> None:
     assert len(re.findall(r"<tr", html(at).split("Rank classes")[1].split("</table>")[0])) == 5
 
 
+def test_ranks_over_the_limit_are_counted() -> None:
+    assert claim(opened("ranks", graph=DYNAMIC, capacity="1KiB")).endswith("; all 8 ranks over the limit")
+    assert "limit" not in claim(opened("ranks", graph=DYNAMIC, capacity="1GiB"))
+
+
 def test_rank_becomes_the_current_plan_and_back() -> None:
     at = opened("ranks", graph=DYNAMIC, shard=COLUMNS, look="2")
     at.button(key="use-rank").click().run()
