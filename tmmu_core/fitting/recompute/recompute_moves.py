@@ -1,6 +1,6 @@
 """Recompute moves: single moves, and lists of moves for a capacity."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,9 +28,7 @@ from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweep
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
-NESTED_UP_TO = 100  # number of nodes up to which nested search always runs: it is fast and can find a lower cost
-NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
+NESTED_UP_TO = 100  # maximum number of nodes for which nested search runs
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -47,9 +45,8 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
         points = search.all_points()
         return cheapest_of(search, points), points
     points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
-    found, total = cheapest_of(search, points), search.model.flops
-    if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
-        points += _nested_points(search, cuts)
+    if len(search.model.node_at) <= NESTED_UP_TO:
+        points += search_nested(search, (min(cuts, key=lambda point: (search.excess(point.run), point.key)), cuts[0]))
     return improve(search, points), points
 
 
@@ -155,18 +152,6 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
             found.append(point)
     count = min(MOST_POINTS, len(found))
     return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
-
-
-def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
-    initial_excess = search.excess(search.initial_point.run)
-    points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
-    excess = [search.excess(point.run) for point in points]
-    starts = [points[0], search.initial_point]
-    for tenths in START_TENTHS:
-        near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
-        starts.append(min(points[:near_count], key=lambda point: point.key))
-    return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
