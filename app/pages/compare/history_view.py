@@ -122,8 +122,7 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
 def _compare(number: int, runs: tuple[Run, ...]) -> None:
     """Open the plan of a run, with the plan of the run before it as the baseline, and keep model and branch."""
     after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
-    view = {name: getattr(state.choice(), name) for name in ("model", "branch")}
-    state.choose(source=after, baseline=before, **view)
+    state.choose(source=after, baseline=before, model=runs[number].model, branch=runs[number].branch)
 
 
 def _row(line: Line) -> list[str]:

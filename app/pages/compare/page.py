@@ -95,10 +95,11 @@ def baselines(shown: Shown) -> dict[str, str]:
         options |= {f"preset:{p}": f"preset {p}" for p in PRESETS if p != shown.choice.preset}
         if shown.choice.order is not None:
             options["order:"] = "execution order of the file"
-    runs = history.with_store(lambda store: store.runs(shown.opened.name, last=MOST_RUNS)) or ()
-    for run in reversed(runs):
-        size = numbers.short_bytes(run.extent_bytes)
-        options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
+    runs = history.with_store(lambda store: store.runs(chosen.model or shown.opened.name)) or ()
+    for k, run in enumerate(reversed(runs)):
+        if k < MOST_RUNS or history.source_of(run) == chosen.baseline:
+            size = numbers.short_bytes(run.extent_bytes)
+            options[history.source_of(run)] = f"commit {numbers.shortened(run.commit, 12)} on {run.branch}, {size}"
     for source, name in opening.shelf().names():
         if source != shown.opened.source:
             options[source] = f"opened file {name}"

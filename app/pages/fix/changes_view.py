@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.canvas.plan_component import plan_canvas
-from app.kit import controls
 from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.kit.tensor import plan_drawing
@@ -166,27 +165,16 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     plan_canvas(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
 
-_BEFORE = "fit.before"  # session key of the choice that the button Undo restores
-
-
 def _buttons(shown: Shown, preview: Candidate) -> None:
     def apply() -> None:
-        state.put(_BEFORE, state.choice())
         if all(move.kind == "planner" for move in preview.moves):
             state.choose(**planning.best_plan_changes(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
         else:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 
-    def undo() -> None:
-        state.choose(**vars(state.raw(_BEFORE)))
-        state.put(_BEFORE, None)
-
-    with controls.row("fit-open"):
-        about = "All pages show the changed graph; the current plan becomes the baseline."
-        options: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "help": about, "key": "fit-apply"}
-        st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
-        if state.raw(_BEFORE) is not None and state.choice().baseline.startswith("link:"):
-            st.button("Undo", key="fit-undo", on_click=undo)
+    about = "All pages show the changed graph; the current plan becomes the baseline. Back in the browser undoes this."
+    options: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "help": about, "key": "fit-apply"}
+    st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
 
 
 def _sizes(shown: Shown, capacity: Capacity) -> None:

@@ -79,8 +79,6 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
         groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), colours
     if not plan.categories:
         groupings["role"] = (lambda i: (plan.roles[i],)), None
-    if plan.has_slots:
-        groupings["slot"] = (lambda i: (f"slot {plan.logical_slot[i]}",)), None
     if origins is not None and origins.modules.known_by:
         groupings["module"] = (lambda i: tuple((origins.module[i] or plan.roles[i]).split("."))), None
     if origins is not None and plan_rows.phases(shown):

@@ -63,7 +63,10 @@ def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
     assert at.query_params["branch"] == "topic"
 
 
-def test_two_runs_are_compared_by_a_link(runs: tuple[Run, ...]) -> None:
+def test_two_runs_are_compared_by_a_link(store: Store, runs: tuple[Run, ...]) -> None:
+    renamed = store.record(plan_of({"a": 2}), label("d1", model="renamed")).run
+    at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(renamed), model="renamed")
+    assert "commit d1 on main, 384 B" in at.selectbox(key="w.baseline").options
     at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(runs[0]))
     assert "activations 384 B → 640 B (+256 B)" in claim(at)
 
