@@ -72,13 +72,13 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return the plan of the file ``name``, and its graph; ``None`` for a plan without a graph.
 
-    A finished plan accepts only the options with which it was planned: ``--dims``, ``--arenas`` and, with ``graph``,
+    A finished plan accepts only the options with which it was planned: ``--arenas`` and, with ``graph``, ``--dims`` and
     ``--shard``. Raises :class:`UsageError` for other planning options.
     """
     opened = open_any(name, request.dims)
     other_options = request
     if isinstance(opened, Plan | Trace):
-        other_options = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
+        other_options = request.but(arenas=None, **({"dims": {}, "shard_spec": None} if graph else {}))
     settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas}
     if graph is None:
         found = resolve_opened(opened, name, other_options, **settings)

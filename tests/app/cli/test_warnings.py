@@ -118,7 +118,7 @@ def test_condition_that_changed_the_answer_is_in_json_and_text(
 
 @pytest.mark.parametrize(
     ("command", "hint"),
-    [("plan PLAN_OF_CHAIN", "Check it with tmmu verify"), ("verify PLAN_OF_CHAIN --seed 1", "Remove --seed")],
+    [("plan PLAN_OF_CHAIN", "Check it with tmmu verify"), ("lint PLAN_OF_CHAIN --seed 1 --dims B=1", "and --dims")],
 )
 def test_error_on_a_finished_plan_names_the_next_step(
     command: str, hint: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]
