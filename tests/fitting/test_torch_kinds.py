@@ -49,6 +49,11 @@ def blocks(*more: nn.Module) -> nn.Sequential:
     )
 
 
+def normed(layer: Callable[[], nn.Module], width: int, *, affine: bool = True) -> nn.Sequential:
+    parts = [(layer(), nn.BatchNorm1d(width, affine=affine), nn.GELU()) for _ in range(3)]
+    return nn.Sequential(*[each for part in parts for each in part])
+
+
 def running_mean(step: Any, x: Tensor) -> Tensor:
     for block in step.body:
         x = block(x)
@@ -276,21 +281,11 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     ),
     "autocast, small groups": (lambda: Step(autocast, body=blocks(nn.GroupNorm(64, 128))), lambda: torch.randn(ROWS)),
     "autocast, batch norm of few rows": (
-        lambda: Step(
-            autocast,
-            body=nn.Sequential(
-                *(nn.Sequential(nn.Conv1d(512, 512, 1, groups=512), nn.BatchNorm1d(512), nn.GELU()) for _ in range(3))
-            ),
-        ),
+        lambda: Step(autocast, body=normed(lambda: nn.Conv1d(512, 512, 1, groups=512), 512)),
         lambda: torch.randn(4, 512, 1),
     ),
     "autocast, batch norm without parameters": (
-        lambda: Step(
-            autocast,
-            body=nn.Sequential(
-                *(nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32, affine=False), nn.GELU()) for _ in range(3))
-            ),
-        ),
+        lambda: Step(autocast, body=normed(lambda: nn.Linear(32, 32), 32, affine=False)),
         lambda: torch.randn(1024, 32),
     ),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
@@ -643,10 +638,8 @@ def test_offloaded_tensors_return_from_host_memory_with_equal_results() -> None:
 
 def test_running_statistics_of_a_recomputed_batch_norm_are_live_until_they_are_copied() -> None:
     torch.manual_seed(0)
-    module, x = (
-        Step(unpooled, body=convolutions(), up=nn.ConvTranspose2d(16, 3, 2, 2)).train(),
-        torch.randn(4, 3, 32, 32),
-    )
+    module = Step(unpooled, body=convolutions(), up=nn.ConvTranspose2d(16, 3, 2, 2)).train()
+    x = torch.randn(4, 3, 32, 32)
     fit = tmmu.fit(module, 1_830_821, example_inputs=x)
     assert isinstance(fit, TorchFit)
     found = fit.check()

@@ -392,10 +392,8 @@ def test_peak_names_the_module_and_suggests_a_chunked_loss() -> None:
 
 
 def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> None:
-    module, x = (
-        nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(3))).train(),
-        torch.randn(64, 8),
-    )
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(3)]
+    module, x = nn.Sequential(*layers).train(), torch.randn(64, 8)
     impossible = fitted(module, x, 10)
     assert impossible.answer == "cannot"
     least = impossible.least_bytes
