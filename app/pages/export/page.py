@@ -16,6 +16,7 @@ from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
+from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.runtime.measure.measure_model import MICRO
 
 BEFORE_OPTION = " \\\n  "  # a line break, because a browser would break a long line after the hyphen of an option
@@ -30,10 +31,12 @@ def page() -> None:
     with left:
         report(shown, stem)
         _pictures(shown)
-        st.html(markup.heading("Command line", "reproduces this plan exactly"))
+        is_over = bool(over_limits(shown.plan, shown.choice.budget))
+        note = "writes no plan: this plan exceeds its limits" if is_over else "reproduces this plan exactly"
+        st.html(markup.heading("Command line", note))
         command = repeat_command.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)
-        if shown.opened.plan is None:
+        if shown.opened.plan is None and not is_over:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
             gate = command.replace("tmmu plan", "tmmu gate", 1)
             gate = gate.replace(f"{BEFORE_OPTION}-o ", f"{BEFORE_OPTION}--baseline ")

@@ -341,6 +341,14 @@ def test_key_p_goes_to_the_peak_of_the_drawn_arenas(draw: Draw, arenas: Any, pea
     assert sent(page, "step") == [peak]
 
 
+def test_one_memory_marks_the_bytes_over_the_limit_of_an_arena(draw: Draw) -> None:
+    memory, shown = {"arenas": ["parameters", "activations"], "capacity": None}, []
+    for capacity in (4096, 3071):
+        page = draw(plan_of(capacity=capacity), view="map", memory=memory)
+        shown.append("above the limit" in page.locator(".legend").inner_text())
+    assert shown == [False, True]
+
+
 @pytest.mark.parametrize(("keys", "step"), [(["Right"], 2), (["Left"] * 3, 0), (["Up"], 0), (["Down", "Down"], 3)])
 def test_arrow_keys_change_the_step(draw: Draw, keys: list[str], step: int) -> None:
     page = draw(plan_of(), view="map", step=1, arena="activations", selected="a")

@@ -122,11 +122,12 @@ function hasMoved(plan, other, row) {
 }
 
 /** Draw an arrow from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
-function drawMove(pen, { plan, other, scene, plane, shown }, row, isCandidate) {
-  if (!shown[plan.arena[row]]) return;
-  const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
+function drawMove(pen, { plan, other, scene, plane }, row, isCandidate) {
+  const band = scene.bands.find(({ arena }) => arena === plan.arenas[plan.arena[row]]);
+  if (!band) return; // the arena is not drawn
+  const twin = plan.twin[row] - 1, half = plan.size[row] / 2;
   const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
-  const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
+  const there = plane.point((other.birth[twin] + other.death[twin]) / 2, band.otherBase + other.offset[twin] + half);
   const line = isCandidate ? [...there, ...here] : [...here, ...there];
   bordered(pen, 1.5, () => {
     stroke(pen, line);
