@@ -224,6 +224,7 @@ def test_stopped_search_for_a_size_returns_the_largest_that_fits_so_far() -> Non
     for stop, size in ((100, 1), (13, 1), (0, 3)):
         found = bisect_size(Dim(1, 100), stopped_at(stop))
         assert (found.size, found.fitted.stopped) == (size, stop > 0)
+    assert bisect_size(Dim(1, 100), {3: fits}.__getitem__, lambda size: size > 3).size == 3  # one search
 
 
 def test_improvements_are_reported_as_they_are_found() -> None:

@@ -109,7 +109,7 @@ class TorchFit(Fit[Plan]):
                 plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
         peak = measured.peak_bytes
-        if step.is_on_gpu:  # deterministic kernels have other scratch memory
+        if step.device.startswith("cuda"):  # deterministic kernels have other scratch memory
             peak = step.measured(self.compile()).peak_bytes
         return {
             "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),
@@ -252,7 +252,9 @@ def largest_size(
     found: dict[int, Fitted] = {}
 
     def traced(size: int) -> Any:
-        steps[size] = steps.get(size) or trace_step(_at_sizes(model, {**upper, name: size}))
+        if size not in steps:
+            step = trace_step(_at_sizes(model, {**upper, name: size}))
+            steps[size] = replace(step, step_cache=next(iter(steps.values()), step).step_cache)
         return steps[size].graph_without_scratch
 
     def with_scratch(size: int) -> Any:
@@ -260,13 +262,16 @@ def largest_size(
         return steps[size].graph
 
     def search(graph_at: Callable[[int], Graph], high: int = high) -> int:
-        def fit_at(size: int) -> Fitted:
+        def fit_at(size: int, report: Progress | None = progress) -> Fitted:
             graph = graph_at(size)
             device = next(iter(steps.values())).device
-            found[size] = _fitted(graph, capacity, allowed, progress, device, smallest=False)
+            found[size] = _fitted(graph, capacity, allowed, report, device, smallest=False)
             return found[size]
 
-        return bisect_size(Dim(low, high), fit_at).size or (high if sought is None else low)
+        def is_excluded(size: int) -> bool:
+            return fit_at(size, lambda *_: False).answer == "cannot"  # a search that stops at once only proves
+
+        return bisect_size(Dim(low, high), fit_at, is_excluded).size or (high if sought is None else low)
 
     def interpolated(graphs: Sequence[Graph], size: int) -> Graph:
         return sized_graph(graphs, size - first) or traced(size)

@@ -1,5 +1,6 @@
 """Moves that reduce a dimension or keep only one rank's share, and bisection for the largest size that fits."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -48,11 +49,17 @@ class FittedSize:
     fitted: Fitted  # the fit at ``size``; if no size fits, the fit that needs the least memory
 
 
-def bisect_size(bounds: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
+def bisect_size(
+    bounds: Dim, fit_at: Callable[[int], Fitted], is_excluded: Callable[[int], bool] | None = None
+) -> FittedSize:
     """Return the largest size within ``bounds`` that fits. Memory must grow with the size.
 
-    ``fit_at`` runs about log₂ (max − min) times. If a fit is stopped, return the largest size that fits so far.
+    ``fit_at`` runs about log₂ (max − min) times; once if the largest size that is not excluded fits. ``is_excluded``: a
+    quick proof that a size does not fit. If a fit is stopped, return the largest size that fits so far.
     """
+    if is_excluded is not None:
+        count = bisect_left(range(bounds.min + 1, bounds.max + 1), True, key=is_excluded)
+        bounds = Dim(bounds.min, bounds.min + count)
     last = fit_at(bounds.max)
     if last.answer == "fits":
         return FittedSize(bounds.max, last)

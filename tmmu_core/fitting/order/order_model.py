@@ -67,11 +67,6 @@ class OrderModel:
         return _pairs(enumerate(self.touches))
 
     @cached_property
-    def unit_touches(self) -> I64:
-        """Shape (touches, 2): the unit of a node, and a storage that the node touches."""
-        return _pairs((unit, self.touches[node]) for unit, nodes in enumerate(self.units) for node in nodes)
-
-    @cached_property
     def reuses(self) -> I64:
         """Shape (pairs, 2): a node, and a storage that its output may reuse in place; preferred ones first."""
         return _pairs(enumerate(self.candidates))
@@ -79,7 +74,7 @@ class OrderModel:
     @cached_property
     def touched_by(self) -> I64:
         """Shape (storages,): number of nodes that touch the storage."""
-        return np.bincount(self.unit_touches[:, 1], minlength=len(self.size)).astype(np.int64)
+        return np.bincount(self.node_touches[:, 1], minlength=len(self.size)).astype(np.int64)
 
     @cached_property
     def variable_arenas(self) -> list[int]:

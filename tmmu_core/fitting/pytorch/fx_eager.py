@@ -38,10 +38,12 @@ from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_tr
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
 
 
-def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None, accumulated: Collection[str]) -> Graph:
+def eager_step(
+    module: Any, call: Call, name: str, optimizer: Optimizer | None, accumulated: Collection[str], known: Any = None
+) -> Graph:
     """Return the graph of one training step of ``module`` (``fx_trace.with_loss``) in eager PyTorch.
 
-    ``accumulated``: names of the parameters whose ``grad`` exists before the step.
+    ``accumulated``: names of the parameters whose ``grad`` exists before the step. ``known``: see ``with_optimizer``.
 
     Raises ``UnreadableInput`` if the step or the optimizer's step cannot run without data.
     """
@@ -86,7 +88,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None, 
                 gradients[parameter] = recorder.name_gradient(parameter, value.grad)
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
         del result  # its tensors are outputs of the step
-    return with_optimizer(graph, module, gradients, optimizer)
+    return with_optimizer(graph, module, gradients, optimizer, known)
 
 
 def parameters_with_gradients(module: Any) -> frozenset[str]:
@@ -180,7 +182,7 @@ class EagerRecorder(TorchDispatchMode):
 
     def _record_freed(self) -> None:
         """Add the storages that were freed after the last node to the inputs of that node."""
-        for address in [address for address, storage in self.alive.items() if storage.expired()]:
+        for address in [k for k, each in self.alive.items() if torch.UntypedStorage._expired(each.cdata)]:
             del self.alive[address]
             name = self.name_of.pop(address)
             if self.nodes and name not in (*self.nodes[-1].inputs, *self.nodes[-1].outputs):

@@ -1,7 +1,7 @@
 """The optimizer's part of a training step: its states, and the additional memory of a step."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -108,16 +108,38 @@ def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, 
     return optimizer, [size for address, size in storages.sizes.items() if address not in before]
 
 
-def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
+def with_optimizer(
+    graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None, known: Any = None
+) -> Graph:
     """Return ``graph`` with one node for the optimizer's step, which reads gradients, parameters and states.
 
-    ``gradients``: parameter → its gradient. The node's outputs ``optimizer.step``, ``optimizer.step.1`` and so on are
-    the storages that the step has allocated at its peak, observed on fake tensors: ``foreach`` variants hold
-    temporaries of all parameters at once. Without an optimizer, return ``graph``. Raises ``UnreadableInput`` if the
-    step cannot be traced.
+    ``gradients``: parameter → its gradient. ``known``: a dict, the cache for steps of one module and optimizer. Without
+    an optimizer, return ``graph``. Raises ``UnreadableInput`` if the optimizer's step cannot be traced.
     """
     if given is None:
         return graph
+    known, names = {} if known is None else known, frozenset(gradients)
+    if names not in known:
+        known[names] = _tensors_of_step(module, names, given)
+    states, workspaces = known[names]
+    declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
+    updated = [each for each in gradients if each in declared]
+    reads = dict.fromkeys([*gradients.values(), *updated, *(each.id for each in states)])
+    node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
+    return msgspec.structs.replace(
+        graph,
+        tensors=(*graph.tensors, *states, *workspaces),
+        nodes=(*graph.nodes, node),
+        execution_order=(*(graph.execution_order or ()), STEP),
+    )
+
+
+def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the states of an optimizer, and the storages that its step has allocated at its peak, on fake tensors.
+
+    ``gradients``: names of the parameters that have one. ``foreach`` variants hold temporaries of all parameters at
+    once. Raises ``UnreadableInput`` if the step cannot be traced.
+    """
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
     with stand_ins.mode, _ConstantValues(), torch.enable_grad():
@@ -154,12 +176,4 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()
     ]
-    declared = {tensor.id for tensor in graph.tensors}  # without parameters in the storage of another one
-    reads = dict.fromkeys([*gradients.values(), *(each for each in gradients if each in declared), *states])
-    node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
-    return msgspec.structs.replace(
-        graph,
-        tensors=(*graph.tensors, *state_tensors, *workspaces),
-        nodes=(*graph.nodes, node),
-        execution_order=(*(graph.execution_order or ()), STEP),
-    )
+    return state_tensors, workspaces

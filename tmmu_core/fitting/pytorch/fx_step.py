@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import permutations, zip_longest
 from operator import attrgetter
@@ -56,6 +56,7 @@ class TorchStep:
     accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
     tensors: Mapping[str, Any]  # parameter, buffer or argument → its identity (``_described``)
     autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
+    step_cache: dict[Any, Any] = field(default_factory=dict)  # cache of ``with_optimizer``
 
     @cached_property
     def graph(self) -> Graph:
@@ -75,13 +76,13 @@ class TorchStep:
         )
         parameters = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
         gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in parameters}
-        return with_optimizer(graph, self.module, gradients, self.optimizer)
+        return with_optimizer(graph, self.module, gradients, self.optimizer, self.step_cache)
 
     @property
     def eager(self) -> Graph:
         """The step as eager PyTorch runs it, with the optimizer's tensors."""
         with self._autocast_as_traced():
-            return eager_step(self.module, self.call, self.name, self.optimizer, self.accumulated)
+            return eager_step(self.module, self.call, self.name, self.optimizer, self.accumulated, self.step_cache)
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
@@ -96,11 +97,6 @@ class TorchStep:
         """The device of the first parameter, else of the first input, else ``cpu``."""
         tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
         return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether the step's device is a GPU of CUDA."""
-        return self.device.startswith("cuda")
 
     @property
     def batch(self) -> int:
@@ -244,7 +240,7 @@ class TorchStep:
                 gradients_of_zeros(self.module, accumulated),
                 LiveBytes(filter(torch.is_tensor, (*before, *(each.grad for each in parameters)))) as storages,
             ):
-                if self.is_on_gpu:
+                if is_on_gpu := self.device.startswith("cuda"):
                     torch.cuda.reset_peak_memory_stats(self.device)
                     other_bytes = gpu_bytes(self.device, "current") - storages.held_bytes
                 result = step(*args, **kwargs)
@@ -255,7 +251,7 @@ class TorchStep:
                 if optimizer is not None:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
-            peak = gpu_bytes(self.device, "peak") - other_bytes if self.is_on_gpu else storages.peak_bytes
+            peak = gpu_bytes(self.device, "peak") - other_bytes if is_on_gpu else storages.peak_bytes
             return Measured(peak, gradients, buffers)
 
     @contextmanager

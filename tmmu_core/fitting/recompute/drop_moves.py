@@ -79,13 +79,9 @@ def best_single_steps(
 ) -> list[DropStep]:
     """Return the steps that add one group each to ``initial`` and lower the sum of peaks, lowest sum first."""
     base = run(model, initial)
-    found = []
-    for members, drops in groups:
-        new = initial | drops
-        step = DropStep(model, members, new - initial, base, run(model, new))
-        if step.new_run.total < base.total:
-            found.append(step)
-    return sorted(found, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
+    found = [DropStep(model, each, drops - initial, base, run(model, initial | drops)) for each, drops in groups]
+    lower = [step for step in found if step.new_run.total < base.total]
+    return sorted(lower, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
 
 
 def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:

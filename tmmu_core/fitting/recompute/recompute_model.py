@@ -215,9 +215,8 @@ def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
 def _may_run_again(node: Node) -> bool:
     """Return whether a second run of ``node`` gives the same result without side effects."""
     operator = operator_of(node.instr)
-    if node.scope or node.unplanned or not operator.can_recompute:
-        return False
-    return not node.in_place_write or operator.writes_statistics
+    is_repeatable = operator.can_recompute and (not node.in_place_write or operator.writes_statistics)
+    return is_repeatable and not node.scope and not node.unplanned
 
 
 def _pinned_by_views(liveness: Liveness, node_at: I64, is_free: Mask, reads: tuple[I64, I64]) -> list[int]:

@@ -1,6 +1,5 @@
 """Recompute moves: single moves, and lists of moves for a capacity."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
-from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, trimmed
@@ -44,31 +43,10 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
     if search.is_small:
         points = search.all_points()
         return cheapest_of(search, points), points
-    points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
+    points = [*trimmed(search, cuts, 1), *search_sweeps(search, cuts)]
     if len(search.model.node_at) <= NESTED_UP_TO:
         points += search_nested(search, (min(cuts, key=lambda point: (search.excess(point.run), point.key)), cuts[0]))
     return improve(search, points), points
-
-
-def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
-    """Return the cheapest point between a cheaper cut and the cheapest cut that fits, as a list; empty if no cut fits.
-
-    Two successive cuts can differ by many equal layers. A point between them recomputes only the first of these.
-    """
-    fitting = cheapest_of(search, cuts)
-    found = [] if fitting is None else [fitting]
-    for cheaper_cut in cuts:
-        if fitting is None or cheaper_cut.run.flops >= fitting.run.flops:
-            continue
-        added = fitting.choice - cheaper_cut.choice
-        drops = added.drops[np.argsort(search.model.producer[added.storages(search.model)], kind="stable")]
-
-        def with_first_drops(count: int, choice: Choice = cheaper_cut.choice, drops: I64 = drops) -> Point:
-            return search.simulate(choice.dropping(drops[:count]))
-
-        least = bisect_left(range(len(drops)), True, key=lambda count: not search.excess(with_first_drops(count).run))
-        found.append(with_first_drops(least))
-    return trimmed(search, found, 1)
 
 
 def lower(

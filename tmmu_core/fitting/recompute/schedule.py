@@ -6,14 +6,14 @@ and Ullman, "The generation of optimal code for arithmetic expressions", 1970). 
 storages are dropped, the one with the least FLOPs per byte and distance to its next use first (Kirisame et al.,
 "Dynamic tensor rematerialization", ICLR 2021).
 
-The search repairs the steps that exceed the limit: a goal with live results runs later, or a storage that such a step
-recomputes is kept instead. Only one arena is scheduled, without in-place reuse.
+The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
+results can stay live from an earlier run. Only one arena is scheduled, without in-place reuse.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import accumulate
 
 from tmmu_core.fitting.move import Cost, Move, some_names
 from tmmu_core.fitting.order.order_model import csr_rows
@@ -24,24 +24,11 @@ from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
 WHY = "each node reads the same values as before; a node that runs again computes the same values"
-MOST_RUNS = 8  # maximum number of runs of a schedule, per node
-MOST_WORK = 3_000_000  # maximum number of nodes and storages that a search visits
+MOST_WORK = 1_500_000  # maximum number of nodes and storages that a search visits
 MOST_COUNTED = 40  # maximum number of nodes that are counted for the FLOPs of a storage
 SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the excess
 
-Kept = tuple[int, int, int]  # a storage, and the goals from which and up to which it is not dropped
-State = tuple[tuple[int, ...], frozenset[Kept]]  # the goals in order, and the kept storages
-
-
-@dataclass(eq=False)
-class Schedule:
-    """The runs of positions of the initial order; a position that occurs again is recomputed."""
-
-    runs: list[int] = field(default_factory=list)
-    excess: int = 0  # bytes over the limit, summed over the steps that exceed it
-    most: int = 0  # bytes over the limit at the fullest step
-    live_goals: set[int] = field(default_factory=set)  # goals whose results are live at a step over the limit
-    repeated: set[Kept] = field(default_factory=set)  # storages that are recomputed at a step over the limit
+Goals = tuple[int, ...]  # positions, in the order in which they run
 
 
 class Scheduler:
@@ -90,24 +77,51 @@ class Scheduler:
         """Return the sum of the sizes of ``storages``."""
         return sum(self.size[s] for s in storages)
 
+    def peak_bytes(self, runs: Sequence[int]) -> int:
+        """Return the peak of the live bytes. A result lives until its last read before its node runs again."""
+        life = {s: [0, 0] for s in self.loaded}  # storage → first and last step of its current life
+        lives = list(life.items())
+        for k, n in enumerate(runs):
+            for s in self.reads[n]:
+                life[s][1] = k
+            for s in self.writes[n]:
+                lives.append((s, [k, k]))
+                if s not in life or self.droppable[s]:  # else nothing reads this copy
+                    life[s] = lives[-1][1]
+        change = [0] * (len(runs) + 1)
+        for s, (first, last) in lives:
+            change[first] += self.size[s]
+            change[last + 1] -= self.size[s]
+        for s in filter(self.is_output.__getitem__, life):
+            change[life[s][1] + 1] += self.size[s]
+        self.work += 2 * len(runs)
+        return max(accumulate(change))
 
-class _Run:
-    """The state of one schedule."""
+    def without_needless(self, runs: list[int]) -> list[int]:
+        """Return the runs without repeated ones that the limit does not need, those with the most FLOPs first."""
+        count = 0
+        while count != len(runs):
+            count = len(runs)
+            for n in sorted(set(runs), key=lambda n: (-self.flops[n], n)):
+                for k in [k for k, each in enumerate(runs) if each == n][:0:-1]:
+                    fewer = runs[:k] + runs[k + 1 :]
+                    if self.work < MOST_WORK and self.peak_bytes(fewer) <= self.limit:
+                        runs = fewer
+        return runs
 
-    def __init__(self, scheduler: Scheduler, goals: Sequence[int], kept: frozenset[Kept]) -> None:
-        self.of, self.goals = scheduler, goals
-        place = {goal: k for k, goal in enumerate(goals)}
-        self.kept = [(s, place[first], place[last]) for s, first, last in kept]
+
+class _Schedule:
+    """The runs of positions of the initial order for ``goals``; a position that occurs again is recomputed."""
+
+    def __init__(self, scheduler: Scheduler, goals: Goals) -> None:
+        self.of, self.goals, self.runs = scheduler, goals, list[int]()
+        self.excess = self.most = 0  # bytes over the limit: summed over the steps that exceed it, and at the fullest
+        self.live_goals: set[int] = set()  # goals whose results are live at a step over the limit
         self.live = set(scheduler.loaded)
         self.live_bytes = scheduler.bytes_of(scheduler.loaded)
-        self.pinned: Counter[int] = Counter()
-        """Storage → number of nodes that are about to run and read it."""
+        self.pinned: Counter[int] = Counter()  # storage → number of nodes that are about to run and read it
         self.done: set[int] = set()
-        self.dropped_at: dict[int, int] = {}
-        """Storage → the goal at which it was dropped last."""
-        self.frames: list[list[int]] = []
-        """Nodes that wait for operands: [position, number of operands that are live]."""
-        self.found = Schedule()
+        self.frames: list[list[int]] = []  # nodes that wait for operands: [position, number of operands that are live]
         self.last_goal = self._last_goals()
 
     def _last_goals(self) -> dict[int, int]:
@@ -122,8 +136,8 @@ class _Run:
                         pending += [self.of.producer[s]] if self.of.producer[s] >= 0 else []
         return last
 
-    def schedule(self) -> Schedule | None:
-        """Return the schedule; ``None`` above a maximum, or if a node would read an overwritten storage."""
+    def fill(self) -> bool:
+        """Run all goals; return ``False`` above a maximum, or if a node would read an overwritten storage."""
         of, frames, highest = self.of, self.frames, -1
         for place, goal in enumerate(self.goals):
             if goal in self.done:
@@ -140,12 +154,11 @@ class _Run:
                         frames.append([of.producer[s], 0])
                     continue
                 highest = max(highest, n)
-                is_too_long = len(self.found.runs) > MOST_RUNS * len(of.reads) or of.work > MOST_WORK
-                if is_too_long or of.expires[n] < highest:
-                    return None
+                if of.work > MOST_WORK or of.expires[n] < highest:
+                    return False
                 self._run(n, place)
                 frames.pop()
-        return self.found
+        return True
 
     def _run(self, n: int, place: int) -> None:
         """Run the node of position ``n``, whose operands are live, for the goal at ``place``."""
@@ -159,26 +172,21 @@ class _Run:
         if self.live_bytes > limit:
             self._drop(place, limit)
         if self.live_bytes > limit:
-            found, over = self.found, self.live_bytes - limit
-            found.excess, found.most = found.excess + over, max(found.most, over)
+            self.excess += self.live_bytes - limit
+            self.most = max(self.most, self.live_bytes - limit)
             kept = [s for s in self.live if not self.pinned[s] and not of.droppable[s] and of.producer[s] >= 0]
-            found.live_goals.update(of.producer[s] for s in kept)
-            goal = self.goals[place]
-            found.repeated.update(
-                (s, self.dropped_at[s], goal) for k, _ in self.frames for s in of.writes[k] if s in self.dropped_at
-            )
+            self.live_goals.update(of.producer[s] for s in kept)
         self.pinned.subtract(writes)
         self.pinned.subtract(of.reads[n])
-        self.found.runs.append(n)
+        self.runs.append(n)
 
     def _drop(self, place: int, limit: int) -> None:
         """Drop storages that no waiting node holds until ``limit`` bytes are live, if that is possible."""
         of, distance = self.of, self._distances(place)
-        is_kept = {s for s, first, last in self.kept if first <= place <= last}
         ranked = []
         for s in self.live:
             is_dead = self.last_goal.get(s, -1) < place and not of.is_output[s] and s not in distance
-            if self.pinned[s] or not of.size[s] or s in is_kept or not (of.droppable[s] or is_dead):
+            if self.pinned[s] or not of.size[s] or not (of.droppable[s] or is_dead):
                 continue
             cost = self._flops(s) / (of.size[s] * (1 + distance[s]) ** 2) if s in distance else -1
             ranked.append((cost, -of.size[s], s))
@@ -187,7 +195,6 @@ class _Run:
                 break
             self.live.remove(s)
             self.live_bytes += size
-            self.dropped_at[s] = self.goals[place]
 
     def _distances(self, place: int) -> dict[int, int]:
         """Return live storage → number of nodes to run before its next use; other storages are not used again."""
@@ -226,47 +233,47 @@ class _Run:
 def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -> list[int] | None:
     """Return the runs of a schedule within the limit; ``None`` if none is found.
 
-    Best-first search over sequences of goals and kept storages, by the excess of the schedule. Each sequence of large
-    goals is expanded once.
+    Best-first search over orders of the goals, by the excess of the schedule. Each order of large goals is expanded
+    once.
     """
-    start: State = tuple(scheduler.goals), frozenset()
-    known, expanded = {start}, set[tuple[int, ...]]()
-    queue: list[tuple[int, int, int, State, Schedule]] = []
+    start = tuple(scheduler.goals)
+    known, expanded = {start}, set[Goals]()
+    queue: list[tuple[int, int, int, _Schedule]] = []
     pending = iter([start])
     while scheduler.work < MOST_WORK and should_continue():
-        state = next(pending, None)
-        if state is not None:
-            known.add(state)
-            found = _Run(scheduler, *state).schedule()
-            if found is not None and not found.excess:
-                return found.runs
-            if found is not None:
-                heappush(queue, (found.excess, found.most, len(known), state, found))
+        goals = next(pending, None)
+        if goals is not None:
+            known.add(goals)
+            found = _Schedule(scheduler, goals)
+            if found.fill():
+                if not found.excess:
+                    scheduler.work = 0
+                    return scheduler.without_needless(found.runs)
+                heappush(queue, (found.excess, found.most, len(known), found))
             continue
         if not queue:
             return None
-        *_, state, found = heappop(queue)
-        sizes = ((goal, scheduler.bytes_of(scheduler.writes[goal])) for goal in state[0])
-        large = tuple(goal for goal, size in sizes if SMALL_GOAL * size >= found.most)
+        *_, found = heappop(queue)
+        large = tuple(
+            goal for goal in found.goals if SMALL_GOAL * scheduler.bytes_of(scheduler.writes[goal]) >= found.most
+        )
         if large not in expanded:
             expanded.add(large)
-            pending = (each for each in _repairs(scheduler, state, found, set(large)) if each not in known)
+            pending = (each for each in _repairs(found, set(large)) if each not in known)
     return None
 
 
-def _repairs(scheduler: Scheduler, state: State, found: Schedule, large: set[int]) -> Iterator[State]:
-    """Yield the states with one large goal after a later one, and those with one more or one less kept storage."""
-    goals, kept = state
+def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
+    """Yield the orders with one large goal, whose results are live over the limit, after a later large goal."""
+    goals, is_fixed = found.goals, found.of.is_fixed
     for first, goal in enumerate(goals):
-        if goal not in found.live_goals & large or scheduler.is_fixed[goal]:
+        if goal not in found.live_goals & large or is_fixed[goal]:
             continue
         for place in range(first + 1, len(goals)):
-            if scheduler.is_fixed[goals[place]]:
+            if is_fixed[goals[place]]:
                 break
             if goals[place] in large:
-                yield (*goals[:first], *goals[first + 1 : place + 1], goal, *goals[place + 1 :]), kept
-    for each in sorted(found.repeated ^ kept):
-        yield goals, kept ^ {each}
+                yield (*goals[:first], *goals[first + 1 : place + 1], goal, *goals[place + 1 :])
 
 
 def schedule_move(plan_input: PlanInput, limit: int, report: Progress | None = None) -> Move | None:
