@@ -28,8 +28,7 @@ def draw(shown: Shown) -> None:
     """Draw the panel of the review. The panel of an empty review is folded."""
     current, fault = review.current(), review.fault()
     if fault is not None:
-        title = "The stored review cannot be read; changes stay in this session"
-        st.html(markup.error_card(card_of(fault, title)))
+        st.html(markup.error_card(card_of(fault, "The stored review cannot be read; changes stay in this session")))
     has_content = bool(current.notes or current.views or current.decision)
     answer = f", {current.decision.answer}" if current.decision else ""
     title = f"Review: {numbers.count(len(current.notes), 'note')}{answer}" if has_content else "Review"

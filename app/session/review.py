@@ -109,8 +109,7 @@ def current() -> Review:
 def fault() -> TmmuError | None:
     """Return why the stored review cannot be read; ``None`` if it can be read, or without a store."""
     try:
-        store = history.store()
-        if store is not None:
+        if (store := history.store()) is not None:
             store.file(f"review:{state.choice().source}")
     except TmmuError as error:
         return error

@@ -19,7 +19,6 @@ from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600  # maximum number of buffers with their own box; one more box shows the sum of the others
 MOST_LEVELS = 12  # nested groups around a buffer
-MOST_LETTERS = 60  # in the label of a group
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
@@ -108,7 +107,7 @@ def treemap(
         others = [name for (name,) in by_size if name not in own_colours]
         colours = dict(zip(others, palette.CATEGORIES, strict=False)) | own_colours
     # Many groups have narrow boxes: their labels omit the words that all share.
-    letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else MOST_LETTERS
+    letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else 60
     short = shortener(group[-1] for group in group_bytes)
     boxes = [(group, short(group[-1], letters), size, "") for group, size in group_bytes.items()] + buffers
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
