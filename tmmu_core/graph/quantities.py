@@ -74,22 +74,22 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
     """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order. A value without ``NAME=`` has the name ``None``.
 
     A name that begins with a quote is a JSON string: ``"a,b"=8``. Empty parts are skipped. Raises ``ValueError`` for a
-    name that occurs twice, and for a second value without a name.
+    name that occurs twice, for a second value without a name, and for ``=`` without a name.
     """
     pairs: list[tuple[str | None, str]] = []
-    rest = text.strip()
-    while rest:
+    rest = text
+    while rest := rest.strip():
         name, rest = _quoted(rest)
         part, _, rest = rest.partition(",")
         if name is None:
-            before, _, part = part.rpartition("=")
-            name = before.strip() or None
+            before, equals, part = part.rpartition("=")
+            if not (name := before.strip() or None) and equals:
+                raise ValueError(f"{text[:80]!r} has no name before =.")
         if name is not None or part.strip():
             if name in [other for other, _ in pairs]:
                 several = f"{text[:80]!r} has several values without a name. Write NAME=VALUE for each."
                 raise ValueError(f"{name!r} occurs twice." if name else several)
             pairs.append((name, part.strip()))
-        rest = rest.strip()
     return pairs
 
 
