@@ -84,7 +84,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One operator call: it reads all ``inputs``, then writes its ``outputs``, in one step.
 
     ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. The default,
-    ``None``, has the meaning of ``"any"``; lint reports a reuse that it permits. The tensors of an ``in_place_write``
+    ``None``, permits the same as ``"any"``; lint reports each reuse by default. The tensors of an ``in_place_write``
     pair share a storage. Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without
     pairs, from every output to every differentiable input.
     """
@@ -97,7 +97,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     inplace: Inplace | None = None
     in_place_write: tuple[tuple[int, int], ...] = ()
     params: dict[str, Any] = {}
-    """Attributes of the operator, for readers only: no result depends on them."""
+    """Attributes of the operator, shown and hashed. Planning does not use them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
     """Names of bodies of loops, branches or calls that the graph lacks; their memory is missing in a plan."""
@@ -192,7 +192,7 @@ OFFLOAD_ARENA = "offload"
 """Name of the arena that holds offloaded tensors while they are idle. It needs no declaration."""
 
 ONE_MEMORY = "memory"
-"""Name of the one arena that holds all tensors under a capacity for one memory (contract §12)."""
+"""Name of the arena of all tensors in a plan for one memory (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")
 ARENA_OF_ROLE = {

@@ -115,7 +115,7 @@ def external_files(data: bytes) -> list[str]:
 
 
 def check_weight_paths(model: onnx.ModelProto) -> None:
-    """Raise ``UnreadableInput`` for a weight whose path is absolute, or contains ``..`` as a folder or a zero byte."""
+    """Raise ``UnreadableInput`` for a weight whose path is absolute, has a folder ``..``, or contains a zero byte."""
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
@@ -185,7 +185,7 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 
 
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
-    """Return the model in ``data`` with its nodes in ``order``: all node ids of ``graph``, which was read from it.
+    """Return the model in ``data`` with its nodes in ``order`` (all node ids). ``graph`` was read from ``data``.
 
     A node that the graph lacks (a constant, a folded shape) follows its predecessor in the file, or moves before the
     first node that reads it. Bodies and unknown fields are unchanged. Raises ``Misuse`` if ``order`` has other nodes.

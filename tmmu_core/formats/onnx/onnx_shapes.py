@@ -136,7 +136,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
         element, shape = named.get(value) or at_default[value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
-        if value in at_default and len(at_default[value][1]) != len(shape):  # the rank at fixed sizes is used
+        if value in at_default and len(at_default[value][1]) != len(shape):  # use the rank at the default sizes
             shape = [None] * len(at_default[value][1])
         resolved: list[Any] = []
         for axis, dim in enumerate(shape):

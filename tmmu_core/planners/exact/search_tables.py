@@ -32,14 +32,14 @@ class Tables(NamedTuple):
     """(n + 1, 8): ``ENTRIES … TWIN``. ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1. The last row has
     the ends of the other tables."""
     entry: I64
-    """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Offsets in a section are multiples of its least
-    alignment, so heights are rounded up to it."""
+    """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Heights are padded to multiples of a power of two
+    that divides all possible offsets in the section."""
     first: I64  # (m + 1,): first row of each section in ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit. Mates have the same sections, and each has one height in all of them: touching mates can swap."""
+    """Mates by unit: units with the same sections and alignment, each of one height. Adjacent mates can swap places."""
     wall: I64
-    """(w, 3), by unit: begin and end of a fixed unit in a section of the unit, and the height of the unit in it."""
+    """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
 
 class State(NamedTuple):
@@ -49,7 +49,7 @@ class State(NamedTuple):
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
-    order: I64  # (3, r): entries by section, unplaced ones first; the position of each entry in that row; their units
+    order: I64  # (3, r): entries by section, unplaced first; each entry's index in this row; the units of this row
 
 
 def build_tables(model: Model) -> Tables:

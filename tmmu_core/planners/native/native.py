@@ -67,7 +67,7 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
     n, rows = len(entry_of) - 1, NEIGHBOUR_ROWS * (len(entry_of) - 1)
     begin, seen = np.empty(n + 1, np.int64), np.empty(n, np.int64)
     starts, ends = entry[entry_of[:-1], 0], entry[entry_of[1:] - 1, 0] + 1
-    changes = np.diff(entry, axis=0) - [1, 0, 0]  # 0 in all columns: the next section of the unit, with its height
+    changes = np.diff(entry, axis=0) - [1, 0, 0]  # a row of zeros: the same unit and height in the next section
     has_intervals = not changes[changes[:, 2] == 0].any() and bool((np.diff(starts) >= 0).all())
     if has_intervals:
         rows = int((np.searchsorted(starts, ends) - np.searchsorted(np.sort(ends), starts, "right") - 1).sum())
@@ -85,7 +85,7 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
 def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     """Return the result of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
 
-    ``events`` and ``levels``: rows of the tables of these names. Other threads can read ``nodes`` and set ``stop``.
+    ``events`` and ``levels``: rows of the event and level tables. Other threads can read ``nodes`` and set ``stop``.
     """
     n, sections = fields["unit"].shape[1], len(fields["section"])
     shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}
