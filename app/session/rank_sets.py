@@ -10,7 +10,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.request_options import read_json_object
 
-MOST_RANKS = 16_384  # that the page Scale accepts
+MOST_RANKS = 16_384  # maximum number of ranks on the page Scale
 
 MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.c_attn.weight", 1),

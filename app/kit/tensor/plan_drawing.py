@@ -1,4 +1,4 @@
-"""The canvas of a plan: memory map, slots and lifetimes. It shows the choice of the session; its events change it."""
+"""The canvas of a plan: memory map, slots and lifetimes. It shows the session's choice, and changes it on events."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -88,7 +88,7 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: Di
             controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Largest planned size that fits: {largest:,}" if fitting else "No planned size fits"
-        about = "Fix finds the largest size that fits with other changes of the plan."
+        about = "The page Fix can find a larger size, because it also changes the plan."
         st.button(label, help=about, disabled=current == largest, **options)
 
 

@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted), and the label, start and end (solid) of each arena. In the view "map", also draw its
- * lower bound (dotted) and its capacity (dashed). One memory has its own capacity too, and no labels and bounds. */
+/** Draw the peak step (dotted), and the label, start and end (solid) of each arena; in the view "map", also its lower
+ * bound (dotted) and capacity (dashed). For arenas in one memory, draw its capacity, and no labels or lower bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look, stripArena } = frameState;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
