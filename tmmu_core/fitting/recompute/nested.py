@@ -57,14 +57,17 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
         tried_positions.add(position)
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
-        for drops in _sets_of_drops(idle, model):
-            tried = search.simulate(point.choice.dropping(drops))
-            saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
-            ratio = saved / (1 + max(0, tried.run.flops - run.flops))
-            if saved > 0 and (best is None or ratio > best[0]):
-                best = ratio, tried
-        if best is not None:
-            return best[1]
+        for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
+            for drops in sets_of_drops:
+                tried = search.simulate(point.choice.dropping(drops))
+                saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
+                if saved <= 0:
+                    continue
+                ratio = saved / (1 + max(0, tried.run.flops - run.flops))
+                if best is None or ratio > best[0]:
+                    best = ratio, tried
+            if best is not None:
+                return best[1]
     return None
 
 
@@ -78,3 +81,24 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
     by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
     for each in by_size[:MOST_SINGLE]:
         yield [each.drop]
+
+
+def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
+    """Yield for each idle storage that a recomputing run read last: its drop and those of its operands, recursively.
+
+    The operands are droppable ones that are not read after the boundary. If they were not dropped too, they would stay
+    live for the recomputation of the storage.
+    """
+    model = search.model
+    for each in idle:
+        drops = [each.drop]
+        storages = [each.storage] if each.drop < 0 else []
+        for storage in storages:
+            n = int(model.producer[storage])
+            for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
+                operand = int(model.in_idx[edge])
+                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in storages:
+                    drops.append(-1 - edge)
+                    storages.append(operand)
+        if len(drops) > 1:
+            yield drops

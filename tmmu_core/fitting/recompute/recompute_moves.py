@@ -1,5 +1,6 @@
 """Recompute moves: single moves, and lists of moves for a capacity."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,14 +21,16 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
-from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, arena_to_reduce, choice_of, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps, trimmed
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
-NESTED_UP_TO = 100  # maximum number of nodes for which nested search runs
+NESTED_UP_TO = 100  # number of nodes up to which nested search always runs: it is fast and can find a lower cost
+NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -43,10 +46,32 @@ def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None
     if search.is_small:
         points = search.all_points()
         return cheapest_of(search, points), points
-    points = [*trimmed(search, cuts, 1), *search_sweeps(search, cuts)]
-    if len(search.model.node_at) <= NESTED_UP_TO:
-        points += search_nested(search, (min(cuts, key=lambda point: (search.excess(point.run), point.key)), cuts[0]))
+    points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
+    found, total = cheapest_of(search, points), search.model.flops
+    if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
+        points += _nested_points(search, cuts)
     return improve(search, points), points
+
+
+def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
+    """Return the cheapest point between a cheaper cut and the cheapest cut that fits, as a list; empty if no cut fits.
+
+    Two successive cuts can differ by many equal layers. A point between them recomputes only the first of these.
+    """
+    fitting = cheapest_of(search, cuts)
+    found = [] if fitting is None else [fitting]
+    for cheaper_cut in cuts:
+        if fitting is None or cheaper_cut.run.flops >= fitting.run.flops:
+            continue
+        added = fitting.choice - cheaper_cut.choice
+        drops = added.drops[np.argsort(search.model.producer[added.storages(search.model)], kind="stable")]
+
+        def with_first_drops(count: int, choice: Choice = cheaper_cut.choice, drops: I64 = drops) -> Point:
+            return search.simulate(choice.dropping(drops[:count]))
+
+        least = bisect_left(range(len(drops)), True, key=lambda count: not search.excess(with_first_drops(count).run))
+        found.append(with_first_drops(least))
+    return trimmed(search, found, 1)
 
 
 def lower(
@@ -130,6 +155,18 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
             found.append(point)
     count = min(MOST_POINTS, len(found))
     return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
+
+
+def _nested_points(search: Search, cuts: Sequence[Point]) -> list[Point]:
+    """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
+    initial_excess = search.excess(search.initial_point.run)
+    points = sorted(cuts, key=lambda point: (search.excess(point.run), point.key))
+    excess = [search.excess(point.run) for point in points]
+    starts = [points[0], search.initial_point]
+    for tenths in START_TENTHS:
+        near_count = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
+        starts.append(min(points[:near_count], key=lambda point: point.key))
+    return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:

@@ -6,7 +6,7 @@
     cuts      minimum cuts across the peak at rising prices per kept byte (min_cut.py)
     segments  cuts that keep the storages between segments of the forward pass (segments.py)
     sweeps    drops at the first step above the goal, then at the next (sweep.py)
-    nested    drops at the peak, also of recomputed storages, on a small graph (nested.py)
+    nested    drops at the peak, also of recomputed storages (nested.py)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted. This module has
 the first three methods; ``recompute_moves.py`` combines all.
