@@ -93,6 +93,25 @@ def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
     return tuple([(s.phase, s.start, s.end) for s in ranges]) if has_several else ()
 
 
+MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
+
+
+@remembered
+def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
+    """Return ``(row, last use, use before)`` of the buffers with the most bytes × idle steps between these uses."""
+    if shown.solution is None or arena not in shown.solution.liveness.arenas:
+        return []
+    liveness, plan = shown.solution.liveness, shown.plan
+    uses, storages, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
+    steps = np.where((uses.previous_use >= 0) & (storages.persistent == 0), uses.last_use - uses.previous_use - 1, 0)
+    in_arena = storages.arena == liveness.arenas.index(arena)
+    candidates = np.flatnonzero((steps > 0) & (storages.size > 0) & in_arena).tolist()
+    candidates = sorted(candidates, key=lambda k: (-int(storages.size[k]) * int(steps[k]), k))[:MAX_IDLE_BUFFERS]
+    return [
+        (plan.row_of[names[storages.head[k]]], int(uses.last_use[k]), int(uses.previous_use[k])) for k in candidates
+    ]
+
+
 def buffers_in_range(
     shown: Shown, span: tuple[int, int], arena: str
 ) -> tuple[list[tuple[int, int, int]], tuple[int, int]]:

@@ -49,7 +49,7 @@ class Choice(PlanRequest):
     colour: str = ""  # colour scheme; empty: slots in the slot view, roles in the other views
     selected: str = ""  # tensor id
     search: str = ""  # search text of Graph and of the table of tensors
-    marked: str = ""  # ``witness`` (of the lower bound) or ``layer:<name>``
+    marked: str = ""  # ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>``
     step: int | None = None
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
     tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage
@@ -155,8 +155,8 @@ def _read(name: str, text: str) -> Any:
         return OPTION_SPECS[name].read(text)
     if name == "swapped":
         return text == "1"
-    if name == "marked" and text != "witness" and not text.startswith("layer:"):
-        raise ValueError("Choose witness or a layer, such as layer:encoder.0.")
+    if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
+        raise ValueError("Choose witness, late or a layer, such as layer:encoder.0.")
     if name in _RANGES:
         return _read_range(name, text) if text else None
     return strict.whole_number(text) if name in _INTEGER_FIELDS else text

@@ -1,4 +1,4 @@
-"""Marked rows of the drawing: the buffers that prove a lower bound (witness), or a layer."""
+"""Marked rows of the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import streamlit as st
 from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.texts import certificate_text
+from app.texts import certificate_text, numbers
 from tmmu_core.base.escaping import for_markdown, natural
 from tmmu_core.plans.model import Plan, rows_of_parts
 
-WITNESS, LAYER = "witness", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
+WITNESS, LATE, LAYER = "witness", "late", "layer:"  # values of Choice.marked; the name of a layer follows LAYER
 LAYERS_FROM = {
     "origins": "The file names the module of each node.",
     "names": "Layers come from the node names.",
@@ -25,10 +25,12 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer; ``None`` if no layer is marked."""
-    layer = layer_of(state.choice().marked)
-    origins = None if layer is None else plan_rows.origins(shown)
-    return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
+    """Return the rows of the marked layer, or of the marked buffers freed late, else ``None``."""
+    marked = state.choice().marked
+    if (layer := layer_of(marked)) is not None:
+        origins = plan_rows.origins(shown)
+        return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
+    return [row for row, _, _ in _late(shown)] or None
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
@@ -38,6 +40,24 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
     names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]
     storages = {plan.storage[row] for name in names for row in rows_of_parts(plan, name)}
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in storages]
+
+
+def flags(shown: Shown) -> list[tuple[int, str]]:
+    """Return ``(step, text)`` of the steps that free marked buffers; ``"a frees x +1"``: x and one more buffer."""
+    plan = shown.plan
+    freed_at: dict[int, list[str]] = {}
+    for row, last_use, _ in _late(shown):
+        freed_at.setdefault(last_use, []).append(numbers.shortened(plan.tensor_ids[row], 14))
+    texts = []
+    for step, (first, *others) in freed_at.items():
+        more = f" +{len(others)}" if others else ""
+        texts.append((step, f"{numbers.shortened(plan.node_at(step), 14)} frees {first}{more}"))
+    return texts
+
+
+def _late(shown: Shown) -> list[tuple[int, int, int]]:
+    """Return ``(row, last use, use before)`` of the marked buffers freed late; [] if they are not marked."""
+    return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 
 def certificate(shown: Shown) -> None:
@@ -51,10 +71,22 @@ def certificate(shown: Shown) -> None:
         changes: dict[str, Any] = {"arena": name}
         if summary.witness_step >= 0:
             changes["step"] = summary.witness_step
-        label, changes, icon = "Mark the buffers of the lower bound", {**changes, "marked": WITNESS}, "highlight"
-        if state.choice().marked == WITNESS:
-            label, changes, icon = "Clear the marks", {"marked": ""}, "close"
-        controls.button(label, WITNESS, {"search": "", **changes}, icon=f":material/{icon}:")
+        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", **changes)
+
+
+def _mark_button(mark: str, label: str, icon: str, about: str | None = None, **changes: Any) -> None:
+    if state.choice().marked == mark:
+        controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
+    else:
+        changes |= {"marked": mark, "search": ""}
+        controls.button(label, mark, changes, icon=f":material/{icon}:", help=about)
+
+
+def late_button(shown: Shown) -> None:
+    """Draw the button that marks buffers freed late, if the arena has such buffers."""
+    if plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)):
+        about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
+        _mark_button(LATE, "Mark buffers freed late", "flag", about)
 
 
 def pick_layer(shown: Shown) -> None:

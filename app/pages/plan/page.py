@@ -77,7 +77,7 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)
-        flags = review_panel.flags(shown)
+        flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:
             options = {"height": 300, "step": arena_focus.step_of(shown)}
@@ -106,9 +106,11 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    idle = st.expander("Buffers with idle steps", key="idle", on_change="rerun")
+    is_marked = state.choice().marked == marks.LATE
+    idle = st.expander("Buffers with idle steps", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
+            marks.late_button(shown)
             tensor_table.storages(shown, arena)
 
 

@@ -1,5 +1,7 @@
 """Idle and padded bytes on the pages."""
 
+import json
+
 import numpy as np
 import pandas as pd
 
@@ -7,12 +9,24 @@ from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
+from tests.app.pages.run_page import opened
 from tests.support.build import chain
 from tmmu_core.plans.making.engine import plan_graph
 
 
 def plan_of(sample: str, **choice: str) -> planning.Shown:
     return planning.make_plan(Choice(source=f"sample:{sample}", **choice))  # type: ignore[arg-type]
+
+
+def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
+    at = opened(graph="sample:residual_block", marked="late")
+    (drawing,) = [
+        one for one in (json.loads(e.proto.json) for e in at.get("bidi_component") if e.proto.json) if one.get("flags")
+    ]
+    ((step, text),) = drawing["flags"]
+    shown = plan_of("residual_block")
+    assert text == f"{shown.plan.node_at(step)} frees x"
+    assert drawing["marked"] == [shown.plan.row_of["x"]]
 
 
 def test_card_and_table_show_padded_sizes() -> None:
