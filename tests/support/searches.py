@@ -138,7 +138,6 @@ def ordered(name: str) -> Row:
         "asked": dict(sorted(asked.items())),
         "steps": steps[-1],
         "order": digest(found.order),
-        "others": [total for total, _ in found.orders],
     }
 
 
