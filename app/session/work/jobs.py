@@ -44,7 +44,7 @@ class Job(Generic[T]):
         self.began = time.monotonic()
         self.found: list[Any] = []  # intermediate results, the best one last
         self.visitors: dict[str, int] = {}  # visitor → number of the last page run that requested the job
-        self.stopped_for: set[str] = set()  # visitors who stopped the job; only they see its result
+        self.stopped_for: set[str] = set()  # visitors for whom it was stopped; only they see its result
         self.error: BaseException | None = None
         self.abandoned, self.ended = False, threading.Event()
         self._result: T | None = None
@@ -138,7 +138,7 @@ class JobTable:
                 if requesting is None:
                     job.visitors[visitor] = self._page_runs.get(visitor, 0)
                 elif known_job is None:
-                    job.visitors = requesting.visitors  # one dict: who requests one of the jobs again requests both
+                    job.visitors = requesting.visitors  # the same dict: a request for one job keeps both
                 else:
                     job.visitors |= requesting.visitors
             if known_job is None:
@@ -150,8 +150,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        A stopped job is cached only for the visitors who stopped it, and a cancelled job only for its visitors. These
-        visitors get the cached job until they call :meth:`forget`.
+        A stopped job is cached only for the visitors in ``stopped_for``, and a cancelled job only for its visitors.
+        These visitors get the cached job until they call :meth:`forget`.
         """
         job.run(work)
         with self._lock:
