@@ -37,7 +37,7 @@ class Call:
         return prod(self.inputs[0])
 
     def weighted(self, weights: int, elements: int) -> int:
-        """Return 2 · weights · elements, plus 1 for each element of the output if the third input is a bias."""
+        """Return 2 · weights · elements, plus 1 for each element of the output if there is a third input (the bias)."""
         return 2 * weights * elements + (self.output_elements if len(self.inputs) > 2 else 0)
 
 

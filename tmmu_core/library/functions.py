@@ -67,7 +67,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     UnreadableInput
         The file cannot be opened, or no reader accepts its content; the message names the readers.
     InvalidIrShapes
-        The graph is inconsistent, or has no dimension of this name or size.
+        The graph is inconsistent, or ``dims`` has an unknown dimension, or a size out of bounds or without effect.
 
     Examples
     --------
@@ -271,13 +271,13 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
     alignment : int or array of int, shape (n,)
         Powers of two [1].
     capacity : int or str, optional
-        Bytes (``"1MiB"``); the search stops at the first packing that fits.
+        Bytes (``"1MiB"``) [unlimited].
     planner : str
         Name of the planner ["auto"].
     minimise : bool, optional
         ``True``: search for the least extent, which may take minutes. ``False``: stop at the first packing that fits
-        the capacity; without a capacity, make only quick placements. Default: ``False`` with a capacity, else ``True``,
-        but the search ends soon after the extent is less than one alignment above the lower bound.
+        the capacity; without a capacity, make only quick placements. Default: ``False`` with a capacity. Without one:
+        ``True``, but the search ends soon after the extent is less than one alignment above the lower bound.
     separations, colocations : array of int, shape (m, 2), optional
         Pairs of buffers, by index, that must not share a byte, and pairs that must have the same offset.
     pinned : dict of int to int, optional

@@ -149,8 +149,8 @@ class TorchFit(Fit[Plan]):
     def reserved_bytes(self) -> int:
         """Bytes that PyTorch's caching allocator reserves on a GPU for the storages, by a model of the allocator.
 
-        The model has 512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB, and no memory limit: at a
-        limit, the allocator releases free segments. Memory that libraries allocate directly is not included.
+        The model has 512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Segments are never released,
+        as without a memory limit. Memory that libraries allocate directly is not included.
         Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
         return _reserved_peak(self.fitted.best.plan)
@@ -194,7 +194,7 @@ class TorchModel:
         def resized(value: Any) -> Any:
             if value.dim() <= axis or value.shape[axis] != rows or rows == size:
                 return value
-            order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # of the axes in memory
+            order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # axes, as in memory
             try:
                 taken = torch.arange(size, device=value.device) % rows
                 made = value.permute(order).index_select(order.index(axis), taken).detach()
@@ -234,13 +234,13 @@ def largest_size(
     sought: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Return the fit at the largest size ``sought`` of ``dims``: ``{"batch": (1, 256)}``, or a ``Dim`` of PyTorch.
+    """Return the fit at the largest size of the dimension ``sought`` that fits, or at its smallest size if none fits.
 
-    Other dimensions are at their upper ends; without ``sought``, all are. To search, the graph is interpolated from
-    traces at two sizes, then at three: tensor sizes are linear, then quadratic in the size. The result is traced; if
-    the trace differs from the interpolated graph, the search traces every size. Scratch memory of kernels on a GPU is
-    not interpolated: if there is any, sizes up to the result are traced. If no size fits, return the fit at the
-    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought`` or has a size that is not valid.
+    ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Other dimensions, or all without ``sought``,
+    are at their upper ends. To search, the graph is interpolated from traces at two sizes, then at three: tensor sizes
+    are linear, then quadratic in the size. The result is traced; if the trace differs from the last interpolated graph,
+    the search traces every size. Scratch memory of kernels on a GPU is not interpolated: if there is any, sizes up to
+    the result are traced. Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
     """
     if sought is not None and sought not in list(dims):
         raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
@@ -269,7 +269,7 @@ def largest_size(
             return found[size]
 
         def is_excluded(size: int) -> bool:
-            return fit_at(size, lambda *_: False).answer == "cannot"  # a search that stops at once only proves
+            return fit_at(size, lambda *_: False).answer == "cannot"  # only a proof: the search stops at once
 
         return bisect_size(Dim(low, high), fit_at, is_excluded).size or (high if sought is None else low)
 

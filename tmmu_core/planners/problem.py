@@ -54,8 +54,8 @@ class Problem:
 
     Two storages conflict, and must not share a byte, if their live ranges (``[birth, death)`` without the gaps)
     overlap, or if ``must_not_alias`` contains the pair. In-place reuse (hand-off, contract §1): ``handoff_from[j] ==
-    i`` means that storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly
-    i's offset; at any other offset the two conflict. Planners with slots need not check this: storages of one
+    i`` means that the step ``birth[j]`` writes j and reads i, although ``death[i] == birth[j]``. Storage j may lie at
+    exactly i's offset; at any other offset the two conflict. Planners with slots need not check this: storages of one
     slot have the same offset, and slots share no byte.
     """
 

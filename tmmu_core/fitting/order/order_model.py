@@ -1,9 +1,9 @@
 """The order problem: dependencies between nodes, and the storages that are live for a set of executed nodes.
 
 The live storages depend on the *set* of executed nodes only: a storage is live from the first to the last node that
-touches it (reads or writes a member). The same holds for in-place reuse (contract §1): node n is the last reader of
-tensor x if all other nodes that touch x's storage have run. An order is a path through those sets; its peak is the most
-live bytes at a step.
+touches it (reads or writes a member); inputs from the start, outputs to the end. The same holds for in-place reuse
+(contract §1): node n is the last reader of tensor x if all other nodes that touch x's storage have run. An order is a
+path through those sets; its peak is the most live bytes at a step.
 
 Dependencies besides the flow of data, taken from the initial order (the execution order of the graph):
 
@@ -312,7 +312,7 @@ def _candidates(
 
 
 def permitted_inputs(node: Node, inputs: list[int]) -> list[int]:
-    """Return the tensors that the only output of a node may overwrite, in the order of its field ``inplace``."""
+    """Return the tensors that the only output of a node may overwrite, in the order of preference."""
     if node.inplace == "none":
         return []
     if node.inplace is None or isinstance(node.inplace, str):

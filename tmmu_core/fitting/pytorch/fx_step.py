@@ -86,7 +86,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: set the autocast of the trace if another is set; a nested one would keep casts alive."""
+        """Context manager: set the autocast of the trace unless it is set (nesting it would keep its casts alive)."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -346,7 +346,7 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
 def _parts(module: Any, read: Mapping[str, Collection[str]]) -> dict[str, str]:
     """Return path → class, mode and hooks of each part of the module, and path → value of each attribute in ``read``.
 
-    ``module``: of ``fx_trace.with_loss``. ``read``: path of a part → its attributes that the forward pass reads.
+    ``module``: result of ``fx_trace.with_loss``. ``read``: path of a part → attributes that the forward pass reads.
     """
     found = {}
     for path, part in module.module.named_modules(prefix=WRAPPER[:-1]):

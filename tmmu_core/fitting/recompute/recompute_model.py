@@ -176,7 +176,7 @@ def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
     for k in node_at.tolist():
         for i, o in index.graph.nodes[k].in_place_write:
             single[storage_of[[index.inputs_of(k)[i], index.outputs_of(k)[o]]]] = False
-    single[np.unique(liveness.storages.must_not_alias)] = False  # the rule would not cover a copy
+    single[np.unique(liveness.storages.must_not_alias)] = False  # the pairs would not contain a copy
     return single
 
 

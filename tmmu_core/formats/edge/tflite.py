@@ -5,8 +5,8 @@
 * Element-wise kernels and reshapes of TensorFlow Lite and of its Micro runtime may overwrite operands that are as large
   as the result (``inplace``). Scratch buffers of kernels are not in the file and not planned.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
-  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name refer to
-  the same variable, in all subgraphs.
+  assigned to it. It is an input of ``READ_VARIABLE`` and ``ASSIGN_VARIABLE``. Handles with the same container and name
+  refer to the same variable, in all subgraphs.
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
   (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, except in a model that Vela compiled: its commands

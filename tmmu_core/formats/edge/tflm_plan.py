@@ -10,9 +10,9 @@ offset and one live range, even if its subgraph runs several times. Their steps 
 into a body of an operator. A tensor that an operator writes lives to its last reader; the results of a control-flow
 operator live while its bodies run.
 
-A new root table, new lists of buffers and metadata, and the new metadata are inserted before the old bytes, because
-references in a flatbuffer point forward. Two fields are offsets from the start of the file, so the number of inserted
-bytes is added to them: ``Buffer.offset`` (data behind the flatbuffer) and ``Operator.large_custom_options_offset``.
+Old metadata of the same length are overwritten. Else a new root table, new lists of buffers and metadata, and the new
+metadata are inserted before the old bytes, because references in a flatbuffer point forward. Two fields are offsets in
+the file, so they grow by the inserted bytes: ``Buffer.offset`` and ``Operator.large_custom_options_offset``.
 """
 
 import struct

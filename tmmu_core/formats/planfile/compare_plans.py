@@ -327,7 +327,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": redescribed_rows,
     }
-    # In a plan without slots, these columns have numbers of storages.
+    # In a plan without slots, ``logical_slot`` and ``generation`` only number the storages.
     is_changed = len(both) < len(left_row) or any(mask.any() for mask in masks.values())
     if left.has_slots == right.has_slots or not is_changed:
         masks["renumbered"] = is_renumbered & ~moved & ~other_arena

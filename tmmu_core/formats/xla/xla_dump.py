@@ -80,7 +80,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the names of the module's other files, the program last; ``[]`` for a name without ending of a plan."""
+    """Return the names of the module's other files, the program last; ``[]`` for a name without these endings."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -132,7 +132,7 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
         if not own:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
-        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
+        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # rows are merged by comparing all pairs
             raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}")
         rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis), births), allocation.phis)
         base += allocation.size

@@ -7,8 +7,8 @@ Three sources, the best one first::
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
 With ``origins``, the module of a node without origin is derived as with ``parameters``. A node that reads no parameter
-is then in the common module of its neighbours: between two layers of ``h.0.mlp``, in ``h.0.mlp``. A sum of two blocks
-is in the block with the higher number. A path is a tuple of names, the root is ``()``. Modules are not hashed.
+is then in the common module of its neighbours: between two layers of ``h.0.mlp``, in ``h.0.mlp``. A node that reads
+two blocks is in the one with the higher number. A path is a tuple of names, the root is ``()``. Modules are not hashed.
 """
 
 import re
@@ -52,7 +52,7 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layer of each path: its shortest prefix with no repeated block inside, else the whole path.
+        """The layer of each path: its shortest prefix with no repeated block below it, else the whole path.
 
         If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers, else to 1.
         """

@@ -39,15 +39,15 @@ PROGRESS_NOTE = "course"  # key of the note that contains the rows of :class:`.d
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MIN_PEAK_FRACTION, MAX_PEAK_FRACTION = 0.1875, 0.5
-"""Fraction of the storages in the peak: below the minimum, no attempt has all storages; above the maximum, no attempt
-has only the peak."""
+"""Fraction of the storages in the peak: below the minimum, the attempt with all storages is skipped; above the maximum,
+the attempt with the peak alone is skipped."""
 WHOLE = 0  # level of an attempt with all storages
 ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
 """Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The level is the
 minimum number of live bytes of a step of the peak, in sixteenths of the target."""
 MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
 MIN_NODES = 64
-NODES_PER_STORAGE = (16, 5)  # further nodes of an attempt, in quarters per storage: of a peak, of all storages
+NODES_PER_STORAGE = (16, 5)  # nodes of an attempt above ``MIN_NODES`` per 4 storages: peak only, all storages
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:

@@ -5,7 +5,7 @@ lowest offset. Second branch: the unit lies higher; its place at the lowest offs
 fill. Both branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of other offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
-over all other levels. The lowest offsets determine the next unit; a branching order only breaks ties.
+to the latest of them. The lowest offsets determine the next unit; a branching order only breaks ties.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).

@@ -9,8 +9,8 @@ conflicts per section; the next attempt of the same order puts the units of the 
 (weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. If these ranks already failed within the same
 number of nodes, random ranks replace them. The last packing adds an order: by offset, lowest first.
 
-The node budgets of these learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is a static
-one: it ignores the counts. The node budgets of static attempts double each round (geometric restarts).
+The node budgets of these learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is static:
+its order ignores the counts. The node budgets of static attempts double each round (geometric restarts).
 
 All numbers are integers or raw Philox words, so the orders are the same on every machine.
 """

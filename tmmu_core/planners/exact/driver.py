@@ -104,7 +104,7 @@ class ComponentSearch:
 
     cols: Columns
     bound: int
-    floor: int  # extent of another component; a lower extent of this component does not lower the whole
+    floor: int  # an extent of this component below the floor does not lower the extent of all components
     extent: int
     offset: list[int]
     variants: list[_Variant]  # empty if the model is too large to search
@@ -261,7 +261,7 @@ class _LnsRuns:
         return self.low, luby(self.turns) * self.normal, self.turns
 
     def make(self, planned_run: Run, first: int, last: int) -> None:
-        """Do a run, and report its progress as ``first`` to ``last`` nodes."""
+        """Do a run, and report its progress as a number of nodes between ``first`` and ``last``."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
         left, planned = meter.left(iterations + 1), PLANNED_RUNS * self.normal

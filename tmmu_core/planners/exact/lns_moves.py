@@ -29,7 +29,7 @@ OFFSET, OMITTED, WEIGHT, PLACED_ORDER = range(4)
 """Rows of ``LnsState.work``: result (−1: omitted), omitted units, weight of each unit, placed units from the bottom."""
 RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)  # cells of ``LnsState.progress``
 
-SCALE = 1024  # units of distance in the whole time, and in the whole capacity
+SCALE = 1024  # length of the whole time, and of the whole capacity, in units of distance
 STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""

@@ -137,7 +137,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
 
 
 def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
-    """Return the range around the inputs. Ranges are separated by gaps above the sum of the aligned sizes of places."""
+    """Return the range of places that contains an input. A gap above the sum of all aligned sizes separates ranges."""
     largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in places)
     first, last = 0, 0
     for place in sorted(places):

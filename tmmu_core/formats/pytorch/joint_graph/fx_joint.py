@@ -7,8 +7,8 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
 * The new value of a buffer is written in place if its operator reads the old value (``batch_norm``) and neither is a
   view. Otherwise, a node copies the new value into the buffer.
-* The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
-  are not planned; the field ``unplanned`` names them.
+* The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
+  bodies are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
 """
 
@@ -154,7 +154,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and its new storage unless the tensor fills it. Return the ids, the storage first."""
+        """Declare a tensor, and a new storage that it does not fill. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -275,7 +275,7 @@ class JointReader(torch.fx.Interpreter):
                 self.mutated[old] = new
 
     def _flatten_bodies(self, n: Any, node_id: str, values: Sequence[Any]) -> bool:
-        """Append the bodies of node ``n`` as nested scopes. Return whether they can be planned."""
+        """Append the nodes of the bodies of ``n``. Return ``False``, and append none, if they cannot be planned."""
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
@@ -322,7 +322,7 @@ class JointReader(torch.fx.Interpreter):
         return flatten
 
     def write(self, tensor_id: str, value: Any, reads: Sequence[str]) -> list[str]:
-        """Declare a tensor that is computed from ``reads``; return its id as :meth:`_add` does."""
+        """Declare a tensor that is computed from ``reads``; return the ids of :meth:`_add`."""
         return self._add(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
