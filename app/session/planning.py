@@ -243,7 +243,7 @@ def best_plan_changes(full: Choice) -> dict[str, Any]:
 
 
 def minimise_option(choice: Choice, planner: str) -> dict[str, Any]:
-    """Return the option with which a planner does not stop once the plan fits; {} if it has no such option or limit."""
+    """Return the option to continue once the plan fits; {} if the planner has none, or the choice has no limit."""
     is_limited = bool(choice.capacities or choice.arenas)
     return {"minimise": True} if is_limited and planner in PLANNERS and "minimise" in PLANNERS[planner].options else {}
 

@@ -109,8 +109,8 @@ class Applied:
     def debug_fill(self, tensor_id: str, pattern_seed: int) -> None:
         """``DebugFillTensor_v1``: write a Philox pattern to the tensor's bytes, to find reads before writes.
 
-        For a plan with hashed addresses, write the draft's pattern (BLAKE3). Raises ``InvalidIrShapes`` if the security
-        level forbids a fill (``debug_fill_forbidden``), or if the seed is not a uint64 (``pattern_seed``).
+        For a plan with hashed addresses, write the pattern of the superseded draft (BLAKE3). Raises ``InvalidIrShapes``
+        if the security level forbids a fill (``debug_fill_forbidden``), or the seed is not a uint64 (``pattern_seed``).
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:

@@ -100,7 +100,7 @@ class OrderStates(OrderLists):
         return None if sum(peaks) + self.constant > limit else self._after(state, unit, peaks, after)
 
     def run_immediate_units(self, state: State) -> State:
-        """Return the state after all ready units that do not raise the peak or the live bytes."""
+        """Return the state after all units that run immediately (module docstring)."""
         again = True
         while again:
             again = False
@@ -143,7 +143,7 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches the storage; it must run before one toucher, after one, before all others.
+        # [storage, unit]: the unit touches the storage; must run before a toucher; after a toucher; before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)

@@ -161,8 +161,8 @@ class _BackwardStart:
     def graph_with_sums(self) -> Graph:
         """Return the graph: the caller's gradients are written first, then the other tangents, then ``sums``.
 
-        The engine computes several sums at a time, so the sum with the most scratch is last: all others are live then.
-        Backward begins when all sums are live.
+        The engine computes several sums at a time. Here they run one by one, the sum with the most scratch last: it
+        runs while all others are live. Backward begins when all sums are live.
         """
         graph = self.graph
         sizes = [_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]

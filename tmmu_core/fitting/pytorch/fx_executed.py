@@ -165,7 +165,7 @@ class _Executed(JointReader):
             if value is None:
                 continue
             old, new = self.tensor_of[buffer.name], self.id_of[id(value if item is None else value[item])]
-            if 0 in self.tensors[old].shape:  # the kernels of fake quantization do so in the first step
+            if 0 in self.tensors[old].shape:  # the kernels of fake quantization resize it in the first step
                 raise UnreadableInput(f"the buffer {old!r} is empty, and the step resizes it.", hint=CALL_ONCE)
             after = f"{old}.updated"
             copy = Draft(f"copy_to_{old}", "copy_", [old, new], [], "forward")

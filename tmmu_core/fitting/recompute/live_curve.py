@@ -150,7 +150,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): whether a storage is ever dropped. If so, a forward node may reuse its saved bytes."""
+        """``ever``: whether a storage is dropped. If so, the forward pass may reuse the bytes of its first life."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
@@ -218,7 +218,7 @@ class DropWalk:
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
-        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop after the node for which it runs again
+        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop after each position it runs again for
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
         self.delayed = self._delayed_positions(model)

@@ -29,7 +29,7 @@ PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
 EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # maximum number of simulations of one method, on a small and a large graph
-SIMULATED_NODES = 16_000_000  # on other graphs: maximum number of simulations, times the number of nodes
+SIMULATED_NODES = 16_000_000  # on other graphs: maximum of simulations × nodes
 CACHED_POINTS = 100  # number of points that are cached
 
 Over = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
@@ -40,7 +40,7 @@ class Point:
     """A choice and its simulation."""
 
     choice: Choice
-    run: Run  # the simulation; points of :meth:`Search.cuts` have no arrays
+    run: Run  # the simulation; it may lack the arrays (:meth:`Run.without_curves`)
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -85,7 +85,7 @@ class Search:
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
     def cuts(self) -> list[Point]:
-        """Return the initial choice, minimum cuts at rising prices, and cuts between segments, without arrays."""
+        """Return the initial choice and, without arrays, minimum cuts at rising prices and cuts between segments."""
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)

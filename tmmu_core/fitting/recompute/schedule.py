@@ -1,4 +1,4 @@
-"""Schedules: an order together with recomputation, for a capacity that drops in a given order do not reach.
+"""Schedules: an order together with recomputation, for a capacity that recomputation in a given order exceeds.
 
 *Goals* are nodes whose results stay live, such as outputs, and nodes that cannot run again. They run one after the
 other. Before each, the missing operands are computed, recursively: the operand that needs the most memory first (Sethi
@@ -98,7 +98,7 @@ class Scheduler:
         return max(accumulate(change))
 
     def without_needless(self, runs: list[int]) -> list[int]:
-        """Return the runs without repeated ones that the limit does not need, those with the most FLOPs first."""
+        """Return ``runs`` after removing repeated runs while the limit holds, those with the most FLOPs first."""
         count = 0
         while count != len(runs):
             count = len(runs)
@@ -181,7 +181,7 @@ class _Schedule:
         self.runs.append(n)
 
     def _drop(self, place: int, limit: int) -> None:
-        """Drop storages that no waiting node holds until ``limit`` bytes are live, if that is possible."""
+        """Drop unpinned storages that are dead or droppable, until at most ``limit`` bytes are live or none is left."""
         of, distance = self.of, self._distances(place)
         ranked = []
         for s in self.live:
@@ -214,7 +214,7 @@ class _Schedule:
         return found
 
     def _flops(self, storage: int) -> int:
-        """Return the FLOPs to recompute a storage from live ones; of ``MOST_COUNTED`` nodes, doubled, if it is more."""
+        """Return the FLOPs to recompute a storage from live ones; above ``MOST_COUNTED`` nodes, twice those counted."""
         of, seen, pending = self.of, set[int](), [self.of.producer[storage]]
         total = 1
         while pending:
@@ -233,8 +233,7 @@ class _Schedule:
 def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -> list[int] | None:
     """Return the runs of a schedule within the limit; ``None`` if none is found.
 
-    Best-first search over orders of the goals, by the excess of the schedule. Each order of large goals is expanded
-    once.
+    Best-first search over orders of the goals, by excess of the schedule. Each order of large goals is expanded once.
     """
     start = tuple(scheduler.goals)
     known, expanded = {start}, set[Goals]()
@@ -264,7 +263,7 @@ def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -
 
 
 def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
-    """Yield the orders with one large goal, whose results are live over the limit, after a later large goal."""
+    """Yield the orders that move one of ``live_goals`` after a later goal; both are in ``large``."""
     goals, is_fixed = found.goals, found.of.is_fixed
     for first, goal in enumerate(goals):
         if goal not in found.live_goals & large or is_fixed[goal]:

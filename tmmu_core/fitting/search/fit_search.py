@@ -7,8 +7,8 @@
 
 A *candidate* is the plan after a list of moves. Each step proposes lists of moves for an earlier candidate; the planner
 plans each of them, so that no size is an estimate. The *best* candidate is the cheapest that fits, else the one that
-exceeds the capacity least. The *smallest* candidate has the least extent: a step starts from it if nothing fits. The
-search is deterministic. If stopped, it returns the best candidate so far.
+exceeds the capacity least. If nothing fits, combinations of recompute, offload and new orders start from the *smallest*
+candidate (least extent). The search is deterministic. If stopped, it returns the best candidate so far.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +38,7 @@ from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
-MOST_TRIED = 24  # maximum number of lists of moves, or of orders, that are planned for one kind of move
+MOST_TRIED = 24  # maximum number of lists of moves that are planned for one kind of move
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits

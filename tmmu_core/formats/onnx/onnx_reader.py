@@ -10,9 +10,9 @@
    that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the
    parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded: weights stay quantized.
-   Folded values that other nodes read, and initialisers of integers and booleans, have the role ``constant``.
-   Floating-point initialisers have the role ``parameter``.
+   the shape of a tensor with a fixed shape. Random and unknown operators are not folded, nor is ``DequantizeLinear``:
+   weights stay quantized. Folded values that other nodes read, and initialisers of integers and booleans, have the
+   role ``constant``. Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
@@ -144,7 +144,7 @@ def _build_with_runtime_shapes(
 
 
 def flattened(model: onnx.ModelProto) -> Flat:
-    """Return the model without bytes of large weights and dead branches, with functions and bodies inlined."""
+    """Return the model with functions and bodies inlined, without dead branches and the bytes of large weights."""
     for weight in onnx_model.tensors_of(model):
         if prod(weight.dims) > MAX_FOLDED_ELEMENTS:  # inference would process them
             for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):

@@ -196,7 +196,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    # A tensor is loaded before step 0 if no step writes it, and a later step reads it or it is a graph output.
+    # A tensor is loaded before step 0 if no step writes it, and a step after 0 reads it or it is a graph output.
     loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
     loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
     birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}

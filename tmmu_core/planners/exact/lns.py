@@ -26,7 +26,7 @@ CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated wi
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Bisection begins after ``MAX_LONG_RUNS_AT_LOW`` long runs, or after one that omits over ``ALMOST_OMITTED`` units."""
+"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` of them, or after one that omits over ``ALMOST_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""

@@ -17,11 +17,11 @@ and collects claims of the form "this unit lies at n or above", one per unit. Th
 explained: the claims that caused the event replace the claim, and the level of the decision behind the event joins the
 nogood. A claim that was true before the event stays.
 
-Of the packings that fit and contain the decisions, take one of least Σ height · offset. In it, every claim holds:
+The raises hold in a packing of least Σ height · offset, among those that fit and satisfy the decisions:
 
-* first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts at or above the end of u;
-  u lies at most at ``a``, because at a higher offset it could be moved down;
-* second branch (a hole): some unit overlaps that place.
+* first branch: no other unit overlaps the place of u at ``a``. Then u lies at most at ``a``, because it could be moved
+  down otherwise, and a neighbour that ends above ``a`` starts at or above the end of u;
+* second branch: some unit overlaps this place (a hole).
 """
 
 from itertools import pairwise

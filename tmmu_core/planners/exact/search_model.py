@@ -1,8 +1,8 @@
 """The search model: units (storages with a common offset) and sections (sets of pairwise conflicting units).
 
-A *section* is a maximal set of storages that are live at one step, or a pair that conflicts without overlap in time
-(must not alias, in-place reuse not taken). A *unit* is a storage, or a chain of storages joined by in-place reuse; in
-each of its sections it has a height, the bytes of its largest storage there.
+A *section* is a maximal set of storages that are live at one step, a pair that conflicts without overlap in time (must
+not alias, in-place reuse not taken), or a storage that is never live. A *unit* is a storage, or a chain of storages
+joined by in-place reuse; in each of its sections it has a height, the bytes of its largest storage there.
 """
 
 from collections.abc import Iterable, Sequence

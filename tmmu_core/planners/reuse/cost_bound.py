@@ -1,12 +1,13 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
-A clique is a set of units of which every two either conflict or have a penalty. Its offsets, sizes and limits are
-counted in cells of ``g`` bytes, their greatest common divisor: rounding every offset down to whole cells keeps all
-constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
-overlap in it. That is convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 +
-(S − B q) q`` overlaps, ``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its
-penalty once. Take the pairs by rising cost per overlap until they have this number of overlaps, the last one in part:
-the sum of their penalties is the bound. The bounds of cliques add up if each penalty counts in only one clique.
+A clique is a set of units of which every two either conflict or have a penalty. It is counted in cells. If all
+alignments divide the greatest common divisor of its sizes, fixed offsets and ends of reserved ranges, a cell has this
+size: rounding every offset down to whole cells keeps all constraints and makes no further pair overlap. Otherwise a
+cell has the least alignment, or one byte. If ``m`` units cover a cell, ``m (m − 1) / 2`` pairs overlap in it. That is
+convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps,
+``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its penalty once. Take the
+pairs by rising cost per overlap until they have this number of overlaps, the last one in part: the sum of their
+penalties is the bound. The bounds of cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
@@ -215,7 +216,7 @@ def least_cost(
 
     The bound is the least cost, or ``upper`` if no placement costs less. It is 0 if the search is too large: more than
     ``MAX_CANDIDATES`` offsets, more than ``work`` comparisons of offsets, or ``upper`` of :data:`FORBIDDEN` or more. If
-    the least cost is below ``upper``, ``offset`` gets the offsets of a placement of this cost.
+    the least cost is below ``upper`` and :meth:`Search.placement` finds a placement, ``offset`` gets its offsets.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}

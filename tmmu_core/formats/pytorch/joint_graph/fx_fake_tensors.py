@@ -6,7 +6,7 @@ tensors are restored.
 
 Version 5 of ``transformers`` reads position ids (to find packed sequences) and padding masks (to skip masks without
 effect), unless it detects a trace. It does not detect AOTAutograd. With the patch, a row is one sequence, and a mask is
-used. ``torch.nn.Transformer`` compares a mask with the causal one; the patch uses it unless ``is_causal`` is true.
+used. ``torch.nn.Transformer`` compares a mask with the causal one; with the patch, only ``is_causal`` decides.
 ``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
 and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
 distribution; the patch draws nothing.
@@ -93,7 +93,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep their decomposition in a training step, except in eager CPU mode: dropout becomes one kernel."""
+"""Operators that keep their decomposition in training: dropout becomes one kernel. In eager CPU mode it is three."""
 _OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 
