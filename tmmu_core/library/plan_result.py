@@ -50,7 +50,7 @@ class Plan(model.Plan):
     """
 
     planning: PlanningResult | None = None
-    """The request and the graph; ``None`` for a plan from a file."""
+    """The request, and the graph or the problems of the instance; ``None`` for a plan from a file."""
 
     @classmethod
     def of(cls, plan: model.Plan, planning: PlanningResult | None = None) -> Self:
@@ -330,7 +330,7 @@ def as_plan(source: Source) -> model.Plan:
 def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
-    """Search for the cheapest moves by which ``graph`` fits ``capacity``."""
+    """Search for the cheapest moves by which ``graph`` fits ``capacity``, else for its smallest plan."""
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest  # importing it takes longer than packing
 
     limit = arguments.capacity_of(capacity)

@@ -1,10 +1,10 @@
 """Schedules: an order together with recomputation, for a capacity that recomputation in a given order exceeds.
 
-*Goals* are nodes whose results stay live, such as outputs, and nodes that cannot run again. They run one after the
-other. Before each, the missing operands are computed, recursively: the operand that needs the most memory first (Sethi
-and Ullman, "The generation of optimal code for arithmetic expressions", 1970). If the live bytes exceed the limit,
-storages are dropped, the one with the least FLOPs per byte and distance to its next use first (Kirisame et al.,
-"Dynamic tensor rematerialization", ICLR 2021).
+*Goals* are nodes whose results stay live or are never read, and nodes that cannot run later or again. They run one
+after the other. Before each, the missing operands are computed, recursively: the operand that needs the most memory
+first (Sethi and Ullman, "The generation of optimal code for arithmetic expressions", 1970). If the live bytes exceed
+the limit, storages are dropped, the one with the least FLOPs per byte and distance to its next use first (Kirisame et
+al., "Dynamic tensor rematerialization", ICLR 2021).
 
 The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
 results can stay live from an earlier run. Only one arena is scheduled, without in-place reuse.

@@ -183,7 +183,7 @@ class _FitSearch:
         return self.capacity.fits(candidate.plan)
 
     def raise_bound(self) -> None:
-        """Raise the bound: with costly kinds by storages that no move drops, else by the order search."""
+        """Raise the bound at fixed sizes and alignments: by storages that no move drops, or by the order search."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return
