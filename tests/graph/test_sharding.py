@@ -71,6 +71,7 @@ def test_contract_that_splits_no_tensor_is_a_warning():
 
 def test_uneven_split_gives_the_remainder_to_the_first_ranks():
     assert [local["w"] for local in shapes(linear(), spec(tensors={"w": split(0)}))] == [(3, 8), (3, 8), (2, 8), (2, 8)]
+    assert shapes(linear(0), spec(tensors={"w": split(0)}))[0]["w"] == (0, 8)
 
 
 @given(st.integers(0, 1000), st.integers(1, 50))

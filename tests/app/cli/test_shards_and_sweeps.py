@@ -22,7 +22,7 @@ def spec(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("options", "shown_text"),
-    [(("--rank", "4"), "no rank 4: the mesh has 4 ranks"), (("--rank", "0", "--world-size", "8"), "--world-size is 8")],
+    [(("--rank", "4"), "no rank 4: the number of ranks"), (("--rank", "0", "--world-size", "8"), "--world-size is 8")],
 )
 def test_world_size_that_differs_from_the_mesh_is_rejected(
     tmmu: Tmmu, spec: str, options: tuple[str, ...], shown_text: str

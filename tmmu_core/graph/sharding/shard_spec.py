@@ -80,12 +80,12 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
     """Return the number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
     if world_size is not None and world_size != spec.world_size:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
-        message = f"--world-size is {world_size}, but the mesh ({mesh}) has {spec.world_size} ranks."
+        message = f"--world-size is {world_size}, but the number of ranks of the mesh ({mesh}) is {spec.world_size}."
         hint = "The product of the mesh axes must equal the number of ranks. Add an axis for replicas."
         raise spec_error(message, "$.mesh", hint, reason="shard_world_size")
     if not 0 <= rank < spec.world_size:
         hint = f"Give a rank from 0 to {spec.world_size - 1}."
-        raise spec_error(f"there is no rank {rank}: the mesh has {spec.world_size} ranks.", "$", hint, "shard_rank")
+        raise spec_error(f"there is no rank {rank}: the number of ranks is {spec.world_size}.", "$", hint, "shard_rank")
     return spec.world_size
 
 

@@ -214,7 +214,7 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
             message = f"the tensor {tensor.id!r} is to be split along axis {axis}, but has {len(shape)} axes."
             hint = f"Give an axis from 0 to {len(shape) - 1}." if shape else "A scalar cannot be split."
             raise spec_error(message, "$", hint, "shard_axis", tensor=tensor.id)
-        if shape[axis] < spec.sizes[mesh]:
+        if 0 < shape[axis] < spec.sizes[mesh]:
             what = f"{shape[axis]} rows, too few for the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
             message = f"axis {axis} of the tensor {tensor.id!r} has {what}: a rank would have no rows."
             hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
