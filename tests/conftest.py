@@ -26,8 +26,7 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-SLOW = ("tests/wheel/", "tests/site/test_site.py")
-"""Tests that all build something large."""
+SLOW = ("tests/wheel/", "tests/site/test_site.py")  # tests that all build something large
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,8 +15,7 @@ from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.formats.c_project.c_export import zipped
 from tmmu_core.graph.native import native_file
 
-NOTHING = bytes(4) + b"\x02\xff"
-"""Bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named."""
+NOTHING = bytes(4) + b"\x02\xff"  # bytes 4 to 9 of a gzip header: no time, packed as small as possible, no system named
 OURS = "tmmu_core/graph/native/unpacking.py"
 
 

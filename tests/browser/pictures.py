@@ -35,16 +35,14 @@ from tests.support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
 SIZE = (1280, 800)
-SHOWN = (960, 600)
-"""Size of the moving picture, in pixels."""
+SHOWN = (960, 600)  # size of the moving picture, in pixels
 FRAME_MS = 2_500
 
 
 WIDTHS = (390, 700, 1024, 1440, 1920)
 HEIGHT = 900
 MOST_SCREENS = 4
-HEADER = 60
-"""Pixels of a screen that the fixed header may cover."""
+HEADER = 60  # pixels of a screen that the fixed header may cover
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SUBJECTS = {
     "resnet50": "sample:resnet50",

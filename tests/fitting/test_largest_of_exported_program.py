@@ -11,8 +11,7 @@ from app.cli.main import run
 from tests.support.paths import DATA
 from tmmu_core.formats.pytorch import torch_module
 
-MODEL = DATA / "torch" / "formulas.pt2"
-"""Batch 2 to 64, 4 in the example; shapes hold ``2*s`` and ``16*s``."""
+MODEL = DATA / "torch" / "formulas.pt2"  # batch 2 to 64, 4 in the example; shapes hold ``2*s`` and ``16*s``
 SIZES = range(2, 65)
 
 

@@ -18,8 +18,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.request import PlanRequest
 
-CAPACITY = 4 * 16_384
-"""Four tensors of :func:`step`, which holds five without recomputation."""
+CAPACITY = 4 * 16_384  # four tensors of :func:`step`, which holds five without recomputation
 
 
 def step(instr: str) -> Graph:

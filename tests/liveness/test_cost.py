@@ -1,6 +1,7 @@
 """Cost of liveness and judge: a graph twice as large takes about twice as many interpreter instructions."""
 
 import sys
+import timeit
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from tests.planners.packings import problem, problem_with
-from tests.support.build import graph, node, tensor, view
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import lint_verdict
+from tmmu_core.judge.reference.backward import with_backward
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact.driver import search_models
@@ -87,6 +89,14 @@ def test_cost_is_linear_in_the_size_of_the_graph(of: Callable[[int], Graph], who
         spent.append(operations(lambda: plan_graph(g) if who == "planner" else lint_verdict(plan, g)))  # noqa: B023
     assert spent[0] > 1_000
     assert spent[1] < 2.5 * spent[0], spent
+
+
+@pytest.mark.slow
+def test_time_of_backward_nodes_is_linear_in_the_depth() -> None:
+    """The sets of a deep graph are compared in C, which runs no interpreter instructions."""
+    deep = [(g, [each.node_id for each in g.nodes]) for g in map(chain, (2_500, 10_000))]
+    spent = [min(timeit.repeat(lambda: with_backward(*each, True), number=1, repeat=3)) for each in deep]  # noqa: B023
+    assert spent[1] < 8 * spent[0], spent
 
 
 def verify_fixed_pairs(count: int) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from app.cli.main import run
 
-Tmmu = Callable[..., tuple[int, str, str]]
-"""``tmmu(*arguments) -> (exit code, stdout, stderr)``."""
+Tmmu = Callable[..., tuple[int, str, str]]  # ``tmmu(*arguments) -> (exit code, stdout, stderr)``
 
 
 @pytest.fixture

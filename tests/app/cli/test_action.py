@@ -40,12 +40,9 @@ class Ran:
     verdict: str
     folder: Path
     summary: str
-    used: dict[str, dict[str, str]]
-    """Step that uses another action → its inputs."""
-    steps: tuple[str, ...]
-    """The names of the shell steps that ran."""
-    commented: str
-    """Arguments of ``gh`` and the body that it got."""
+    used: dict[str, dict[str, str]]  # step that uses another action → its inputs
+    steps: tuple[str, ...]  # the names of the shell steps that ran
+    commented: str  # arguments of ``gh`` and the body that it got
 
 
 def filled(text: str, values: dict[str, str]) -> str:

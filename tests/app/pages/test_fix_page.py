@@ -20,8 +20,7 @@ from tmmu_core.fitting.problem.planner_calls import extents
 from tmmu_core.plans.figures.metrics import totals
 
 GRAPH = "sample:residual_block"
-SMALLER = "300 KiB"
-"""Between what ``slots`` and ``auto`` need for mixed_sizes: 786,432 and 270,336 bytes."""
+SMALLER = "300 KiB"  # between what ``slots`` and ``auto`` need for mixed_sizes: 786,432 and 270,336 bytes
 
 
 @pytest.mark.parametrize("page", PAGES)

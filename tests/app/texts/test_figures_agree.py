@@ -33,10 +33,8 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 SHORT: dict[str, dict[str, Any]] = {"exact": {"budget": 200}, "search": {"iterations": 2}}
-PATIENCE = 20.0
-"""Seconds after which a planner is stopped."""
-SMALL, LARGE = 400, 5_000
-"""Tensors up to which every planner runs, and up to which ``greedy`` runs beside ``slots``."""
+PATIENCE = 20.0  # seconds after which a planner is stopped
+SMALL, LARGE = 400, 5_000  # tensors up to which every planner runs, and up to which ``greedy`` runs beside ``slots``
 
 
 class Counted(NamedTuple):

@@ -92,7 +92,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
     differentiable: set[str] = set()
     while new:
         differentiable |= new
-        new = set().union(*(leads_to.get(name, ()) for name in new)) & candidates - differentiable
+        new = (set().union(*(leads_to.get(name, ()) for name in new)) & candidates) - differentiable
     return differentiable
 
 
