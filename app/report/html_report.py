@@ -78,7 +78,7 @@ def build_report(
     hint = totals_text.better(better_than(plan, source)) if isinstance(source, Solution) else ""
     origin = origin or _origin(source)
     verified = verified or verify_plan(plan, graph)
-    linted = lint_verdict(plan, graph, verified=verified)
+    linted = lint_verdict(plan, graph, verified)
     if not verified.ok and not verified.only_over_capacity:
         plan = with_certificates(plan, verified)
     drawn_before = None if before is None else in_memory(before)

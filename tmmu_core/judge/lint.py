@@ -1,6 +1,6 @@
 """Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
@@ -34,16 +34,9 @@ _LINT_RULE = {
 _NEED_GRAPH = ("undeclared_inplace", "split_scope")
 
 
-def lint_verdict(
-    plan: Plan,
-    graph: Graph | None = None,
-    *,
-    dims: Mapping[str, int] | None = None,
-    cut_from: bytes | None = None,
-    verified: Verdict | None = None,
-) -> Verdict:
-    """Return the verdict of the lint rules; ``verified``: the verifier's verdict on the same arguments, if known."""
-    verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
+def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | None = None) -> Verdict:
+    """Return the verdict of the lint rules; ``verified``: the verifier's verdict on the same plan, if known."""
+    verified = verified or verify_plan(plan, graph)
     found = [replace(each, rule=_LINT_RULE.get(each.rule, "aligned_and_slotted")) for each in verified.findings]
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:

@@ -9,7 +9,7 @@ from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finding import Finding
+from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.ranks import plan_rank
@@ -25,11 +25,8 @@ def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None =
 
     Exit code: 0 valid, 1 invalid.
     """
-    from tmmu_core.judge.verifier.verify import verify_plan
-
     found, against = resolve_with_graph(plan, graph, request)
-    checked_plan, dims, cut_from = found.complete_plan(), request.dims or None, found.whole_graph_hash
-    verdict = found.verdict or verify_plan(checked_plan, against, dims=dims, arenas=request.arenas, cut_from=cut_from)
+    verdict = _verdict(found, against, request)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
@@ -63,10 +60,17 @@ def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = G
     from tmmu_core.judge.lint import lint_verdict
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = lint_verdict(found.complete_plan(), against, dims=request.dims, cut_from=found.whole_graph_hash)
+    verdict = lint_verdict(found.plan, against, _verdict(found, against, request))
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
     return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=found.warnings)
+
+
+def _verdict(found: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
+    from tmmu_core.judge.verifier.verify import verify_plan
+
+    plan, dims, cut_from = found.complete_plan(), request.dims or None, found.whole_graph_hash
+    return found.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:

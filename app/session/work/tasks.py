@@ -66,7 +66,7 @@ def judge(
 ) -> Judgement:
     """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``graph`` is that of one rank."""
     verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
-    return Judgement(verified, lint_verdict(plan_, graph, dims=dims, cut_from=cut_from, verified=verified))
+    return Judgement(verified, lint_verdict(plan_, graph, verified))
 
 
 def search(

@@ -54,7 +54,7 @@ def test_gate_fails_with_the_first_findings(
     assert (answer["ok"], answer["valid"], len(answer["findings"])) == (False, False, 5)
 
 
-def test_verify_and_gate_count_the_same_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_verify_gate_and_lint_have_the_same_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "larger.json"
     assert run(["plan", GRAPH, "--planner", "exact", "-o", str(path)]) == 0
     document = msgspec.json.decode(path.read_bytes())
@@ -65,6 +65,10 @@ def test_verify_and_gate_count_the_same_findings(capsys: pytest.CaptureFixture[s
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert run(["gate", str(path), "--max-gap", "5", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["checks"][0]["value"] == str(len(findings))
+    arenas = tmp_path / "arenas.json"
+    arenas.write_text('{"activations": {"capacity_bytes": 9}}')
+    assert run(["plan", GRAPH, "-o", str(path)]) == 0
+    assert [run([command, str(path), "--arenas", str(arenas)]) for command in ("verify", "lint")] == [1, 1]
 
 
 @pytest.mark.parametrize(
