@@ -38,6 +38,7 @@ class Ordered:
     bound: int  # lower bound of the sum of peaks over all orders
     method: str  # the method that found the order
     tried: dict[str, int]  # method → its sum of peaks
+    has_full_budget: bool = True  # whether the lower bound did not reduce the budget of the best-first search
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
@@ -89,7 +90,7 @@ def best_order(
         if found is not None:
             best.record("beam", found)
     if goal is not None and best.bound > goal:
-        budget = min(budget, SHORT_BUDGET)
+        budget, best.has_full_budget = min(budget, SHORT_BUDGET), False
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
             states, best.peak, floor=floor, budget=budget, should_continue=lambda steps: watch("proof", steps, budget)

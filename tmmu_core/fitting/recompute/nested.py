@@ -47,14 +47,9 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     live = run.live[search.arena]
     bytes_before = bytes_above(live, level)
     steps = np.flatnonzero(live > level)
-    tried_positions: set[int] = set()
-    for step in steps[np.lexsort((steps, -live[steps]))].tolist():
-        position = int(run.for_position[step])
-        if position in tried_positions:
-            continue
-        if len(tried_positions) == MOST_POSITIONS:
-            return None
-        tried_positions.add(position)
+    steps = steps[np.lexsort((steps, -live[steps]))]
+    first_of_position = np.sort(np.unique(run.for_position[steps], return_index=True)[1])
+    for step in steps[first_of_position[:MOST_POSITIONS]].tolist():
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
         for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):

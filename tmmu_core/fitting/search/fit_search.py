@@ -50,15 +50,18 @@ def fit(
     allowed: Allowed | None = None,
     progress: Progress | None = None,
     found: Callable[[Candidate], None] | None = None,
+    best_ordered: set[int] | None = None,
 ) -> Fitted:
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
-    ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. Raises
-    ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
+    ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate.
+    ``best_ordered``: extents of plans with costly moves for which earlier fits with the same moves found no better
+    order; this fit adds its own. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
-    return _FitSearch(start, capacity, allowed, Watch(progress), found).run()
+    best_ordered = set() if best_ordered is None else best_ordered
+    return _FitSearch(start, capacity, allowed, Watch(progress), found, best_ordered).run()
 
 
 def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
@@ -115,6 +118,7 @@ class _FitSearch:
     allowed: Allowed
     watch: Watch
     on_improvement: Callable[[Candidate], None] | None
+    best_ordered: set[int]
     order: OrderMove | None = None  # the result of the order search
     total_bound: int = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
     curve: list[Candidate] = field(default_factory=list)  # candidates that no other dominates in cost and bytes
@@ -232,9 +236,7 @@ class _FitSearch:
         # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
         extra = missing_permissions(self.start.plan_input) if "inplace" in self.allowed.kinds else None
         self.order = self.best_order(self.start if extra is None else plan_moves(self.start, (extra,)))
-        if self.order is None:
-            return
-        if self.order.move is not None:
+        if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
             if not self.best.has("order"):
                 self.try_moves(self.best, (self.order.move,))
@@ -282,10 +284,12 @@ class _FitSearch:
         if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Alternate order search and recomputation as long as the extent falls.
-        while not self.fits(self.best) and not self.watch.stopped:
+        while not self.fits(self.best) and not self.watch.stopped and smallest.extent_bytes not in self.best_ordered:
             order = self.best_order(smallest)
             ordered = None if order is None or order.move is None else self.planned(smallest, (order.move,))
             if ordered is None or ordered.extent_bytes >= smallest.extent_bytes:
+                if order is not None and order.ordered.has_full_budget:
+                    self.best_ordered.add(smallest.extent_bytes)
                 break
             smallest = self.recompute_or_offload(ordered)
         if not self.fits(self.best):

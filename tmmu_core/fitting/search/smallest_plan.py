@@ -28,7 +28,8 @@ def fit_or_smallest(
     capacity, then capacities halfway from there to the best plan. With a maximum cost, one search suffices, because
     no proof stops it. ``after_proof``: search also after the proof that no plan fits.
     """
-    fitted = last = fit(start, capacity, allowed, progress, found)
+    best_ordered: set[int] = set()
+    fitted = last = fit(start, capacity, allowed, progress, found, best_ordered)
     is_proven = fitted.answer == "cannot" and not after_proof
     if fitted.answer == "fits" or is_proven or fitted.allowed.max_cost is not None:
         return fitted
@@ -36,12 +37,12 @@ def fit_or_smallest(
         raised = _raised_capacity(last)
         if raised.key == last.capacity.key:
             break
-        last = fit(start, raised, allowed, progress, found)
+        last = fit(start, raised, allowed, progress, found, best_ordered)
         fitted = _with_smaller(fitted, last)
     for _ in range(ROUNDS if len(start.plan_input.graph.nodes) <= SMALL_GRAPH else 0):
         before = fitted
         if not last.stopped:
-            last = fit(start, _raised_capacity(fitted, halfway=True), allowed, progress, found)
+            last = fit(start, _raised_capacity(fitted, halfway=True), allowed, progress, found, best_ordered)
             fitted = _with_smaller(fitted, last)
         if fitted.best.extent_bytes == before.best.extent_bytes:
             break
@@ -61,14 +62,13 @@ def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
 
 def _raised_capacity(fitted: Fitted, halfway: bool = False) -> Capacity:
     """Return the limits raised to the lower bounds, or ``halfway`` from there to the extents of the best plan."""
-    given, bytes_of, reached = fitted.capacity, fitted.bound.bytes_of, extents(fitted.best.plan)
+    given, best, bound_of = fitted.capacity, fitted.best.plan, fitted.bound.bytes_of
+    reached = extents(best)
 
     def between(limit: int, bound: int, extent: int) -> int:
         least = max(limit, bound)
         return least + max(0, extent - least) * halfway // 2
 
-    total = None
-    if given.total is not None:
-        total = between(given.total, fitted.lower_bound_bytes, given.limited_bytes(fitted.best.plan))
-    arenas = {name: between(limit, bytes_of.get(name, 0), reached.get(name, 0)) for name, limit in given.arenas.items()}
+    total = None if given.total is None else between(given.total, fitted.lower_bound_bytes, given.limited_bytes(best))
+    arenas = {name: between(limit, bound_of.get(name, 0), reached.get(name, 0)) for name, limit in given.arenas.items()}
     return Capacity(total, arenas)
