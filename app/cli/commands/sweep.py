@@ -112,6 +112,8 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
+    if axes.alignments != (None,) and request.alignment is not None:
+        raise UsageError("--alignment and --alignments exclude each other.", "Use only --alignments.")
     if isinstance(opened, PlainInstance):
         print_note(*(f"{opened.name}: {text}" for text in opened.notes))
         refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))

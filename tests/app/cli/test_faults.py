@@ -130,6 +130,7 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "http://[host", "--out", "."),
         ("sweep", CHAIN, "--planner", "slots"),
         ("sweep", CHAIN, "--alignments", "many"),
+        ("sweep", CHAIN, "--alignments", "64", "--alignment", "32"),
         ("sweep", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", "B=2", "--over", "B=4,8"),
         ("export", CHAIN, "--to", "docx"),
         ("export", CHAIN, "--to", "json", "--arena", "activations"),
