@@ -145,7 +145,7 @@ def _nodes(plan: Plan) -> list[str]:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, plan steps of the drawn steps and of the end)``; ``(plan, None)`` if all steps are drawn.
+    """Return the plan to draw, and the ``plan`` step of each drawn step and the end (``None``: all steps are drawn).
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. ``beside``: a second plan that is drawn with the same steps.

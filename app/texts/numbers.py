@@ -155,6 +155,6 @@ def ticks(top: int, most: int = 5) -> list[int]:
     while unit * 1024 <= top:
         unit *= 1024
     step = next(unit * factor for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500) if top <= most * unit * factor)
-    if unit > 1 and top <= 2 * unit:  # between one and two units, use quarters
+    if unit > 1 and top <= 2 * unit:  # between one and two units, use quarters or halves
         step = unit // 4 if top <= unit + unit // 4 else unit // 2
     return list(range(0, top + 1, step))

@@ -38,7 +38,7 @@ class Host(Protocol):
         """Return the tensor that owns a tensor's storage: itself or the base of its views."""
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors are storages of the same size."""
+        """Return whether two tensors have the same number of bytes, and neither is a view."""
 
 
 @dataclass(frozen=True)

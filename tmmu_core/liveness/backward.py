@@ -6,7 +6,7 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
                                                     (and saved tensors of x, y)
 
 The first backward step that contributes to a gradient writes it; later ones accumulate into it. The loss is not part of
-the graph, so the backward step of the node that writes a graph output also writes its gradient.
+the graph: a backward step also writes the gradients of its node's outputs that no earlier step wrote.
 
 Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
 the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead. Dropped inputs
@@ -43,7 +43,7 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         edges = [(i, o) for i, o in _edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
-        # A step writes the gradients that no earlier step wrote, and reads the others to add to them.
+        # A step writes the gradients that no earlier step wrote, and reads the others.
         reads = [_grad(name) for name in (*incoming, *targets) if name in gradients]
         written = [name for name in (*incoming, *targets) if name not in gradients]
         for name in written:

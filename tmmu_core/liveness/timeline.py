@@ -1,7 +1,7 @@
 """Resolve a graph, a mode, a preset and an optional order to a sequence of steps (contract §2).
 
-A missing backward pass is synthesised, and recomputing nodes are inserted (:mod:`.backward`). The default order is
-topological; the ready node with the lowest id runs next. Ids compare by UTF-8 bytes, which equals the order of ``str``.
+Mode ``backward`` synthesises a missing backward pass; with preset ``remat_enabled``, it inserts recomputing nodes
+(:mod:`.backward`). The default order is topological; the ready node with the lowest id (UTF-8 bytes) runs next.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: a storage that dies at the step counts too if its in-place reuse is impossible: both offsets are fixed
-  and differ, or the two must not alias.
+* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages, also with the one
+  that could reuse it in place: both offsets are fixed and differ, or the two must not alias.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
@@ -28,7 +28,7 @@ class Bound:
 
     bytes: int
     witness: tuple[int, ...]  # indices of the storages that prove the bound, ascending
-    step: int  # step for which the bound was computed; −1 for the size of a single storage, or without storages
+    step: int  # step for which the bound was computed; −1 if it does not depend on a step
     rule: str  # ``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages
     max_live: int  # max live bytes, at most ``bytes``; 0 with temporal exclusions
 
@@ -36,7 +36,7 @@ class Bound:
 def lower_bound(problem: Problem) -> Bound:
     """Return the best lower bound of a problem; storages of zero bytes do not count.
 
-    Raises ``InvalidIrShapes`` for conflicting storages that are fixed on common bytes.
+    Raises ``InvalidIrShapes`` for conflicting storages that are fixed on common bytes, except with temporal exclusions.
     """
     rest, indices = without_empty(problem)
     if len(rest) and rest.reuse is not None and rest.reuse.exclusions:  # live bytes may exceed the extent
@@ -87,7 +87,7 @@ def bound_of(cols: Columns) -> Bound:
 def possible_extent(cols: Columns, at: int) -> int:
     """Return the least possible extent ≥ ``at``: a multiple of a storage's alignment, plus its size.
 
-    Return ``at`` itself if all alignments are 1, or beyond int64.
+    Return ``at`` itself if all alignments are 1, without storages, or if a value could exceed int64.
     """
     if not len(cols) or not cols.is_small or at >= SAFE or max(cols.align) == 1:
         return at

@@ -170,7 +170,7 @@ def memory_plan(plan: Plan) -> MemoryPlan:
         notes, name = plan.notes[row.arena], row.tensor_id
         binding = TensorBinding(ArenaRole(notes["role"]), notes["memory"], row.offset_bytes, notes["source_memory"])
         allocations[name] = TensorAllocation(name, notes["memory"], row.offset_bytes, row.size_bytes, binding)
-        # Loading is not an operator: its outputs are live from the first operator on.
+        # The inputs step is not an operator: its tensors are live from the first operator on.
         lifetimes[name] = TensorLifetime(name, max(row.birth - first, 0), max(row.death - first - 1, 0))
     scratch, persistent, constant = arenas.values()
     return MemoryPlan(allocations, scratch, constant, persistent, lifetimes, plan)

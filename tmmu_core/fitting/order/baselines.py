@@ -6,7 +6,8 @@
   comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
 * **Depth first**: run every unit directly after its inputs, small ones first.
-* **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first.
+* **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
+  unless it raises the peak so far.
 
 Also **hill–valley** orders: interleave independent schedules optimally. A schedule is split into segments, each with
 its hill (most bytes added while it runs) and its valley (bytes added once it has run). Segments with a negative valley

@@ -1,7 +1,7 @@
 """Live bytes of execution orders, and orders in which some units run earlier or later than in a given order.
 
-An order is an array of units. A storage is live from its first touch (write or read) to its last. All sums stay within
-64 bits (``order_model.LARGEST``).
+An order is an array of units. A storage is live from its first touch (write or read) to its last; inputs from the
+start, outputs to the end. All sums stay within 64 bits (``order_model.LARGEST``).
 """
 
 from dataclasses import replace
@@ -146,7 +146,7 @@ class Walk(OrderLists):
 def eager(model: OrderModel, order: I64, limited: bool = True) -> I64:
     """Return ``order`` with units that free more than they allocate as early as possible.
 
-    ``limited``: such a unit runs only if it does not raise the peak so far.
+    ``limited``: such a unit moves only if it does not raise the peak so far.
     """
     walk, done = Walk(model), [False] * len(model)
     for unit in order.tolist():

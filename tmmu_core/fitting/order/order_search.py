@@ -58,8 +58,8 @@ def best_order(
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    The search ends once the sum of peaks is at most ``goal`` bytes. A ``goal`` of 0 skips step 3. ``budget`` is the
-    maximum number of expansions of the best-first search.
+    Steps 1 and 2 end the search if the sum of peaks is at most ``goal`` bytes. A ``goal`` of 0 skips step 3. ``budget``
+    is the maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
     if budget is None:

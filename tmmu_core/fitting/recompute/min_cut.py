@@ -1,11 +1,10 @@
 """Minimum cut: which storages to keep across a step and which to recompute after it, at the least cost.
 
 Chen et al. 2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A
-storage that is needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and
+storage that is needed later is kept at its ``price``, or recomputed, which costs the FLOPs of its producer and
 needs the producer's inputs. In the flow network, storages on the side of the source are needed, and nodes on that side
-run again. A needed storage whose producer does not run again costs its bytes; a node that runs again costs its FLOPs,
-and its inputs are needed. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one
-is loaded, otherwise in plain Python.
+run again. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one is loaded, otherwise
+in plain Python.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ class Boundary:
 
     position: int
     present: I64  # storages that exist at the position: the inputs, and the outputs of the nodes up to it
-    read_later: Mask  # shape (storages,): whether a later node of the initial graph reads the storage
+    read_later: Mask  # shape (storages,): whether it is present, and a later node of the initial graph reads it
     gap_end: I64  # shape (storages,): position of the first use after the boundary; the last position if there is none
     gap_start: I64  # shape (storages,): position of the last use up to the boundary, else of the producer, else −1
 
@@ -143,7 +142,7 @@ def _dinic(start: list[int], to: list[int], residual: list[int], twin: list[int]
 
 
 def _levels(start: list[int], to: list[int], residual: list[int]) -> list[int]:
-    """Return the length of a shortest path from the source to each vertex by edges with capacity left; −1 without."""
+    """Return the length of a shortest path from the source to each vertex by edges with capacity left, else −1."""
     level = [-1] * (len(start) - 1)
     level[0] = 0
     queue = [0]

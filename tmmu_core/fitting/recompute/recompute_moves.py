@@ -28,9 +28,9 @@ from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweep
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
-NESTED_UP_TO = 100  # number of nodes up to which nested search always runs: it is fast and can find a lower cost
+NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut within each of these tenths of the range of excess
 MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
@@ -77,9 +77,9 @@ def _between_cuts(search: Search, cuts: Sequence[Point]) -> list[Point]:
 def lower(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield the cheapest list of moves whose live bytes meet each goal: ``shares`` of ``goal``, in parts per million.
+    """Yield the cheapest list of moves found for each goal; the goals are ``shares`` of ``goal``, in parts per million.
 
-    If no list meets the goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
+    If no list meets any goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
     """
     model, initial = _model_and_choice(plan_input)

@@ -65,7 +65,7 @@ class Run:
     """Result of running a model."""
 
     point: dict[str, int] = field(default_factory=dict)  # the sizes at which the model ran
-    known: Measured = field(default_factory=dict)  # shapes that are equal in both runs
+    known: Measured = field(default_factory=dict)  # shapes of the first run, without those that differ in the second
     taken: dict[str, bool] = field(default_factory=dict)  # condition → its value, if only one branch of the If ran
     failed: str = ""  # the reason why the model did not run
 

@@ -16,7 +16,7 @@ from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
 Bound = tuple[int, tuple[str, ...], int]
-"""A lower bound in bytes, its witness, and the step at which the witness is live."""
+"""A lower bound in bytes, its witness, and the step for which it was computed (−1: none)."""
 
 
 class Blocks:

@@ -22,7 +22,7 @@ class Slots:
     arena: I64
     number: I64
     start: U64  # the lowest start of a storage in the slot
-    backing: U64  # bytes of the largest storage in the slot, at least 1 unless the plan places bytes
+    backing: U64  # bytes of the largest storage in the slot, at least 1 unless ``plan.places`` is ``bytes``
 
 
 class PlanFacts:
@@ -118,7 +118,7 @@ class PlanFacts:
         return self.plan.arenas[self.arena[storage]].name
 
     def max_live(self, arena: int, until: I64) -> int:
-        """Return the maximum number of storages of the arena that are live at one step: from birth to ``until``."""
+        """Return the most storages of the arena that are live at one step; each is live in ``[birth, until)``."""
         storages = np.flatnonzero(self.arena == arena)
         end = np.minimum(until[storages], self.end)
         return live_peak(self.birth[storages], end, np.ones(len(storages), np.uint64))[1]
@@ -129,7 +129,7 @@ class PlanFacts:
 
 
 def _reduce_into(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
-    """Update the entry of each owner in ``column`` with its ``values`` by ``extreme``, and return ``column``."""
+    """Reduce the ``values`` of each owner into its entry of ``column`` with ``extreme``, and return ``column``."""
     extreme.at(column, owner, values)
     return column
 

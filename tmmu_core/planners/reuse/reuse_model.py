@@ -62,7 +62,7 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
     excluded = np.sort(np.array(terms.exclusions, np.int64).reshape(-1, 2), axis=1) @ [n, 1]
     pairs = _live_together(problem)
     pairs = pairs[~np.isin(pairs @ [n, 1], excluded)]
-    if problem.handoff_from is not None:  # without in-place reuse, input and output conflict
+    if problem.handoff_from is not None:  # the model has no in-place reuse: input and output conflict
         reusing = np.flatnonzero(problem.handoff_from >= 0)
         handoffs = np.stack([problem.handoff_from[reusing], reusing], axis=1)
         pairs = np.concatenate([pairs, np.sort(handoffs, axis=1)])

@@ -11,8 +11,8 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack and from its live range. An allocation during the trace that has no stack belongs to the backward pass if other
-stacks have a phase. Allocations without a phase that are never freed are parameters or optimizer state, by size.
+stack, its live range and its size. An allocation during the trace that has no stack belongs to the backward pass if
+other stacks have a phase.
 """
 
 from collections import Counter
@@ -129,8 +129,8 @@ _PHASES[codes.STATE] = codes.OPTIMIZER
 def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     """Return the category of each allocation, an index into ``CATEGORIES``, and the phase of its birth.
 
-    ``phases`` are the codes of the stacks. A phase is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``, or −1 if
-    it is unknown. O(n log n).
+    ``phases``: the code of each stack. The phase of a birth is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``,
+    or −1 if it is unknown. O(n log n).
     """
     stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (found.stack, found.free_stack))
     has_phases = bool((stack[~found.is_before] > codes.NO_PHASE).any())
