@@ -1,7 +1,7 @@
 """A design review: notes, bookmarked views and a decision about a plan.
 
 A review file contains the review, the plan and its graph. It is JSON, or an HTML report with the same JSON inside.
-Opening the file restores the view and the plan without a run of the planner.
+Opening the file restores the view and the plan.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the fields of the choice that a bookmark sets; the open files stay."""
+    """Return the fields of the choice that a bookmark sets; the open file stays, its moves if the baseline does."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     changes = {name: value for name, value in vars(chosen).items() if name not in _SERVER_KEYS.values()}
     return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})
@@ -229,7 +229,7 @@ def open_or_refuse(data: bytes, name: str) -> None:
 
 
 def open_file(data: bytes, name: str) -> None:
-    """Restore the graph, the plan, the view and the review of a file. Raises ``TmmuError``."""
+    """Restore graph, view and review of a file, and the plan if it matches them. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
     text = embedded[1] if embedded else unpacking.unpack(data)
     with source_of_errors(name):

@@ -66,7 +66,7 @@ def choice() -> Choice:
 
 
 def choose(**changes: Any) -> None:
-    """Change fields of the choice. If the file or the request changes, reset the fields that depend on either."""
+    """Change fields of the choice, and reset those that depend on a changed file, request, baseline or selection."""
     current, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
@@ -116,7 +116,7 @@ def show_page(page: str) -> None:
 
 
 def remember_valid(chosen: Choice) -> None:
-    """Store a choice that could be planned as ``last_valid``, and the replaced choice as ``previous``."""
+    """Store a choice that could be planned as ``last_valid``; update ``previous`` if the file or request changed."""
     current = session()
     replaced = current.last_valid
     if replaced is not None and replaced.problem != chosen.problem:

@@ -25,7 +25,7 @@ ROLE_COLOURS = {
     "gradient": "#A0276B",
     **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), OTHER),
 }
-"""Distinct with any kind of colour blindness; ``tests/app/texts/test_colours.py`` checks this."""
+"""Different colours are distinct with any colour blindness; ``tests/app/texts/test_colours.py`` checks this."""
 CATEGORY_COLOURS = {
     "parameter": OTHER,
     "gradient": "#A0276B",
@@ -37,7 +37,7 @@ PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6
 
 
 def ink_on(colour: str) -> str:
-    """Return the text colour, black or white, with more contrast to the background ``#rrggbb``."""
+    """Return black or white for text on a background ``#rrggbb``: black above a luminance of about 0.2."""
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
     return "#000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.2 else "#fff"
 
@@ -67,7 +67,7 @@ def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
 
 
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
-    """Return operator → colour of the operators that write most bytes. All others have the colour :data:`OTHER`."""
+    """Return operator → colour for the operators that write most bytes. Use :data:`OTHER` for all others."""
     return dict(zip(ranked(plan, operators), CATEGORIES, strict=False))
 
 

@@ -63,7 +63,7 @@ class Operator:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the table lacks the operator. A node without an operator name only copies data and is known."""
+        """Whether the operator has no entry. A node without an operator name only copies data and is known."""
         return self.entry is None and self.base != ""
 
     @property

@@ -56,8 +56,8 @@ def lower(
 ) -> Iterator[tuple[Move, ...]]:
     """Yield for each goal a list of moves whose peak live bytes meet it. Goals: ``shares`` (per million) of ``goal``.
 
-    Each list is complete, and has a lower sum of peaks than the list before. If no list meets the first goal, yield the
-    list with the lowest sum that was found.
+    Each list is complete, and has a lower sum of peaks than the list before. If the search misses the first goal, yield
+    its moves if they lower the sum.
     """
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
@@ -97,10 +97,10 @@ def _offload_until(
 def _offload_next(
     model: RecomputeModel, choice: Choice, before: Run, arena: int, missing: int
 ) -> tuple[Choice, Run] | None:
-    """Return the choice with further offloads that lower the peak of an arena, and its run; ``None`` if none does.
+    """Return the choice with more offloads that lower an arena's peak, or have it at fewer steps, and its run.
 
     If no storage has ``missing`` bytes, try the largest ones together. Then try single storages: those with as many
-    bytes, smallest first, and then all, largest first.
+    bytes, smallest first, and then all, largest first. Return ``None`` if none does.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)

@@ -1,12 +1,12 @@
-"""Lower bounds of all plans that the allowed moves can reach: they prove the answer "cannot".
+"""Lower bounds of all plans that the allowed moves can reach: a bound above the capacity proves that no plan fits.
 
 * **Step**: with any moves, all inputs and outputs of a node are live when it runs, and its inputs one step earlier. If
   the output can reuse an input, the bound is the maximum over these two steps.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
-* **Order**: without recomputation and offload, the bound of the order search is valid as well. With a fixed order, the
-  bound of the plan is used.
+* **Order**: without recomputation and offload, the bound of the order search is valid as well. If order and in-place
+  reuse are fixed too, the bound of the plan is used.
 
 The extent of an arena is at least the largest of these bounds. Every storage except one is rounded up to the alignment.
 """
@@ -39,7 +39,7 @@ class Need:
     arena: str
     bytes: int
     step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
-    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only if the order is fixed
+    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only in the bound of a plan
     why: str
 
 

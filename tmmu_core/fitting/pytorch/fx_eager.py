@@ -1,7 +1,7 @@
 """Record a training step as eager PyTorch runs it, on fake tensors: a node per operator that allocates or writes bytes.
 
-Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
-When a storage is freed, the recorder adds it to the inputs of the node that ran last.
+Python variables and autograd's saved tensors keep storages alive beyond their last reader. When a storage is freed, the
+recorder adds it to the inputs of the node that ran last.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class EagerRecorder(TorchDispatchMode):
         return name
 
     def graph(self, name: str, inputs: tuple[str, ...]) -> Graph:
-        """Return the recorded step; storages that are still alive are its outputs."""
+        """Return the recorded step; its outputs are the storages that are still alive, except persistent ones."""
         self._record_freed()
         nodes = tuple(draft.node() for draft in self.nodes)
         alive = [self.name_of[address] for address in self.alive]

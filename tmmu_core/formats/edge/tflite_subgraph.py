@@ -46,7 +46,7 @@ def nbytes(tensor: Tensor) -> int:
 ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
-EXTERNAL_BUFFER = 10  # number of a tensor's field that refers to data in another file (0: none)
+EXTERNAL_BUFFER = 10  # number of the field of a tensor whose value, if not 0, refers to data in another file
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
 ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file; tables may share vectors
@@ -84,7 +84,7 @@ class Subgraph:
     """One subgraph."""
 
     number: int
-    label: str  # its name, else its number
+    label: str  # its name, else ``subgraph_<number>``
     table: Any
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]

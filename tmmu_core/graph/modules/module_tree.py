@@ -10,8 +10,8 @@
       block1 … block17               the blocks
     nodes 33–64                      a range of the execution order, in a level with too many nodes
 
-A level is omitted if it contains all nodes of its parent, or a single node. Ranges follow the execution order, so that
-they form no cycle.
+A level other than a range is omitted if it contains all nodes of its parent, or a single node. Ranges follow the
+execution order, so that they form no cycle.
 """
 
 from collections import Counter

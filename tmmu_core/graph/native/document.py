@@ -63,8 +63,8 @@ def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
     ``compressed_bytes``: size of the file if it is compressed, else 0. One byte, such as an empty list in CBOR, can
-    need sixty bytes in memory. The number of values is estimated: in CBOR from bytes that can begin a list, else from
-    commas, brackets and lines.
+    need sixty bytes in memory. The number of values is estimated: in CBOR from the length and from bytes that can begin
+    a list or a map, else from commas, opening brackets and lines.
     """
     ceiling = limits.values_limit(compressed_bytes or len(data), compressed_bytes > 0)
     if len(data) <= ceiling:
@@ -103,7 +103,7 @@ def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
     A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. A
-    value counts if it contains the name and version of a schema. In a file of this program, a version alone counts too:
+    value counts if it contains the name and version of a schema. In a file of this program, a whole number also counts:
     such a file has ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
@@ -178,7 +178,7 @@ _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Raise ``UnreadableInput`` for a number that does not fit into 64 bits (contract §4, §6)."""
+    """Raise ``UnreadableInput`` for an integer that does not fit into 64 bits (contract §4, §6)."""
     if b"0" * 19 not in text.translate(_TO_ZEROS):  # all numbers are short: the text need not be decoded
         return
     try:

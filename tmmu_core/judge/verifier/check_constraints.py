@@ -268,7 +268,7 @@ def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
 
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
-    """Return the offsets to try per unit: its pin, or 0 and rounded-up ends of others; ``[]`` if too many."""
+    """Return offsets to try per unit: its pin, or 0 and ends of units and reserved bytes; ``[]`` if too many."""
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:

@@ -63,7 +63,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         at = np.zeros(len(model), np.int64)
         at[model.unit_of] = packed.offset
         starts = [np.where(at <= model.capacity - model.size, at, -1).tolist(), first_placement(model)]
-    # A bound must hold for every choice of in-place reuses: none of these pairs conflicts.
+    # The bound must hold for every choice of in-place reuses: in ``free``, input and output of each may share bytes.
     free = model if problem.handoff_from is None else reuse_model(replace(problem, handoff_from=None))
     cost_groups = bounding_cliques(free)
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
@@ -101,7 +101,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def _with_in_place_reuse(problem: Problem, offset: U64 | I64 | None) -> Problem:
-    """Return the problem in which the pairs that reuse bytes in place at these offsets (−1: none) are colocated."""
+    """Return the problem with the in-place reuses that occur at these offsets (−1: not placed) as colocations."""
     if problem.handoff_from is None or offset is None:
         return problem
     source, terms = problem.handoff_from, problem.reuse or ReuseTerms()
@@ -184,7 +184,7 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
 
 
 def first_placement(model: ReuseModel) -> list[int]:
-    """Return a greedy placement: pinned units first, then by falling size, each at its lowest cheapest offset."""
+    """Return a greedy placement: pinned units first, then the largest, each at the lowest of its cheapest offsets."""
     place = Placement(model)
     for u in np.lexsort((-np.diff(model.first), -model.size, model.pin < 0)).tolist():
         place.put(u)

@@ -87,7 +87,7 @@ class PlanRequest:
         return self.one_memory or ANY_ARENA in self.capacities
 
     def with_defaults(self, source: Graph | PlainInstance) -> Self:
-        """Return the request with explicit mode, preset and planner (§10); for an instance, only the planner."""
+        """Return the request with mode, preset, planner and options set (§10); for an instance, only the planner."""
         if isinstance(source, PlainInstance):
             return self.but(planner=self.planner or default_planner(source))
         mode = self.mode or default_mode(source)
@@ -129,8 +129,8 @@ def refuse_invalid_token(request: PlanRequest) -> None:
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with the alignment of the graph and all arena options merged into ``arenas``.
 
-    Raises the errors of :func:`arena_config`. If the planner defines the arenas itself, raises ``InvalidIrShapes``
-    (reason ``planner_option``) for a capacity or one memory, and for other arena options without ``arenas``.
+    Raises the errors of :func:`arena_config`. If the planner defines the arenas itself, only an alignment or page size
+    beside ``arenas`` is merged; other arena options raise ``InvalidIrShapes`` (reason ``planner_option``).
     """
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:

@@ -2,7 +2,7 @@
 
 The figure of onnxruntime is the resident memory that the first two runs add. It excludes the inputs, which the caller
 owns, and pages of the arena that no run writes. Linux counts resident pages (4 KiB) in batches, so this figure is not
-exact to the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
+exact to the byte. Figures of other runtimes are exact. ``app/cli/commands/measure.py`` describes each figure.
 """
 
 import json
@@ -103,10 +103,10 @@ def measure(
 ) -> Measured:
     """Return the memory that the runtime uses for the model in ``data``, and that of a plan.
 
-    ``runtime="tflm"`` runs a TensorFlow Lite model twice in TensorFlow Lite Micro: as it is, and with a plan. The model
-    file ``planned_model`` has this plan; if it is empty, ``PLANNER`` makes the plan. ``in_order`` runs an ONNX model in
-    the order of its nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run,
-    and for ``dims`` or ``in_order`` with a runtime that ignores them.
+    ``runtime="tflm"`` runs a TensorFlow Lite model twice in TensorFlow Lite Micro: as it is, and as ``planned_model``,
+    the same model with a plan (if empty: the plan of ``PLANNER``). ``in_order`` runs an ONNX model in the order of its
+    nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
+    ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)
     with source_of_errors(name):

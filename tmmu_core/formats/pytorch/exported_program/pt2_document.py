@@ -113,7 +113,7 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """The parameter, buffer, constant or user input that this is, or that this output writes."""
+        """Name of the parameter, buffer, constant or user input that this input is, or that this output writes."""
         return self.parameter_name or self.buffer_name or self.tensor_constant_name or self.user_input_name
 
 
@@ -201,14 +201,14 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
-    """Return the value of a part of a formula. Values are bounded, so that evaluation takes little time."""
+    """Return the value of part of a formula, bounded to limit time. Assumptions (``positive=True``) are ignored."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             found: _Number = Fraction(number)
         case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=str(text))]):
             found = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
-            if name not in symbols:  # a symbol's assumptions (positive=True) are ignored
+            if name not in symbols:
                 raise SizeUnknown(f'the size "{_short(name)}" is open, and the example has no value for it')
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):

@@ -1,8 +1,8 @@
 """Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
 The file has the shape, strides and offset of each tensor. The operator that writes a tensor determines its storage
-(:mod:`.pt2_operators`): a view is in the storage of its first argument, other tensors have their own. Open sizes have
-the values of the example.
+(:mod:`.pt2_operators`): that of an argument for a view or an in-place or ``out`` operator, else its own. Open sizes
+have the requested values, else those of the example.
 """
 
 from collections import defaultdict
@@ -75,7 +75,7 @@ class _Value:
     dtype: str
     storage: str  # id of the storage tensor
     nbytes: int  # of the storage
-    start: int = 0  # first byte of the storage tensor in the saved storage; not 0 for an input that is a slice
+    start: int = 0  # first byte of the storage tensor in the saved storage; above 0 only if no other slice is used
 
     def within(self, layout: StridedLayout) -> StridedLayout:
         """Return ``layout`` with its offset from the start of the storage tensor."""
@@ -203,7 +203,7 @@ class _Reader:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result is in the storage of ``first`` (its ``out`` argument, else first operand)."""
+        """Return whether a result is in the storage of ``first``: its ``out`` argument, else an operand."""
         if op.space not in ("aten", "prims"):
             return False
         if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.has_view_of_all or op.is_in_place:
