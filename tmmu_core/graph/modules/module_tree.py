@@ -177,7 +177,7 @@ def _innermost(path: Path, levels: set[Path]) -> Path:
 def _count_blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
-        plain = tuple([part for part in path[several_phases:] if not part.startswith((REPEATED, RANGE))])
-        if plain and (plain[:-1], starred(plain[-1])) in families:
+        plain = tuple([part for part in path[several_phases:] if not part.startswith(REPEATED)])
+        if plain and path[-1] == plain[-1] and (plain[:-1], starred(plain[-1])) in families:
             found[parent[level]] += 1
     return found
