@@ -124,7 +124,7 @@ def test_plan_has_figures_in_its_repr() -> None:
     assert (made.extent_bytes, made.lower_bound_bytes, made.peak_live_bytes) == (786_432, 270_336, 270_336)
     assert repr(made) == (
         "<Plan mixed_sizes · inference · slots: extent 786,432 B, bound 270,336 B, gap 190.9 %, 12 tensors. "
-        "The size is 504 KiB above the lower bound of 264 KiB: at #2 make_c, 504 KiB are unused inside the slots of "
+        "That is 504 KiB above the lower bound of 264 KiB: at #2 make_c, 504 KiB are unused inside the slots of "
         "live tensors. "
         'auto needs 264 KiB, 65 % less: add planner="auto".>'
     )

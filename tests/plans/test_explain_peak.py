@@ -26,11 +26,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
 @pytest.mark.parametrize(
     ("source", "planner", "reason"),
     [
-        (
-            HOLED,
-            "given",
-            "The size is 100 B above the lower bound of 250 B: at #2, 100 B are free between live tensors.",
-        ),
+        (HOLED, "given", "That is 100 B above the lower bound of 250 B: at #2, 100 B are free between live tensors."),
         ("sample_graphs/mixed_sizes.tmmu.json", "slots", "504 KiB are unused inside the slots of live tensors."),
         (RESNET, "auto", "105 MiB are live at #13 n12; no plan of this execution order is smaller."),
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
@@ -41,7 +37,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
             ", but no plan of this execution order needs less than 80.0",
         ),
         (SNAPSHOT, "given", "no tensor uses the last 1.50 KiB."),
-        (TIED, "slots", "The size is 32 B above the lower bound of 608 B: at #3 c, alignment costs 32 B."),
+        (TIED, "slots", "That is 32 B above the lower bound of 608 B: at #3 c, alignment costs 32 B."),
     ],
 )
 def test_reason_states_the_largest_loss(source: Any, planner: str, reason: str) -> None:
@@ -67,7 +63,7 @@ def test_whole_need_is_compared_with_the_budget(budget: int | None, sentences: s
 @pytest.mark.parametrize(
     ("limit", "sentences"),
     [
-        (8 << 20, "1.19 MiB over the limit of 8.00 MiB. The size is 2.30 MiB above the lower bound of 6.89 MiB: "),
+        (8 << 20, "1.19 MiB over the limit of 8.00 MiB. That is 2.30 MiB above the lower bound of 6.89 MiB: "),
         (6 << 20, "3.19 MiB over the limit of 6.00 MiB. No plan of this execution order fits: the lower bound of act"),
     ],
 )

@@ -148,7 +148,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "tail": f"no tensor uses the last {lost}",
     }
-    above = f"the size is {short_bytes(gap.bytes)} above"
+    above = f"that is {short_bytes(gap.bytes)} above"
     if not is_named and len(plan.arenas) > 1:
         verb = "take" if gap.arena.endswith("s") else "takes"
         above = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, {short_bytes(gap.bytes)} above"
