@@ -20,7 +20,7 @@ SIGHT = {
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
     ),
 }
-CLEARLY = 0.1  # the least distance at which two areas side by side are told apart without looking twice
+CLEARLY = 0.1  # minimum distance in OKLab of two colours that a reader can distinguish
 
 
 def linear(colour: str) -> np.ndarray:
