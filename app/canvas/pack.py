@@ -59,7 +59,6 @@ class _Arrays:
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
-        self.size = 0
 
     def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
         """Store integers ≥ 0 in the narrowest type; return ``[type, start, count]`` for the header."""
@@ -86,10 +85,8 @@ class _Arrays:
         return {"codes": self.add(column), "pool": self.pool(codes)}
 
     def _append(self, data: bytes) -> int:
-        start = self.size
-        padded = data + b"\0" * (-len(data) % 8)
-        self.chunks.append(padded)
-        self.size += len(padded)
+        start = sum(map(len, self.chunks))
+        self.chunks.append(data + b"\0" * (-len(data) % 8))
         return start
 
 
@@ -187,8 +184,6 @@ def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origi
     ]
     reuses = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(original)[:MOST_REUSES]]
     return {
-        "name": plan.ir_name,
-        "planner": plan.planner,
         "slotted": plan.has_slots,
         "steps": plan.steps,
         "events": None if events is None else arrays.add(events),

@@ -193,7 +193,7 @@ def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     page.evaluate("() => charts[0].choose('arena', null)")
     settle(page)
     assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free", "arena size", "lower bound"]
-    assert page.evaluate("() => charts[0].stripArena.name") == "all arenas"
+    assert page.evaluate("() => charts[0].scene.stripArena.name") == "all arenas"
 
 
 def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:
@@ -433,7 +433,7 @@ def test_selection_from_outside_scrolls_into_view(draw: Draw) -> None:
 @pytest.mark.parametrize(
     ("field", "act", "older", "newer", "other"),
     [
-        ("selected", "(id) => charts[0].select(charts[0].rowOf(id), 'click')", "a", "b", "c"),
+        ("selected", "(id) => charts[0].select(charts[0].plan.rowOf(id), 'click')", "a", "b", "c"),
         ("step", "(step) => charts[0].goStep(step)", 1, 2, 3),
         ("colour", "(name) => charts[0].choose('colour', name)", "slot", "role", "arena"),
         ("search", "(text) => { charts[0].find.value = text; charts[0].input.onSearch(0); }", "n", "n2", "w"),
@@ -521,10 +521,9 @@ def test_offsets_beyond_double_precision_are_exact(draw: Draw) -> None:
 def test_overview_shows_the_window_and_moves_it(draw: Draw) -> None:
     plan, _ = synthetic_plan(400)
     page = draw(plan, view="map")
-    assert data(page)["overview"] == ""
+    assert page.evaluate("() => charts[0].overview.plane === null")
     page.evaluate("() => charts[0].zoom(0.2, { t: 2, v: 1000 }, { steps: true, levels: true })")
     settle(page)
-    assert data(page)["overview"] == "shown"
     before = [float(edge) for edge in data(page)["window"].split(",")]
     at = page.evaluate(
         """() => { const { rect } = charts[0].overview.plane, box = charts[0].stage.getBoundingClientRect();

@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, Page, expect
 
 import tmmu
 from app.cli.main import run
+from tests.support.build import graph, node, tensor
 from tests.support.paths import DATA, SAMPLES
 from tmmu_core.formats.planfile import plan_file
+from tmmu_core.graph.model import Graph
 
 BLOCK = SAMPLES / "residual_block.tmmu.json"
 pytestmark = [pytest.mark.browser, pytest.mark.gate]
@@ -64,9 +66,16 @@ def test_plans_of_earlier_versions_are_drawn(viewer: Page) -> None:
         expect(viewer.locator("#problem")).to_be_hidden()
 
 
-@pytest.mark.parametrize("sample", ["mixed_sizes", "training_step"])
-def test_peak_size_and_gap_are_those_of_the_notebook_view(viewer: Page, tmp_path: Path, sample: str) -> None:
-    plan = tmmu.plan(SAMPLES / f"{sample}.tmmu.json")
+EQUAL = graph([tensor("x", role="input", arena="b"), tensor("y", arena="c")], [node("n", "x", "y")], "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("source", "arenas"), [("mixed_sizes", None), ("training_step", None), (EQUAL, {"b": {}, "c": {}})]
+)
+def test_peak_size_and_gap_are_those_of_the_notebook_view(
+    viewer: Page, tmp_path: Path, source: str | Graph, arenas: dict[str, dict[str, int]] | None
+) -> None:
+    plan = tmmu.plan(SAMPLES / f"{source}.tmmu.json" if isinstance(source, str) else source, arenas=arenas)
     viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
     drawn = "document.querySelector('#map .tmmu-canvas .claim').textContent"
     viewer.locator("#map .tmmu-canvas[data-paintings]").wait_for()
@@ -93,6 +102,14 @@ def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path
     viewer.set_input_files("#file", DATA / "versions" / "0bdebe6" / "greedy.plan.json")
     expect(viewer.locator("#pinned")).to_be_empty()
     expect(viewer.locator("#map .tmmu-canvas")).to_have_attribute("data-selected", "")
+
+
+def test_bookmarked_step_of_a_long_plan_is_drawn_in_the_range_that_contains_it(viewer: Page, tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text("id,lower,upper,size\na,0,1099511627776,100\n")
+    (tmp_path / "review.json").write_bytes(review_file(plan_file.to_cbor(tmmu.plan(tmp_path / "long.csv"))))
+    viewer.set_input_files("#file", tmp_path / "review.json")
+    viewer.locator("#bookmarks").get_by_role("button").click()
+    assert viewer.evaluate("document.querySelector('#map .tmmu-canvas').drawing.state.step") == 0
 
 
 def test_capacity_of_2_to_the_63_is_a_limit(viewer: Page, tmp_path: Path) -> None:

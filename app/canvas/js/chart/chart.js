@@ -43,7 +43,7 @@ export const DEFAULTS = {
   link: "", // group of drawings that share selection, step, range of steps and visible steps
 };
 
-/** A chart. The page sets `emit(event, value)`, which receives the events: see Events in plan_component.py. It may set
+/** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. It may set
  * `wants(event)`, which returns whether it uses an event. */
 export class Chart extends Drawing {
   constructor(parent) {
@@ -75,7 +75,7 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether this chart sent a value that the page sends back. It must not replace a newer value of the user. */
+  /** Return whether this chart sent a value, which the page now returns: it must not replace a newer value of the user. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
@@ -100,7 +100,6 @@ export class Chart extends Drawing {
     // The zoom of the page applies to the first plan only.
     const { zoom, ...rest } = this.state;
     this.apply(isFirst ? { ...rest, zoom } : rest);
-    this.root.dataset.ready = pack.token;
   }
 
   /** Whether the drawn plan is the candidate, which is the first plan of a pack. */
@@ -119,15 +118,20 @@ export class Chart extends Drawing {
     if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) this.newScene();
     if (hasAny("view", "colour")) this.colouring = null;
     if (hasAny("search", "marked", "arena")) this.search();
-    if (hasAny("selected")) this.selected = this.rowOf(state.selected);
-    if (hasAny("compared")) this.compared = this.rowOf(state.compared);
+    this.setRows(settings);
     if (hasAny("ghost", "selected")) {
-      const row = this.rowOf(state.ghost?.id);
+      const row = this.plan.rowOf(state.ghost?.id);
       this.ghost = row < 0 ? null : { ...state.ghost, row };
     }
     if (hasAny("zoom")) this.pendingZoom = { zoom: state.zoom }; // layout() applies it
     this.showState();
     this.soon("layout");
+  }
+
+  setRows(settings) {
+    for (const name of ["selected", "compared"]) {
+      if (name in settings) this[name] = this.plan.rowOf(settings[name]);
+    }
   }
 
   newScene() {
@@ -145,17 +149,14 @@ export class Chart extends Drawing {
     const scene = (this.currentScene = sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }));
     const arenas = plan.arenas.filter((_, k) => shown[k]), names = memory?.arenas ?? arenas.map(({ name }) => name);
     const otherArenas = this.other?.arenas.filter(({ name }) => names.includes(name));
-    scene.strip = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, null) : this.arena);
-    if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, null); // for the strip
+    // The strip shows the live bytes of the arena, or the sum of the arenas shown, and `otherSum` of the other plan.
+    scene.stripArena = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, null) : this.arena);
+    if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, null);
     return scene;
   }
 
   get full() {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
-  }
-
-  rowOf(id) {
-    return id === null || id === undefined ? -1 : this.plan.rowOf(id);
   }
 
   /** Return {row, offset, birth} of the box to drag at a pixel: the ghost or, with `alt`, the selection; else null. */
@@ -223,11 +224,6 @@ export class Chart extends Drawing {
     return this.plan.arenas.map(({ name }) => !names || names.includes(name));
   }
 
-  /** The shown arena, or the sum of the shown arenas, whose live bytes the strip shows. Requires layout(). */
-  get stripArena() {
-    return this.scene.strip;
-  }
-
   /** The chosen colour scheme, or the default: "slot" for the view slots, else the same as in app/texts/palette.py. */
   get scheme() {
     const { plan, state } = this, layerCount = new Set(plan.module?.names.filter(Boolean)).size;
@@ -270,11 +266,11 @@ export class Chart extends Drawing {
   }
 
   frameState() {
-    const { plan, other, scene, plane, plot, strip, shown, hits, stripArena, ratio, width, height, isCandidate } = this;
+    const { plan, other, scene, plane, plot, strip, shown, hits, ratio, width, height, isCandidate } = this;
     const look = this.currentLook(), colouring = (this.colouring ??= paint(plan, this.scheme));
     const namer = (this.namer ??= namerOf(plan));
     const layout = { plane, plot, strip, ratio, width, height };
-    return { ...layout, plan, other, scene, shown, hits, stripArena, look, colouring, namer, isCandidate };
+    return { ...layout, plan, other, scene, shown, hits, look, colouring, namer, isCandidate };
   }
 
   /** Return the row at a pixel of the stage, or −1. */
@@ -307,9 +303,9 @@ export class Chart extends Drawing {
     this.showFoot(frameState, drawn);
     // For tests and benchmarks. firstMs is the time from the arrival of a pack to its first picture.
     const { dataset } = this.root, { t0, t1, v0, v1 } = this.win, now = performance.now();
-    const overview = this.isZoomed ? "shown" : "", paintings = Number(dataset.paintings ?? 0) + 1;
-    Object.assign(dataset, { overview, paintings, drawn: drawn.count, total: this.plan.n, paintMs: (now - began).toFixed(1) });
-    Object.assign(dataset, { window: [t0, t1].join(), levels: [v0, v1].join() });
+    const painted = { paintings: Number(dataset.paintings ?? 0) + 1, paintMs: (now - began).toFixed(1) };
+    const rows = { drawn: drawn.count, total: this.plan.n };
+    Object.assign(dataset, { ...painted, ...rows, window: [t0, t1].join(), levels: [v0, v1].join() });
     if (this.painted !== this.pack) dataset.firstMs = (now - this.pack.began).toFixed(1);
     this.painted = this.pack;
   }
@@ -445,24 +441,16 @@ export class Chart extends Drawing {
       w.t1 = w.t0 + size;
       this.windowChanged();
     }
-    this.set({ step: t });
-    this.send("step", t, 150);
-  }
-
-  /** Select a range of steps as [first, after the last], or null. */
-  goSpan(span) {
-    this.set({ span });
-    this.send("span", span);
+    this.setAndSend("step", t, 150);
   }
 
   toPeak() {
-    if (this.win && this.stripArena) this.goStep(this.stripArena.peak_step);
+    if (this.win && this.scene.stripArena) this.goStep(this.scene.stripArena.peak_step);
   }
 
   clear() {
-    this.set({ step: null });
-    this.send("step", null);
-    if (this.state.span) this.goSpan(null);
+    this.setAndSend("step", null);
+    if (this.state.span) this.setAndSend("span", null);
     this.select(-1, "clear");
   }
 
@@ -514,6 +502,11 @@ export class Chart extends Drawing {
     this.emit(event, value);
   }
 
+  setAndSend(name, value, wait) {
+    this.set({ [name]: value });
+    this.send(name, value, wait);
+  }
+
   set(settings) {
     this.follow(settings);
     this.share(settings);
@@ -529,8 +522,7 @@ export class Chart extends Drawing {
   /** Apply a change of a linked chart: settings, or a `window` with its range of v and the `scene` of that chart. */
   follow({ window, levels, scene, ...state }) {
     Object.assign(this.state, state);
-    if ("selected" in state) this.selected = this.rowOf(state.selected);
-    if ("compared" in state) this.compared = this.rowOf(state.compared);
+    this.setRows(state);
     if (window) {
       [this.win.t0, this.win.t1] = window;
       // The range of v has the same meaning only in charts with the same view and the same greatest v.

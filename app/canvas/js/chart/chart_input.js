@@ -44,14 +44,14 @@ export class ChartInput extends Input {
   }
 
   drop() {
-    if (this.spanStart !== null) this.chart.goSpan(this.chart.state.span);
+    if (this.spanStart !== null) this.chart.setAndSend("span", this.chart.state.span);
     this.spanStart = null;
   }
 
   click([x, y], event) {
     const { chart } = this;
     if (this.spanStart !== null) {
-      if (chart.state.span) chart.goSpan(null);
+      if (chart.state.span) chart.setAndSend("span", null);
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }

@@ -91,7 +91,3 @@ export class Drawing {
     this.tip.style.top = `${Math.max(2, Math.min(this.height - h - 2, y + 14))}px`;
   }
 }
-
-export function saveCanvas(canvas, name) {
-  el("a", { href: canvas.toDataURL("image/png"), download: name }).click();
-}

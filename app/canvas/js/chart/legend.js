@@ -34,7 +34,7 @@ function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) 
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/** Return the status text. `total`: number of rows of the plan; then the result of drawPicture(). */
+/** Return the status text. `total`: number of rows of the plan; second argument: the result of drawPicture(). */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);

@@ -60,11 +60,11 @@ function restore(drawn, query, onSelect) {
     const found = query.get(name)?.split("~").map(Number) ?? [];
     return found.length === count && found.every(Number.isFinite) ? found : null;
   };
-  const chart = drawn[query.get("view")] ?? drawn.map;
-  const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null;
-  const shared = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
-  for (const each of Object.values(drawn)) each.apply(shared);
-  const arena = chart.plan.arenas.find(({ name }) => name === query.get("arena"))?.name ?? null;
+  const chart = drawn[query.get("view")] ?? drawn.map, { plan } = chart;
+  const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null, span = numbers("span", 2);
+  const steps = { step: step === null ? null : plan.drawnRange([step, step + 1])[0], span: span && plan.drawnRange(span) };
+  for (const each of Object.values(drawn)) each.apply({ selected, ...steps, search: query.get("q") ?? "" });
+  const arena = plan.arenas.find(({ name }) => name === query.get("arena"))?.name ?? null;
   chart.apply({ arena, colour: query.get("colour"), zoom: numbers("zoom", 4) });
   chart.root.scrollIntoView({ block: "center" });
   onSelect(chart, { id: selected, row: chart.selected });

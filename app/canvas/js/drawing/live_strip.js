@@ -7,7 +7,7 @@ import { arrowHead, fillBox, stroke, drawClipped } from "./pen.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, frameState) {
-  const { plan, plane: { win, sideways }, look, strip, stripArena: arena, scene: { otherSum } } = frameState;
+  const { plan, plane: { win, sideways }, look, strip, scene: { stripArena: arena, otherSum } } = frameState;
   if (!arena || !plan.steps) return;
   const extent = Number(arena.extent), peak = Number(arena.peak);
   const capacity = arena.capacity === null ? Infinity : Number(arena.capacity);

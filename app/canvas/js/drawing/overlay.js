@@ -31,9 +31,17 @@ export function drawOverlay(pen, frameState, chart) {
   if (state.step !== null) drawStep(pen, frameState, state.step);
 }
 
-function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
-  const area = strip ? boundingBox(plot, strip) : plot, { win } = plane;
-  const box = new Plane(area, win, plane).visibleBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
+/** Return the plane of the steps over the picture and the strip. */
+function planeWithStrip({ plane, plot, strip }) {
+  if (!strip) return plane;
+  const x = Math.min(plot.x, strip.x), y = Math.min(plot.y, strip.y);
+  const w = Math.max(plot.x + plot.w, strip.x + strip.w) - x, h = Math.max(plot.y + plot.h, strip.y + strip.h) - y;
+  return new Plane({ x, y, w, h }, plane.win, plane);
+}
+
+function drawSpan(pen, frameState, [first, end]) {
+  const { plan, plane: { win }, look } = frameState;
+  const box = planeWithStrip(frameState).visibleBox(first, end, win.v0, win.v1), [x, y, right, bottom] = box;
   if (right <= x || bottom <= y) return;
   fillBox(pen, box, look.dark ? "rgba(255,255,255,0.14)" : "rgba(0,0,0,0.10)");
   label(pen, look, rangeText(plan.stepAt(first), plan.stepAt(end)), x + 3, y + 2);
@@ -140,11 +148,10 @@ function widened(a, b) {
   return [a - margin, b + margin];
 }
 
-function drawStep(pen, { plan, plane, plot, strip, look, stripArena }, step) {
-  const { t0, t1 } = plane.win;
-  if (step + 0.5 < t0 || step + 0.5 > t1) return;
-  const area = strip ? boundingBox(plot, strip) : plot;
-  const line = new Plane(area, plane.win, plane).across(plane.step(step + 0.5));
+function drawStep(pen, frameState, step) {
+  const { plan, plot, look, scene: { stripArena } } = frameState, plane = planeWithStrip(frameState);
+  if (step + 0.5 < plane.win.t0 || step + 0.5 > plane.win.t1) return;
+  const line = plane.across(plane.step(step + 0.5));
   bordered(pen, 1.5, () => stroke(pen, line));
   const letters = Math.floor(plot.w / LETTER) - 9; // without the number of the step
   const arena = shortened(stripArena?.name ?? "", Math.max(8, letters - 24));
@@ -152,10 +159,5 @@ function drawStep(pen, { plan, plane, plot, strip, look, stripArena }, step) {
   const node = shortened(plan.nodes.at(step), Math.min(30, letters - live.length));
   const text = stepName(plan.stepAt(step), node) + live;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), line[0] + 4));
-  label(pen, look, text, x, Math.max(area.y + 1, line[1] - 20));
-}
-
-function boundingBox(a, b) {
-  const x = Math.min(a.x, b.x), y = Math.min(a.y, b.y);
-  return { x, y, w: Math.max(a.x + a.w, b.x + b.w) - x, h: Math.max(a.y + a.h, b.y + b.h) - y };
+  label(pen, look, text, x, Math.max(plane.rect.y + 1, line[1] - 20));
 }

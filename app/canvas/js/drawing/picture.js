@@ -134,7 +134,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
 /** Draw the peak step (dotted), and the label, start and end (solid) of each arena; in the view "map", also its lower
  * bound (dotted) and capacity (dashed). For arenas in one memory, draw its capacity, and no labels or lower bounds. */
 export function drawLines(pen, frameState) {
-  const { plan, scene, plane, look, stripArena } = frameState;
+  const { plan, scene, plane, look } = frameState, { stripArena } = scene;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
   if (stripArena && plan.steps) {
     Object.assign(pen, { strokeStyle: look.line, lineWidth: 1 });

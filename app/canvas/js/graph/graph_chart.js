@@ -1,6 +1,6 @@
 // The graph drawing. The server sends boxes and edges, and a worker computes their layout.
 
-import { Drawing, mount, saveCanvas, unmount } from "../chart/drawing.js";
+import { Drawing, mount, unmount } from "../chart/drawing.js";
 import { button, el } from "../chart/element.js";
 import { paintGraph, MARK_COLOURS } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
@@ -61,7 +61,9 @@ class GraphChart extends Drawing {
       button("+", "Zoom in (+)", () => this.zoom(1.3)),
       button("−", "Zoom out (-)", () => this.zoom(1 / 1.3)),
       button("Show all", "Show all (0, double-click)", () => this.fit()),
-      button("Save PNG", "Save PNG of the visible part", () => saveCanvas(this.canvases[0], "graph.png")),
+      button("Save PNG", "Save PNG of the visible part", () => {
+        el("a", { href: canvas.toDataURL("image/png"), download: "graph.png" }).click();
+      }),
     );
     const legend = el(
       "span",

@@ -99,8 +99,8 @@ export class Columns {
       const flat = position ? Array.from(read(position), Number) : [];
       return Array.from({ length: flat.length / 3 }, (_, k) => flat.slice(3 * k, 3 * k + 3));
     };
-    const { name, planner, slotted, steps, ranked, main } = spec; // ranked: the operators that have a colour
-    Object.assign(this, { name, planner, slotted, steps, ranked, main }); // main: index of the arena shown first
+    const { slotted, steps, ranked, main } = spec; // ranked: the operators that have a colour
+    Object.assign(this, { slotted, steps, ranked, main }); // main: index of the arena shown first
     this.kinds = kinds; // the names of the bits of `changes`
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
@@ -119,11 +119,10 @@ export class Columns {
     }
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
     this.arenas = spec.arenas.map((arena) => ({ ...arena, live: rounded(read(arena.live)) }));
-    this.viewRows = read(spec.views);
     const bases = read(spec.bases);
-    this.baseOf = new Map(Array.from(this.viewRows, (row, k) => [Number(row), Number(bases[k])]));
+    this.baseOf = new Map(Array.from(read(spec.views), (row, k) => [Number(row), Number(bases[k])]));
     this.isView = new Uint8Array(this.n);
-    for (const row of this.viewRows) this.isView[row] = 1;
+    for (const row of this.baseOf.keys()) this.isView[row] = 1;
     const shared = Array.from(read(spec.shared), Number), heads = Array.from(read(spec.heads), Number);
     // The head of a storage is the row of its first tensor. Only storages with several tensors are listed.
     this.headOf = new Map(shared.map((row, k) => [row, heads[k]]));
@@ -147,12 +146,20 @@ export class Columns {
     return BigInt(this.events ? (this.events[t] ?? this.events.at(-1)) : t);
   }
 
+  /** Return the range of drawn steps that contains a range of steps of the plan. */
+  drawnRange([start, end]) {
+    if (!this.events) return [start, end];
+    const first = this.events.findLastIndex((step) => step <= start);
+    return [first, Math.max(first + 1, this.events.findIndex((step) => step >= end))];
+  }
+
   rangeEnd(row) {
     return this.death[row] - (this.stillRead.has(row) ? 1 : 0);
   }
 
+  /** Return the row of a tensor; −1 for an unknown id, null or undefined. */
   rowOf(id) {
-    return this.ids.indexOf(id);
+    return this.ids.indexOf(id ?? "");
   }
 
   /** Return the row of the tensor that owns the bytes of a view, also for a view of a view; `row` if it is no view. */

@@ -15,7 +15,8 @@ const NAME_HEIGHT = 20;
  *
  * reach: minimum height of a band in bytes, so that several charts have the same scale
  * pixels: height of the drawing
- * memory: {capacity, arenas} of one memory with these arenas end to end, the first at the bottom; null is unlimited */
+ * memory: {capacity, arenas} of one memory that contains these arenas end to end, the first at the bottom; its capacity
+ * is null if it is unlimited. null: a memory per arena */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });

@@ -52,8 +52,6 @@ export function columnsOf(plan) {
   const nodes = Array.from({ length: steps }, (_, t) => nodeAt(plan, events ? events[t] : t));
   const arenas = names.map((name) => arenaOf(plan, name, storages, { drawn, steps, events, nodes }));
   const spec = {
-    name: plan.ir_name,
-    planner: plan.planner,
     slotted: plan.places !== "bytes",
     steps,
     events,
@@ -156,8 +154,8 @@ function mainArena(plan, arenas) {
     return [excess, reuse_cost ?? 0, Number(hasReuse), extent - bound, Number(extent)];
   });
   return ranks.reduce((best, rank, k) => {
-    const i = rank.findIndex((value, j) => value !== ranks[best][j]); // −1 for equal ranks, which keeps `best`
-    return rank[i] > ranks[best][i] ? k : best;
+    const i = rank.findIndex((value, j) => value !== ranks[best][j]);
+    return i < 0 || rank[i] > ranks[best][i] ? k : best; // of equal ranks the last name
   }, 0);
 }
 
