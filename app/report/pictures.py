@@ -204,14 +204,13 @@ def _drawn_boxes(
             yield f'<text {place} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
 
 
-ACCOUNT_LOOKS = {
+ACCOUNT_LOOKS = {  # account → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)
     "live": ("live", "#0072B2", ""),
     "slot_rounding": ("slot rounding", "#E69F00", "M0 0L6 6"),
     "alignment_gaps": ("alignment gaps", "#56B4E9", "M3 0V6"),
     "holes": ("holes", "#CC79A7", "M0 6L6 0"),
     "tail": ("tail", "#DADFE4", ""),
 }
-"""Account of :data:`ACCOUNTS` → ``(name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)``."""
 
 
 def patterns() -> Markup:

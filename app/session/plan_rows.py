@@ -14,12 +14,7 @@ from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
-from tmmu_core.plans.analysis.why_offset import (
-    PlacementDifference,
-    PlacementOrder,
-    first_different_placement,
-    placed_in,
-)
+from tmmu_core.plans.analysis import why_offset
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
 
 
@@ -132,13 +127,13 @@ def buffers_in_range(
 
 
 @remembered
-def placement_order(shown: Shown, arena: str) -> PlacementOrder:
+def placement_order(shown: Shown, arena: str) -> why_offset.PlacementOrder:
     """Return the storages of an arena in placement order; by offset if the placement order is not known."""
-    return placed_in(shown.plan, arena, (shown.solution or shown.opened).problems)
+    return why_offset.placed_in(shown.plan, arena, (shown.solution or shown.opened).problems)
 
 
 @remembered
-def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
+def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.PlacementDifference | None:
     """Return the first different placement of two plans; ``None`` for equal placements and without the arena.
 
     Placements are compared in placement order if both planners sort by the same known key, else by first write.
@@ -146,7 +141,7 @@ def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifferen
     a, b = placement_order(left, arena), placement_order(right, arena)
     have_same_key = a.by == b.by and a.is_known and b.is_known
     orders = (a.storages, b.storages) if have_same_key else None
-    return first_different_placement(left.plan, right.plan, arena, orders, a.by)
+    return why_offset.first_different_placement(left.plan, right.plan, arena, orders, a.by)
 
 
 @remembered

@@ -46,7 +46,7 @@ class Choice(PlanRequest):
     swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
     tab: str = ""  # view of a page; empty or a view of another page: the first view
     view: str = "map"
-    colour: str = ""  # colour scheme; empty: slots in the slot view, roles in the other views
+    colour: str = ""  # colour scheme; empty: slots in the slot view, else that of palette.default_scheme
     selected: str = ""  # tensor id
     search: str = ""  # search text of Graph and of the table of tensors
     marked: str = ""  # ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>``
@@ -85,10 +85,9 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 
 _VIEW_FIELDS = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _INTEGER_FIELDS = ("step", "look", "turn", "radius")  # fields with a whole number, at least 0
-NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
+NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {  # field → key in a link, if they differ
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
-"""Field → key in a link, for fields whose key differs from their name."""
 
 WALKS = ("model", "around")
 _ALLOWED_VALUES: dict[str, tuple[str, ...]] = {
@@ -162,12 +161,11 @@ def _read(name: str, text: str) -> Any:
     return strict.whole_number(text) if name in _INTEGER_FIELDS else text
 
 
-_RANGES = {
+_RANGES = {  # field with several numbers → its format, for the warning about an invalid value
     "span": "Write two whole numbers first~end with first < end.",
     "tried": "Write two whole numbers offset~step.",
     "zoom": "Write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.",
 }
-"""Field with several numbers → its format, for the warning about an invalid value."""
 _MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots or rows
 
 

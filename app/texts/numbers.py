@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from tmmu_core.base.escaping import shortened as shortened
 from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.graph.quantities import short_bytes as short_bytes
@@ -131,14 +133,9 @@ def over_bound(over: int, bound: int) -> str:
 
 def rank_ranges(ranks: Sequence[int]) -> str:
     """Return ascending ranks as at most four ranges, and the number of the other ranks: ``0–7, 16–23 and 40 more``."""
-    ranges: list[list[int]] = []
-    for rank in ranks:
-        if ranges and rank == ranges[-1][1] + 1:
-            ranges[-1][1] = rank
-        else:
-            ranges.append([rank, rank])
-    parts = [f"{first}" if first == last else f"{first}–{last}" for first, last in ranges[:4]]
-    rest = sum(last - first + 1 for first, last in ranges[4:])
+    ranges = np.split(np.array(ranks), np.flatnonzero(np.diff(ranks) != 1) + 1)
+    parts = [f"{found[0]}" if len(found) == 1 else f"{found[0]}–{found[-1]}" for found in ranges[:4]]
+    rest = sum(map(len, ranges[4:]))
     return ", ".join(parts) + (f" and {rest:,} more" if rest else "")
 
 

@@ -32,9 +32,6 @@ class Abandoned(BaseException):
     """Raised in a job without visitors. It is a ``BaseException``, so that the job's code does not catch it."""
 
 
-_thread = threading.local()
-
-
 class Job(Generic[T]):
     """The state of a function that runs in a thread of a :class:`JobTable`."""
 
@@ -46,7 +43,7 @@ class Job(Generic[T]):
         self.visitors: dict[str, int] = {}  # visitor → number of the last page run that requested the job
         self.stopped_for: set[str] = set()  # visitors for whom it was stopped; only they see its result
         self.error: BaseException | None = None
-        self.abandoned, self.ended = False, threading.Event()
+        self.abandoned, self.ended = False, threading.Event()  # abandoned: end without a result, kill the process
         self._result: T | None = None
 
     def run(self, work: Callable[[Progress], T]) -> None:
@@ -69,10 +66,6 @@ class Job(Generic[T]):
     def stop(self, visitor_ids: Iterable[str] | None = None) -> None:
         """Stop the job for ``visitor_ids`` (default: the current visitor); they see its best result so far."""
         self.stopped_for |= {visitors.visitor()} if visitor_ids is None else set(visitor_ids)
-
-    def abandon(self) -> None:
-        """End the job without a result; kill its process."""
-        self.abandoned = True
 
     @property
     def stopping(self) -> bool:
@@ -101,9 +94,11 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
 
-def running_job() -> Job[Any] | None:
-    """Return the job whose work runs in this thread; ``None`` in a page."""
-    return getattr(_thread, "job", None)
+class _Thread(threading.local):
+    job: Job[Any] | None = None  # the job whose work runs in this thread; ``None`` in a page
+
+
+_thread = _Thread()
 
 
 class JobTable:
@@ -134,7 +129,7 @@ class JobTable:
             known_job = self.known(key)
             job = known_job or Job(what, key)
             if not job.finished:
-                requesting = running_job()
+                requesting = _thread.job
                 if requesting is None:
                     job.visitors[visitor] = self._page_runs.get(visitor, 0)
                 elif known_job is None:
@@ -189,12 +184,12 @@ class JobTable:
 
     def _abandon(self, job: Job[Any]) -> None:
         """Abandon a job, and remove all abandoned jobs, so that the next request starts them again."""
-        job.abandon()
+        job.abandoned = True
         self._jobs = {key: other for key, other in self._jobs.items() if not other.abandoned}
 
     def run_task(self, progress: Progress, task: Task, *arguments: Any) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
-        job = running_job() or Job("task")
+        job = _thread.job or Job("task")
         visitor = min([*job.visitors], default=visitors.SERVER)
         while not self._reserve_worker(visitor, job):
             if not progress("waiting for a free worker", 0, 0):

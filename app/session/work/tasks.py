@@ -47,9 +47,9 @@ def plan(context: TaskContext, subject: Graph | PlainInstance, request: PlanRequ
 
 
 def measured(
-    context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", planned: bytes = b""
+    context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str, planned: bytes
 ) -> Measured:
-    """Run a model and return its memory; with ``runtime``, also run ``planned``, the model file with its plan."""
+    """Run a model and return its memory. ``planned``: ``planned_model`` of :func:`.measure`."""
     context.progress("running the model", 0, 0)
     return measure(data, name, dims, runtime, planned_model=planned)
 

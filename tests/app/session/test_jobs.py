@@ -177,7 +177,7 @@ def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPat
     assert first.wait(60)
     assert first.result() > 0
     assert until(lambda: second.done > 0)
-    second.abandon()
+    second.abandoned = True
     assert second.wait(60)
 
 
@@ -344,4 +344,4 @@ def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPat
     assert again.plan.tmmu_plan_hash == job.result().plan.tmmu_plan_hash
     assert f"--option max_nodes={limited.options['max_nodes']}" in repeat_command.command(again)
     assert not planning.plan_job(choice).finished
-    planning.plan_job(choice).abandon()
+    planning.plan_job(choice).abandoned = True
