@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app.kit import address
+from app.kit import controls
 from app.session import opening, page_jobs, planning, review, state
 from app.session.pages import FIRST, PAGES
 from app.session.work import jobs
@@ -16,13 +16,13 @@ from tmmu_core.base.errors import TmmuError, unopened
 
 HERE = Path(__file__).resolve().parent
 CSS = HERE / "kit" / "frame" / "style.css"
-ICON = (
+ADDRESS = "tmmu-address"
+ICON = (  # inline, because the explorer loads no files from a network
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="2" fill="#12161c"/>'
     '<rect x="2" y="9" width="7" height="5" fill="#0072B2"/><rect x="10" y="9" width="4" height="5" fill="#56B4E9"/>'
     '<rect x="2" y="5" width="3" height="3" fill="#E69F00"/><rect x="6" y="2" width="5" height="6" fill="#009E73"/>'
     '<rect x="12" y="4" width="2" height="4" fill="#CC79A7"/></svg>'
 )
-"""The page icon, inline because the explorer loads no files from a network."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -77,7 +77,9 @@ def draw() -> None:
         pages.append(st.Page(file, title=title, url_path=name, default=name == FIRST, visibility=visibility))
     page = st.navigation(pages, position="top")
     state.show_page(page.url_path or FIRST)
-    address.follow()
+    # The script for the browser history and the links. A click on a tensor link selects the tensor.
+    on_event = state.listeners(ADDRESS, {"select": lambda name: state.choose(selected=str(name))})
+    controls.component("tmmu_address", "address.js")(key=ADDRESS, height="content", **on_event)
     session = state.session()
     target, session.redirect = session.redirect, ""
     if target:

@@ -7,7 +7,9 @@ from typing import Any
 import streamlit as st
 
 from app.canvas.pack import Origin, Packed, pack_plan
-from app.canvas.plan_component import plan_canvas, plan_store
+from app.canvas.script import PLAN
+from app.kit import controls
+from app.kit.tensor.plan_drawing import PlanHandle, draw
 from benchmarks.canvas_plans import synthetic_plan
 from tmmu_core.plans.model import Plan
 
@@ -25,7 +27,9 @@ arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
 boxes = int(st.query_params.get("boxes", arguments[0] if arguments else 500))
 view = st.query_params.get("view", "map")
 two = "two" in st.query_params
-handle = plan_store(*_packed(boxes, int(st.query_params.get("slots", 48)), "compare" in st.query_params))
+packed, plan, other = _packed(boxes, int(st.query_params.get("slots", 48)), "compare" in st.query_params)
+controls.canvas_component(PLAN)(key="plan_store", data=packed.data, height="content")
+handle = PlanHandle(packed.token, (plan,) if other is None else (plan, other))
 
 
 @st.fragment
@@ -37,9 +41,9 @@ def charts() -> None:
 
     now = st.query_params.get("tensor") or None
     shared: dict[str, Any] = {"on": {"select": selected}, "selected": now, "link": "page"}
-    plan_canvas(handle, key="one", view=view, height=560, arena=st.query_params.get("arena"), **shared)
+    draw(handle, key="one", view=view, height=560, arena=st.query_params.get("arena"), **shared)
     if two:
-        plan_canvas(handle, key="two", view="lifetimes", height=300, **shared)
+        draw(handle, key="two", view="lifetimes", height=300, **shared)
     st.text(f"selected {now}")
 
 

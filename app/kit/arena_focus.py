@@ -19,7 +19,7 @@ def arena(shown: Shown) -> str:
 
 
 def drawn(plan: Plan, default: str = "") -> str | None:
-    """Return the arena that drawings and tables show; ``None`` for all arenas, or if the plan has none."""
+    """Return the chosen arena; without one, ``default`` or the main arena; ``None`` for all arenas or no arena."""
     chosen = state.choice().arena
     if chosen == ALL:
         return None

@@ -1,5 +1,6 @@
 """Rows of controls, and controls that change the choice (:class:`Choice`) of the session."""
 
+import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -7,7 +8,10 @@ from typing import Any
 
 import streamlit as st
 
+from app.canvas.script import canvas_script
 from app.session import state
+from app.session.view_state import to_query
+from app.texts.markup import complete_links
 from tmmu_core.base.errors import UnreadableInput
 
 MOST_NUMBER = 2**53 - 1  # a browser stores numbers as binary64
@@ -17,6 +21,18 @@ MOST_NUMBER = 2**53 - 1  # a browser stores numbers as binary64
 def component(name: str, script: str) -> Any:
     """Return the Streamlit component with the JavaScript module ``script``, a path in this folder."""
     return st.components.v2.component(name, js=(files(__package__) / script).read_text(encoding="utf-8"))
+
+
+@cache
+def canvas_component(variable: str) -> Any:
+    """Return the Streamlit component of a main module of :mod:`app.canvas.script`."""
+    script = f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
+    return st.components.v2.component(variable, js=script)
+
+
+def linked_html(html: str) -> None:
+    """Draw HTML in which the tensor links have the query of the current view, so that they work in a new tab."""
+    st.html(complete_links(html, to_query(state.choice())))
 
 
 def row(key: str | None = None) -> Any:
@@ -29,9 +45,10 @@ def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "ter
     st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **options)
 
 
-def download(label: str, name: str, media_type: str, data: Any, **options: Any) -> None:
+def download(label: str, name: str, data: Any, **options: Any) -> None:
     """Draw a button that downloads the file ``name``. ``data``: its content, or the function that makes it."""
     options = {"key": f"download.{name}", "on_click": "ignore", "icon": ":material/download:", **options}
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     st.download_button(label, data, file_name=name, mime=media_type, **options)
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.kit import controls
-from app.kit.download import downloads
+from app.kit import controls, downloads
 from app.session import history, repeat_command, review, state
 from app.session.opening import card_of
 from app.session.planning import Shown
@@ -47,7 +46,7 @@ def draw(shown: Shown) -> None:
             name = f"{repeat_command.file_stem(shown.opened.name)}.tmmu-review.html"
             about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
             data = partial(downloads.review_page, shown, current, review.link())
-            controls.download("Review file", name, "text/html", data, help=about)
+            controls.download("Review file", name, data, help=about)
 
 
 def _notes(current: review.Review) -> None:

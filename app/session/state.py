@@ -6,6 +6,7 @@ the address bar shows it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -129,11 +130,6 @@ def refuse(card: dict[str, Any]) -> None:
     session().refusals = [*(old for old in session().refusals if old["title"] != card["title"]), card]
 
 
-def dismiss() -> None:
-    """Remove all error cards."""
-    session().refusals = []
-
-
 def set_widget(name: str, value: Any) -> str:
     """Set the value of a widget before it is drawn; return its key."""
     key = f"w.{name}"
@@ -146,26 +142,25 @@ def widget_value(name: str) -> Any:
     return st.session_state.get(f"w.{name}")
 
 
-def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
+def bound(name: str, value: Any) -> dict[str, Any]:
     """Return the arguments of a widget that shows ``value`` and sets field ``name``; empty input sets the default."""
-    widget = widget or name
 
     def set_field() -> None:
-        new = widget_value(widget)
+        new = widget_value(name)
         choose(**{name: getattr(Choice(), name) if new is None else new})
 
-    return {"key": set_widget(widget, value), "on_change": set_field}
+    return {"key": set_widget(name, value), "on_change": set_field}
 
 
-def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
-    """Return a Streamlit callback that passes the value of a component's event to ``callback``."""
+def listeners(key: str, callbacks: Mapping[str, Callable[[Any], None]]) -> dict[str, Callable[[], None]]:
+    """Return the arguments of a Streamlit component that pass the value of each event to its callback."""
 
-    def handle_event() -> None:
+    def handle(event: str) -> None:
         message = (raw(key) or {}).get(event)
         if isinstance(message, Mapping):  # the browser sends {"value": …}, so that None means "no event"
-            callback(message["value"])
+            callbacks[event](message["value"])
 
-    return handle_event
+    return {f"on_{event}_change": partial(handle, event) for event in callbacks}
 
 
 def raw(key: str) -> Any:

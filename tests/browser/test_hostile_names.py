@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
-from app.kit.download import downloads
+from app.kit import downloads
 from app.report import html_report
 from app.report.html_report import build_report
 from app.session import opening, planning, repeat_command
@@ -72,7 +72,7 @@ def test_exports_of_a_hostile_graph_cause_no_request(
     stem = repeat_command.file_stem(graph.name)
     files = {}
     for listed in downloads.entries(shown, stem).values():
-        for _, name, _, _, make in listed:
+        for _, name, _, make in listed:
             data = make()
             files[name] = data if isinstance(data, bytes) else data.encode()
     report = build_report(shown.solution)

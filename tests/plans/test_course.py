@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.kit.charts.chart_base import search_course
+from app.kit.charts import search_course
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import from_document, to_json

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import draw_chart, search_course
+from app.kit.charts import draw_chart, search_course
 from app.session import planning
 from app.session.opening import card_of
 from app.session.work.jobs import Job, job_table
@@ -26,8 +26,8 @@ def progress(
 ) -> None:
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
-    ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button, for a job
-    without usable intermediate results [stop the job and use its best result].
+    ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button; without it,
+    the button stops the job with its best result.
     """
     drawn_state = job.done, len(job.found)
 

@@ -271,7 +271,8 @@ def _draw_errors(*cards: dict[str, Any]) -> None:
         with st.container(key="refusals"):
             with controls.row():
                 st.html(markup.heading(numbers.count(len(refusals), "error")))
-                st.button("Dismiss", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
+                arguments: tuple[Any, ...] = (state.session(), "refusals", [])
+                st.button("Dismiss", "dismiss", type="tertiary", width="content", on_click=setattr, args=arguments)
             with st.container(key="refused-list"):
                 for card in refusals:
                     st.html(markup.error_card(card))

@@ -43,7 +43,7 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` of the steps that free marked buffers; ``"a frees x +1"``: x and one more buffer."""
+    """Return ``(step, text)`` of each last use of marked buffers; ``"a frees x +1"``: x and one more buffer."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
     for row, last_use, _ in _late(shown):

@@ -1,14 +1,12 @@
 """The canvas of a plan: memory map, slots and lifetimes. It shows the session's choice, and changes it on events."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.canvas.pack import Origin, Packed, pack_plan, picture_of
-from app.canvas.plan_component import PlanHandle, plan_canvas, plan_store
-from app.kit import arena_focus
+from app.canvas.script import PLAN
+from app.kit import arena_focus, controls
 from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import operators, origins, phases
@@ -18,10 +16,19 @@ from app.session.work.jobs import remembered
 from tmmu_core.plans.model import Plan
 
 
+@dataclass(frozen=True)
+class PlanHandle:
+    """A plan, and a baseline if given, that were sent to the browser under ``token``."""
+
+    token: str
+    plans: tuple[Plan, ...]
+
+
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan, and a baseline if given, to the browser. Call this function outside of fragments."""
     packed = _packed(shown, baseline)
-    return plan_store(packed, shown.plan, None if baseline is None else baseline.plan, key=key)
+    controls.canvas_component(PLAN)(key=key, data=packed.data, height="content")
+    return PlanHandle(packed.token, (shown.plan,) if baseline is None else (shown.plan, baseline.plan))
 
 
 @remembered
@@ -42,16 +49,46 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 
-def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
-    """Draw a canvas of the choice. ``more``: settings of the drawing that replace the values of the choice."""
-    chosen, arena = state.choice(), more.get("arena", arena_focus.drawn(handle.plan))
-    _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None: all are drawn
-    step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
-    if step is not None and steps is not None:
-        step = _drawn_range(steps, (step, step + 1))[0]
-    is_hashed = handle.plan.places == "sparse"  # offsets are hashes, so a map would show nothing
-    if steps is not None:
-        more["flags"] = [(_drawn_range(steps, (t, t + 1))[0], text) for t, text in more.pop("flags", ())]
+def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: str, **settings: Any) -> None:
+    """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``). ``on``: event → function of the event's value.
+
+    Values: ``select``: ``{id, row, how}`` of the tensor, ``id`` ``None`` and ``row`` -1 for a cleared selection;
+    ``compare``: ``{id, row}``; ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the
+    text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``;
+    ``ghost``: ``{id, offset, birth}`` of the box that the user drags.
+    """
+    description = {"plan": handle.token, "events": sorted(on), **settings}
+    controls.canvas_component(PLAN)(key=key, data=description, height="content", **state.listeners(key, on))
+
+
+def canvas(
+    handle: PlanHandle,
+    *,
+    key: str = "map",
+    height: int = 560,
+    step: int | None = None,
+    flags: Iterable[tuple[int, str]] = (),
+    **more: Any,
+) -> None:
+    """Draw a canvas of the choice; ``flags``: ``(step, text)``.
+
+    ``step`` and ``more``, which are settings of the drawing, replace the values of the choice.
+    """
+    plan, chosen = handle.plans[more.get("plan_index", 0)], state.choice()
+    arena = more.get("arena", arena_focus.drawn(plan))
+    _, steps = picture_of(*handle.plans)  # first plan step of each drawn step; None: all are drawn
+    step = chosen.step if step is None else step
+    is_hashed = plan.places == "sparse"  # offsets are hashes, so a map would show nothing
+
+    def drawn_range(span: tuple[int, int]) -> tuple[int, int]:
+        """Return the range of drawn steps that contains a range of plan steps."""
+        if steps is None:
+            return span
+        first = int(steps.searchsorted(span[0], side="right")) - 1
+        return first, max(first + 1, int(steps.searchsorted(span[1])))
+
+    def drawn_step(step: int) -> int:
+        return drawn_range((step, step + 1))[0]
 
     def plan_step(drawn_step: int) -> int:
         return int(drawn_step if steps is None else steps[drawn_step])
@@ -60,12 +97,13 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         "view": "slots" if is_hashed and chosen.view == "map" else chosen.view,
         "colour": chosen.colour or None,
         "arena": arena,
-        "selected": chosen.selected if chosen.selected in handle.plan.row_of else None,
+        "selected": chosen.selected if chosen.selected in plan.row_of else None,
         "search": chosen.search,
-        "marked": more.pop("marked", None) or marks.of_witness(handle.plan, arena),
-        "step": step,
-        "span": chosen.span if chosen.span is None or steps is None else _drawn_range(steps, chosen.span),
-        "ghost": why_here.ghost_settings(handle.plan) if steps is None else None,
+        "marked": more.pop("marked", None) or marks.of_witness(plan, arena),
+        "step": drawn_step(step) if step is not None and step < plan.steps else None,
+        "span": chosen.span and drawn_range(chosen.span),
+        "flags": [(drawn_step(t), text) for t, text in flags],
+        "ghost": why_here.ghost_settings(plan) if steps is None else None,
         "zoom": chosen.zoom,
         "height": height,
         "link": "page",
@@ -81,14 +119,8 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:
-        callbacks["ghost"] = lambda place: why_here.put(handle.plan, place)
-    plan_canvas(handle, callbacks, key=key, **settings | more)
-
-
-def _drawn_range(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
-    """Return the range of drawn steps that contains a range of plan steps. See :func:`picture_of`."""
-    first = int(steps.searchsorted(span[0], side="right")) - 1
-    return first, max(first + 1, int(steps.searchsorted(span[1])))
+        callbacks["ghost"] = lambda place: why_here.put(plan, place)
+    draw(handle, callbacks, key=key, **settings | more)
 
 
 def select(event: Mapping[str, Any]) -> None:

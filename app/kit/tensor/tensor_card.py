@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.kit import address, arena_focus, controls
+from app.kit import arena_focus, controls
 from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
@@ -19,7 +19,7 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         arena = None if device else arena_focus.drawn(plan)
         step = arena_focus.peak_step(shown, arena)
         if live := storages_alive(plan, step, arena):
-            st.html(address.linked(tensor_text.largest(plan, (arena or "all arenas", step), live, colours)))
+            controls.linked_html(tensor_text.largest(plan, (arena or "all arenas", step), live, colours))
         marks.certificate(shown)
         why_here.replay_button(shown)
         return
@@ -27,7 +27,7 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
         return
     producer, idle, box_colour = shown.opened.producers.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
-    st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
+    controls.linked_html(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour))
     is_plan_page, has_graph = state.session().page == "plan", shown.solution is not None
     with st.container(horizontal=True, gap="small", key="elsewhere"):
         controls.button("Clear selection", "clear-selection", {"selected": ""})

@@ -1,11 +1,8 @@
 """The table of tensors, and the table of buffers with idle steps."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import streamlit as st
-from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
 from app.kit import data_table
@@ -14,7 +11,7 @@ from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
-from app.texts import glossary, markup, numbers, tensor_text
+from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.planners.columns import align_up
@@ -23,8 +20,6 @@ from tmmu_core.plans.figures.live_bytes import arena_number
 from tmmu_core.plans.model import Plan
 
 MOST_ROWS = 5_000
-TITLES = {"size": "size (B)", "padded": "padded (B)", "offset": "offset (B)", "hex": "offset (hex)"}
-WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without thousands separators
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
@@ -166,20 +161,4 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = da
         state.choose(selected=str(name))
 
     cell = (rows[0], "tensor") if rows else None
-    data_table.selectable(frame, key, cell, select, columns=column_config(frame), height=height)
-
-
-def column_config(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the configuration of the columns: titles, glossary definitions as hover texts, and number formats."""
-    widths: dict[str, Any] = {"tensor": "medium", "operator": 130}
-    config = {}
-    for name in frame.columns:
-        about = glossary.define(name) or None
-        options: dict[str, Any] = {"label": TITLES.get(name), "help": about, "width": widths.get(name)}
-        if not is_numeric_dtype(frame[name].dtype):
-            config[name] = st.column_config.TextColumn(**options)
-        elif name in WITHOUT_SEPARATORS:
-            config[name] = st.column_config.Column(**options)
-        else:
-            config[name] = st.column_config.NumberColumn(**options, format="localized")
-    return config
+    data_table.selectable(frame, key, cell, select, height=height)

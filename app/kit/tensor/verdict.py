@@ -16,7 +16,7 @@ TENSORS_DRAWN_PER_SECOND = 250_000  # in a browser
 
 
 def mark(shown: Shown) -> str:
-    """Return the verdict as HTML, "" if only capacities are exceeded; rerun the page when a verdict is ready."""
+    """Return the verdict as HTML, "" if only limits are exceeded; rerun the page when a verdict is ready."""
     is_small = len(shown.plan) < planning.MAX_JUDGED_HERE
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
     if job is None or not job.wait(SECONDS_TO_WAIT if is_small else 0):

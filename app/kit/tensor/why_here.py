@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.kit import address, arena_focus, controls
+from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
@@ -22,12 +22,12 @@ def panel(shown: Shown, name: str) -> None:
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
-    st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
+    controls.linked_html(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order))
     place = tried(plan)
     if place is None:
         st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
         return
-    st.html(address.linked(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST)))
+    controls.linked_html(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST))
     controls.button("Undo", "untried", {"tried": None})
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure
+from app.kit.charts import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure
 from app.session import history, state
 from app.session.opening import card_of
 from app.texts import markup, numbers
@@ -61,7 +61,9 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
         st.selectbox("Model", models, key=state.set_widget("model", model), on_change=choose_model, width=320)
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
-    _chart(runs)
+    st.html(markup.heading("Arena size, peak and lower bound", "click a commit to compare it with the previous one"))
+    key = f"history.{model}.{runs[-1].branch}.{len(runs)}"
+    draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
     shown = lines[:MOST_LINES]
     st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
     head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
@@ -87,12 +89,6 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
     growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
     details = [growth, *changed_settings(store.plan(after), store.plan(before))]
     return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(details)})"
-
-
-def _chart(runs: tuple[Run, ...]) -> None:
-    st.html(markup.heading("Arena size, peak and lower bound", "click a commit to compare it with the previous one"))
-    key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}"
-    draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
 
 
 def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
@@ -148,20 +144,17 @@ def _sweeps(store: Store) -> None:
     @st.fragment(run_every=REFRESH if is_running else None)
     def draw_latest() -> None:
         for sweep in stored_sweeps.sweeps(store)[:MOST_SWEEPS]:
-            _sweep(store, sweep)
+            points = stored_sweeps.results_of(store, sweep.name, last=MOST_ROWS)
+            _sweep(sweep, [row for point in points for row in point.rows][-MOST_ROWS:])
 
     draw_latest()
 
 
-def _sweep(store: Store, sweep: Sweep) -> None:
-    from tmmu_core.store import stored_sweeps
-
+def _sweep(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
     files = ", ".join(str(name) for name in sweep.request.get("sources", ()))
     failed = f", {sweep.failed:,} failed" if sweep.failed else ""
     progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {files}"
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
-    points = stored_sweeps.results_of(store, sweep.name, last=MOST_ROWS)
-    rows = [row for point in points for row in point.rows][-MOST_ROWS:]
     with st.expander(f"Last {numbers.count(len(rows), 'row')}"):
         head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
         st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.kit import address, arena_focus, controls
+from app.kit import arena_focus, controls
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
@@ -23,12 +23,11 @@ from tmmu_core.graph.model import MODES, PRESETS
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
 BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
 """Prefixes of ``Choice.baseline``; any other text in the field is a pasted link."""
-KIND_LABELS = {
+KIND_LABELS = {  # kinds of changes whose name needs an explanation → label
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
     "renumbered": "renumbered (slot or generation)",
 }
-"""Kinds of changes whose name needs an explanation → label."""
 
 
 def page() -> None:
@@ -221,7 +220,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
     if arena in left.plan.arena_of:
         found = plan_rows.first_difference(left, right, arena)
         order = "" if found is None else tensor_text.ORDER_WORDS.get(found.by, found.by)
-        st.html(address.linked(markup.fragment("first_difference", found=found, arena=arena, order=order)))
+        controls.linked_html(markup.fragment("first_difference", found=found, arena=arena, order=order))
     changes(comparison, left, right)
     state.write_link()
 

@@ -5,9 +5,8 @@ from functools import partial
 
 import streamlit as st
 
-from app.kit import controls
-from app.kit.charts.chart_base import draw_chart
-from app.kit.download import downloads
+from app.kit import controls, downloads
+from app.kit.charts import draw_chart
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
 from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
@@ -44,9 +43,9 @@ def page() -> None:
     with right:
         for (title, note), entries in downloads.entries(shown, stem).items():
             st.html(markup.heading(title, note))
-            for label, name, mime, purpose, make in entries:
+            for label, name, purpose, make in entries:
                 with controls.row(f"take.{name}"):
-                    controls.download(label, name, mime, make, width=150)
+                    controls.download(label, name, make, width=150)
                     text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
                     st.html(f'<div class="tm">{text}</div>')
                 if name.endswith(".tflite") and installed("tflite_micro"):
@@ -65,7 +64,7 @@ def report(shown: Shown, stem: str) -> None:
     with_baseline = st.checkbox(label, value=has_baseline, disabled=not has_baseline, help=hint)
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
-    controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
+    controls.download("Download report", f"{stem}.report.html", make, type="primary")
 
 
 def _pictures(shown: Shown) -> None:
@@ -90,9 +89,9 @@ def _pictures(shown: Shown) -> None:
     st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
-        controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", "image/svg+xml", svg)
+        controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", svg)
         data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}
-        png_button = controls.component("tmmu_png", "download/png.js")
+        png_button = controls.component("tmmu_png", "png.js")
         png_button(key="picture-png", height="content", width="content", data=data)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.canvas.plan_component import plan_canvas
-from app.kit.charts.chart_base import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
+from app.kit.charts import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.kit.tensor import plan_drawing
 from app.pages.fix import move_tables
@@ -162,7 +161,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     options |= {"show_baseline": planned.plan.steps == shown.plan.steps}
     arenas = [name for name in plan_drawing.end_to_end(planned.plan) if name in limited]
     options |= {"memory": {"arenas": arenas, "capacity": limit}, "height": 380, "title": False, "toolbar": False}
-    plan_canvas(handle, {"select": plan_drawing.select}, key="fit-map", **options)
+    plan_drawing.draw(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
 
 def _buttons(shown: Shown, preview: Candidate) -> None:
@@ -198,9 +197,9 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against cost, in percent of ``flops`` or, if no plan has extra FLOPs, in moved bytes.
+    """Return the curve of bytes against cost; ``chosen`` has a larger marker.
 
-    ``chosen`` has a larger marker.
+    The cost is in percent of ``flops``, or in moved bytes if plans move bytes but none has extra FLOPs.
     """
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes

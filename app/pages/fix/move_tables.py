@@ -77,19 +77,11 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     selected = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
-    columns = {
-        "change": st.column_config.TextColumn(width=90),
-        "share of plan": st.column_config.TextColumn(width=105),
-        "details": st.column_config.TextColumn(width="large"),
-        "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
-        "extra FLOPs": st.column_config.NumberColumn(format="localized"),
-        "transferred": st.column_config.NumberColumn("transferred (B)", format="localized"),
-    }
 
     def choose(cell: data_table.Cell | None) -> None:
         state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
 
-    data_table.selectable(table, key, None if selected is None else (selected, "details"), choose, columns=columns)
+    data_table.selectable(table, key, None if selected is None else (selected, "details"), choose)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:

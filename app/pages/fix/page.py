@@ -5,7 +5,7 @@ import time
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import draw_chart, search_course
+from app.kit.charts import draw_chart, search_course
 from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
 from app.session import planning, state

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from app.canvas.plan_component import component
 from app.canvas.script import GRAPH
 from app.kit import arena_focus, controls
 from app.session import graph_levels, state
@@ -47,12 +47,13 @@ def draw(shown: Shown, key: str = "walk") -> None:
         opened, closed = graph_levels.move_path(path, state.choice().opened, state.choice().closed)
         state.choose(opened=opened, closed=closed)
 
-    callbacks = {
-        "on_select_change": state.listener(key, "select", lambda name: state.choose(selected=str(name))),
-        "on_open_change": state.listener(key, "open", lambda path: _open_all((str(path),))),
-        "on_close_change": state.listener(key, "close", close),
+    callbacks: dict[str, Callable[[Any], None]] = {
+        "select": lambda name: state.choose(selected=str(name)),
+        "open": lambda path: _open_all((str(path),)),
+        "close": close,
     }
-    component(GRAPH)(key=key, data=drawing(scene), height="content", **callbacks)
+    component, on_event = controls.canvas_component(GRAPH), state.listeners(key, callbacks)
+    component(key=key, data=drawing(scene), height="content", **on_event)
 
 
 def _scene_of(shown: Shown) -> Scene:

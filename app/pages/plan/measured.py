@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts.chart_base import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
+from app.kit.charts import FAINT, LINE, LIVE, bytes_axis, draw_chart, figure
 from app.kit.frame import long_work
 from app.session import page_jobs, state
 from app.session.opening import content_of

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.canvas.plan_component import PlanHandle
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
 from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
@@ -17,13 +16,12 @@ from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300  # height in pixels of everything above and below the map; the map gets the remaining height of the window
-STEP_VIEWS: dict[str, Callable[[Shown], None]] = {
+STEP_VIEWS: dict[str, Callable[[Shown], None]] = {  # view of one step → function that draws it below a smaller map
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
     "snapshot": snapshot_view.draw,
     "reuse": reuse_view.draw,
 }
-"""View of one step → function that draws it below a smaller map."""
 
 
 def page() -> None:
@@ -73,7 +71,7 @@ def _given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
 
 
 @st.fragment
-def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
+def _body(shown: Shown, handle: plan_drawing.PlanHandle, view: str) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import draw_chart, figure
+from app.kit.charts import draw_chart, figure
 from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown

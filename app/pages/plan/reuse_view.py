@@ -6,8 +6,8 @@ from functools import partial
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import address, arena_focus
-from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
+from app.kit import arena_focus, controls
+from app.kit.charts import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.session.planning import Shown, requested
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
@@ -26,7 +26,7 @@ def draw(shown: Shown) -> None:
     st.html(markup.claim(claim(arena)))
     left, right = st.columns([0.5, 0.5], gap="medium")
     with left:
-        st.html(address.linked(_reuse_table(plan, name)))
+        controls.linked_html(_reuse_table(plan, name))
     with right:
         st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
         problem = problem_of(shown, name)

@@ -6,8 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, controls
-from app.kit.charts import chart_base
+from app.kit import arena_focus, charts, controls
 from app.session.planning import Shown
 from app.session.work.jobs import job_table
 from app.texts import markup, numbers
@@ -31,7 +30,7 @@ def draw(shown: Shown) -> None:
     step = arena_focus.step_of(shown)
     st.html(markup.claim(claim(history, step)))
     live = job_table().cache.get_or_make(("live by category", shown.key), partial(history.live_by_category, SAMPLES))
-    chart_base.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
+    charts.draw_chart(_curve(shown, history, step, live), f"reserved.{shown.key}.{step}")
     key = controls.switch("Sum by", KEYS, default=KEYS[0], key="w.sum-by")
     st.html(_totals(history, key or KEYS[0], step))
 
@@ -48,16 +47,16 @@ def claim(history: History, step: int) -> str:
 def _curve(shown: Shown, history: History, step: int, live: tuple[list[int], dict[str, list[int]]]) -> go.Figure:
     """Return the figure of the reserved bytes and of ``live``: ``(steps, category → live bytes)``."""
     steps, by_category = live
-    fig = chart_base.figure(250)
+    fig = charts.figure(250)
     for name, values in by_category.items():
         filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
-        chart_base.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
+        charts.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
     reserved = [history.reserved.at(sample) for sample in steps]
-    chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD)
+    charts.add_curve(fig, steps, reserved, "reserved", charts.BAD)
     fig.add_vline(step, line_width=1, line_dash="dot")
-    fig.update_xaxes(chart_base.steps_axis(shown.plan.steps))
-    fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
-    fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
+    fig.update_xaxes(charts.steps_axis(shown.plan.steps))
+    fig.update_yaxes(charts.bytes_axis(max([*reserved, 1])), fixedrange=True)
+    fig.update_layout(showlegend=True, legend={**charts.LEGEND, "traceorder": "normal"})
     return fig
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import draw_chart, figure
+from app.kit.charts import draw_chart, figure
 from app.kit.frame import long_work
 from app.session import page_jobs, planning, rank_sets, state
 from app.session.view_state import Choice

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts.chart_base import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
+from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.session import opening, page_jobs, state
 from app.session.planning import Shown
@@ -25,25 +25,10 @@ def draw(shown: Shown, graph: Graph) -> None:
     job = page_jobs.over_dim(chosen, dim)
     title = f"Planning for sizes of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
-    if curve is not None:
-        _sizes_view(shown, graph, dim, curve)
-
-
-def claim(curve: DimCurve, arena: str) -> str:
-    """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
-    if arena not in curve.arena_names:
-        return f"No size of {curve.dim} was planned"
-    extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
-    first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
-    verb = "take" if arena.endswith("s") else "takes"
-    if len(np.unique(extents)) == 1:
-        return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
-    return f"{arena} {verb} {first} and {last}"
-
-
-def _sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
+    if curve is None:
+        return
     bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
-    current = state.choice().dims.get(dim, default)
+    current = chosen.dims.get(dim, default)
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     _size_controls(graph, dim, current, default, curve)
@@ -69,6 +54,18 @@ def _sizes_view(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
         st.html(_rejected(curve))
 
 
+def claim(curve: DimCurve, arena: str) -> str:
+    """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
+    if arena not in curve.arena_names:
+        return f"No size of {curve.dim} was planned"
+    extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
+    first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    verb = "take" if arena.endswith("s") else "takes"
+    if len(np.unique(extents)) == 1:
+        return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
+    return f"{arena} {verb} {first} and {last}"
+
+
 def _arena(shown: Shown, curve: DimCurve) -> str:
     """Return the chosen arena, else the arena whose size varies most; the main arena if no size was planned."""
     chosen = state.choice().arena
@@ -85,7 +82,7 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: Di
     with controls.row("point-controls"):
         if len(graph.dims) > 1:
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
-            controls.switch("Dimension", titles, **state.bound("dim", dim, "shapes-dim"))
+            controls.switch("Dimension", titles, **state.bound("dim", dim))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
         label = f"Largest planned size that fits: {largest:,}" if fitting else "No planned size fits"
         about = "The page Fix can find a larger size, because it also changes the plan."

@@ -2,7 +2,7 @@ import pytest
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
 
-from app.kit.charts.chart_base import bytes_axis, figure, search_course, steps_axis
+from app.kit.charts import bytes_axis, figure, search_course, steps_axis
 from app.texts.numbers import ticks
 from tmmu_core.plans.analysis.plan_notes import SearchPoint
 

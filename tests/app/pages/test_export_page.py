@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.cli.commands.export import EXPORTERS
-from app.kit.download import downloads
+from app.kit import downloads
 from app.session import opening, planning
 from app.session.view_state import Choice
 from tests.app.pages.run_page import html, opened
@@ -23,7 +23,7 @@ def made(shown: planning.Shown) -> dict[str, bytes]:
     """Return file name → bytes of all downloads."""
     found = {}
     for listed in downloads.entries(shown, "it").values():
-        for _, name, _, _, make in listed:
+        for _, name, _, make in listed:
             data = make()
             found[name] = data.encode() if isinstance(data, str) else data
     return found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.kit.download import downloads
+from app.kit import downloads
 from app.session import opening, page_jobs, planning, repeat_command
 from app.session.view_state import Choice
 from app.texts import numbers

@@ -205,19 +205,19 @@ def test_hostile_names_are_text() -> None:
         assert "<b>x" not in html(at)
 
 
-def test_two_drawings_share_a_byte_scale() -> None:
-    at = opened("compare", baseline="planner:naive")
+def test_two_drawings_share_a_byte_scale_and_mark_their_own_rows() -> None:
+    at = opened("compare", baseline="sample:residual_block", marked="witness", arena="activations")
     at.segmented_control(key="w.how").set_value("Side by side").run()
     states = [
-        element.proto.json
+        json.loads(element.proto.json)
         for element in at.get("bidi_component")
         if element.proto.id.endswith(("Baseline", "Candidate"))
     ]
-    extents = [
-        planning.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes
-        for name in ("naive", "slots")
-    ]
-    assert [json.loads(state)["reach"] for state in states] == [max(extents)] * 2
+    plans = [planning.make_plan(Choice(source=f"sample:{name}")).plan for name in ("residual_block", "resnet50")]
+    arenas = [plan.arena_of["activations"] for plan in plans]
+    assert [state["reach"] for state in states] == [max(arena.extent_bytes for arena in arenas)] * 2
+    for plan, arena, state in zip(plans, arenas, states, strict=True):
+        assert {plan.row_of[name] for name in arena.witness} <= set(state["marked"]) <= set(range(len(plan)))
 
 
 def test_planners_are_compared_at_their_minimum_on_fix_and_not_on_compare() -> None:

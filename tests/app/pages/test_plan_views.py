@@ -172,6 +172,12 @@ def test_numbers_above_those_of_a_browser_have_input_fields(page: str, data: byt
     assert opened(page, graph=opening.shelf().put(name, data, ""), tensor="a").number_input
 
 
+def test_step_of_a_long_plan_is_drawn_in_the_range_that_contains_it() -> None:
+    at = opened("peak", graph=opening.shelf().put("long.csv", LONG, ""), step=str(2**40))
+    drawings = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
+    assert [drawing["step"] for drawing in drawings if "step" in drawing] == [0]
+
+
 def captions(at: AppTest) -> str:
     return "\n".join(element.value for element in at.caption)
 

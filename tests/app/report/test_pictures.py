@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from app.kit.download.downloads import PICTURES, picture
+from app.kit.downloads import PICTURES, picture
 from app.report.html_report import browser, build_report
 from app.report.pictures import LOOKS, Sheet, Theme, arena_picture
 from app.report.summary import markdown

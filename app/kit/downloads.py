@@ -1,6 +1,5 @@
 """The files of a plan for download."""
 
-import mimetypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -32,22 +31,20 @@ MOST_TENSORS = 2_000  # largest plan that is written into its model file
 
 
 class Entry(NamedTuple):
-    """A file for download: label of the button, file name, media type, purpose, and function that makes the content."""
+    """A file for download: label of the button, file name, purpose, and function that makes the content."""
 
     label: str
     name: str
-    media_type: str
     purpose: str
     make: Callable[[], bytes | str]
 
 
 def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str], *arguments: object) -> Entry:
-    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return Entry(label, name, media_type, purpose, partial(make, *arguments))
+    return Entry(label, name, purpose, partial(make, *arguments))
 
 
 def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
-    """Return ``(heading, note) → files``: the plan, its trace, C project and model, and the inputs of ``tmmu plan``."""
+    """Return ``(heading, note) → files``: plan, trace, summary, C project, model, and the inputs of ``tmmu plan``."""
     plan = shown.plan
     prefix = c_prefix(plan.ir_name or "model")
 

@@ -1,1 +1,0 @@
-"""Charts that several pages share."""
