@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from app.texts import numbers
-from app.texts.refusal_text import nearest, others
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
 from tmmu_core.base.escaping import for_log, visible
+from tmmu_core.formats.open_file import UNRECOGNISED, nearest_reader, other_readers
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
@@ -112,11 +112,8 @@ def error_text(error: TmmuError, *, verbose: bool = False) -> str:
     return visible(f"{error.code_id} ({error.numeric_code}): {sentence}{where}.{hint}")
 
 
-UNRECOGNISED = "Unrecognised file format."
-
-
 def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
-    closest = nearest(error.tried, error.message, error.source)
+    closest = nearest_reader(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place
     if error.tried and not is_reason and error.message.startswith(UNRECOGNISED):
@@ -124,7 +121,7 @@ def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
         message += "" if verbose else " `-v` lists what each reader expected."
     lines = [visible((f"{error.source}: " if error.source else "") + message)]
     if verbose:
-        rejected = others(error.tried, closest if is_reason else None)
+        rejected = other_readers(error.tried, closest if is_reason else None)
         lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejected]
     return "\n".join([*lines, error.hint] if error.hint else lines)  # a hint may have several lines
 

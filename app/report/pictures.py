@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from app.texts import numbers
 from app.texts.palette import ink_on, row_colours
-from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
 from tmmu_core.plans.figures.live_bytes import arena_number, peak_of, storages_of
 from tmmu_core.plans.making.sparse_addresses import in_memory
@@ -126,7 +125,8 @@ def arena_picture(
     parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{sheet.look.panel}"/>']
     colour_of = colour_of or row_colours(plan, "role")
     colours = {row: colour_of(row) for row, *_ in boxes}
-    parts += _drawn_boxes(plan, boxes, top, sheet, summary.capacity_bytes if kind == "map" else None, colours)
+    capacity = summary.capacity_bytes if kind == "map" else numbers.UNLIMITED
+    parts += _drawn_boxes(plan, boxes, top, sheet, capacity, colours)
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
         parts += [sheet.horizontal_line(value / top, dash) for value, dash in levels if value <= top]
@@ -173,31 +173,26 @@ def _top(extent: int, capacity: int) -> int:
 
 
 def _drawn_boxes(
-    plan: Plan,
-    boxes: Sequence[tuple[int, ...]],
-    axis_end: int,
-    sheet: Sheet,
-    capacity: int | None,
-    colours: Mapping[int, str],
+    plan: Plan, boxes: Sequence[tuple[int, ...]], top: int, sheet: Sheet, capacity: int, colours: Mapping[int, str]
 ) -> Iterator[str]:
-    """Yield the SVG elements of boxes on an axis up to ``axis_end``. The part above ``capacity`` is a separate box."""
-    short = shortener(plan.tensor_ids[row] for row in colours)
+    """Yield the SVG elements of boxes on an axis up to ``top``. The part above ``capacity`` is a separate box."""
+    short = numbers.shortener(plan.tensor_ids[row] for row in colours)
     for row, low, high, birth, death in boxes:
         left, right = (sheet.x(t / max(1, plan.steps)) for t in (birth, death))
         colour, name = colours[row], plan.tensor_ids[row]
         size = numbers.short_bytes(int(plan.size[row]))
         tip = f"<title>{escape(f'{name}, {size}, {numbers.live_range(birth, death)}')}</title>"
         parts = [(low, high, colour)]
-        if capacity is not None and high > capacity:
+        if high > capacity:
             parts = [(low, capacity, colour)] if low < capacity else []
             parts.append((max(low, capacity), high, OVER))
         for part_low, part_high, fill in parts:
-            y, bottom = sheet.y(part_high / axis_end), sheet.y(part_low / axis_end)
+            y, bottom = sheet.y(part_high / top), sheet.y(part_low / top)
             w, h = max(0.3, right - left - 0.5), max(0.3, bottom - y - 0.5)
             place = f'x="{left:.2f}" y="{y:.2f}" width="{w:.2f}" height="{h:.2f}"'
             yield f'<rect {place} fill="{fill}">{tip}</rect>'
-        y = sheet.y(high / axis_end)
-        height = sheet.y(low / axis_end) - y
+        y = sheet.y(high / top)
+        height = sheet.y(low / top) - y
         if right - left >= MIN_NAMED_WIDTH and height >= MIN_NAMED_HEIGHT:
             label = short(name, int((right - left - 8) / LETTER_WIDTH))
             place = f'x="{left + 4:.1f}" y="{y + min(height / 2, 30) + 4:.1f}"'
@@ -230,9 +225,7 @@ def drawn_rows(ledger: WasteLedger) -> NDArray[np.int64]:
     if count <= MOST_COLUMNS:
         return np.arange(count, dtype=np.int64)
     edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * count // MOST_COLUMNS
-    return np.array(
-        [start + int(np.argmax(ledger.live[start:end])) for start, end in pairwise(edges.tolist())], np.int64
-    )
+    return np.array([start + np.argmax(ledger.live[start:end]) for start, end in pairwise(edges.tolist())], np.int64)
 
 
 def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:

@@ -63,10 +63,8 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
 
 def planner_of(plan: Plan, arena: str) -> str:
     """Return the planner of an arena with its options; for ``auto`` also the planner it chose: ``auto → exact``."""
-    options = [
-        f"{name}={value}" if isinstance(value, int | str) else name
-        for name, value in sorted(plan.planner_options.items())
-    ]
+    given = sorted(plan.planner_options.items())
+    options = [f"{name}={value}" if isinstance(value, int | str) else name for name, value in given]
     picked = plan.arena_notes(arena).get("picked")
     return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
 

@@ -15,12 +15,10 @@ TENSOR_FIGURES = ("arena", "slot", "offset", "size", "live range")
 LINE_FIGURES = ("baseline", "candidate", "change", "buffers")
 
 
-def arena_row(
-    change: ArenaChange, comparison: Comparison, size: Callable[[int], str] = numbers.short_bytes
-) -> list[str]:
+def arena_row(change: ArenaChange, compared: Comparison, size: Callable[[int], str] = numbers.short_bytes) -> list[str]:
     """Return the name of an arena and its :data:`ARENA_FIGURES` in both plans. ``size`` formats bytes."""
     left, right = change.left, change.right
-    texts = _arena_texts(left, comparison.left, size), _arena_texts(right, comparison.right, size)
+    texts = _arena_texts(left, compared.left, size), _arena_texts(right, compared.right, size)
     bound, extent, *others = map(numbers.change, *texts)
     growth = "" if left is None or right is None else numbers.delta_bytes(right.extent_bytes - left.extent_bytes)
     return [change.name, bound, extent, growth, *others]
@@ -34,9 +32,9 @@ def _arena_texts(arena: ArenaSummary | None, plan: Plan, size: Callable[[int], s
     return (*sizes, numbers.over_bound(*arena.gap), optimality(arena.status), slots, f"{arena.max_live:,}")
 
 
-def tensor_row(change: TensorChange, comparison: Comparison) -> list[str]:
+def tensor_row(change: TensorChange, compared: Comparison) -> list[str]:
     """Return the id of a tensor, the kinds of its changes, and its :data:`TENSOR_FIGURES` in both plans."""
-    texts = _tensor_texts(change.left, comparison.left), _tensor_texts(change.right, comparison.right)
+    texts = _tensor_texts(change.left, compared.left), _tensor_texts(change.right, compared.right)
     return [change.tensor_id, ", ".join(change.kinds).replace("_", " "), *map(numbers.change, *texts)]
 
 
@@ -44,8 +42,7 @@ def _tensor_texts(row: TensorRow | None, plan: Plan) -> tuple[str, ...]:
     if row is None:
         return (ABSENT,) * 5
     slot = f"{row.logical_slot:,}" if plan.has_slots else numbers.NO_SLOTS
-    offset, size = f"{row.offset_bytes:,}", f"{row.size_bytes:,}"
-    return row.arena, slot, offset, size, numbers.live_range(row.birth, row.death)
+    return row.arena, slot, f"{row.offset_bytes:,}", f"{row.size_bytes:,}", numbers.live_range(row.birth, row.death)
 
 
 def kind_rows(comparison: Comparison, size: Callable[[int], str] = numbers.full_bytes) -> list[list[str]]:
@@ -68,10 +65,8 @@ def line_tables(
 def sides(difference: Difference) -> str:
     """Return both values of a difference as text, long values shortened: ``64 → 128``."""
     values = (difference.left, difference.right)
-    texts = ("none" if value is None else f"{value:,}" if type(value) is int else str(value) for value in values)
-    return " → ".join(
-        text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60) for text in texts
-    )
+    both = ("none" if value is None else f"{value:,}" if type(value) is int else str(value) for value in values)
+    return " → ".join(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60) for text in both)
 
 
 def _line_row(change: LineChange, size: Callable[[int], str]) -> list[str]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from app.texts import numbers as words
 from app.texts.glossary import define, explained
-from app.texts.refusal_text import nearest, others
+from tmmu_core.formats.open_file import nearest_reader, other_readers
 from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
 
 if TYPE_CHECKING:
@@ -127,17 +127,16 @@ def error_card(card: Mapping[str, Any]) -> str:
     """Return the card of an error: code, message, place and fix. Further readers and the error record are folded."""
     record = card.get("record", {})
     tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
-    near = nearest(tried, str(card["message"]), str(card.get("source", "")))
-    other_readers = len(tried) - (near in tried)
-    folded = [words.count(other_readers, "other reader")] if other_readers else []
+    near = nearest_reader(tried, str(card["message"]), str(card.get("source", "")))
+    others = len(tried) - (near in tried)
+    folded = [words.count(others, "other reader")] if others else []
     summary = " · ".join([*folded, "the error record"] if record else folded)
-    fields = {key: card.get(key) for key in ("title", "message", "source", "hint")}
-    fields |= {key: record.get(key) for key in ("code_id", "numeric_code", "severity")}
     return fragment(
         "error_card",
-        card={**fields, "place": record.get("place") or record.get("diagnostics", {}).get("path")},
+        card={**dict.fromkeys(("source", "hint", "code_id", "numeric_code", "severity")), **record, **card},
+        place=record.get("place") or record.get("diagnostics", {}).get("path"),
         near=near,
-        rest=others(tried, near),
+        rest=other_readers(tried, near),
         record=json.dumps(record, indent=2, ensure_ascii=False) if record else "",
         folded=summary[:1].upper() + summary[1:],
     )

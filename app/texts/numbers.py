@@ -1,7 +1,8 @@
-"""Number formats of pages, report and command line. An unknown value is ``unknown``, never 0."""
+"""Formats of numbers and names, for pages, report and command line. An unknown value is ``unknown``, never 0."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -75,9 +76,7 @@ def ratio(value: float | None) -> str:
 
 def step(t: int | None, node: str = "") -> str:
     """Return a step, with its node if given: ``#104 conv_12``; ``unknown`` for ``None`` and negative steps."""
-    if t is None or t < 0:
-        return UNKNOWN
-    return f"#{t:,} {node}".rstrip()
+    return UNKNOWN if t is None or t < 0 else f"#{t:,} {node}".rstrip()
 
 
 def live_range(birth: int, death: int) -> str:
@@ -119,6 +118,29 @@ def of(shown: int, total: int, noun: str) -> str:
 def some(names: Sequence[str], most: int = 6) -> str:
     """Return at most ``most`` names: ``a, b and 3 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+_WORD = re.compile(r"([A-Za-z0-9]+)")  # ``split`` returns words at odd positions, separators at even ones
+
+
+def shortener(names: Iterable[str]) -> Callable[[str, int], str]:
+    """Return a function ``short(name, letters)`` for the names of a plan; "…" replaces omitted words.
+
+    Words that many names share are omitted first: ``layers.11`` keeps its number.
+    """
+    names_with_word = Counter(word for name in names for word in set(_WORD.split(name)[1::2]))
+
+    def short(name: str, letters: int) -> str:
+        parts, text = _WORD.split(name), name
+        most_common_first = sorted(range(1, len(parts), 2), key=lambda k: -names_with_word[parts[k]])
+        for k in most_common_first[:-1]:
+            if len(text) <= letters:
+                break
+            parts[k - 1 : k + 2] = "", "…", ""  # a word and the separators around it
+            text = re.sub("…+", "…", "".join(parts))
+        return shortened(text, letters)
+
+    return short
 
 
 def change(before: str, after: str) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from app.texts.short_names import shortener
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
@@ -40,7 +39,7 @@ FIT_WORDS = {
 
 
 def _neighbours(plan: Plan, row: int) -> dict[str, Any]:
-    """Return the first tensors of the previous and the next buffer in a row's slot, and the number of buffers."""
+    """Return the first tensor of the previous and of the next buffer in a row's slot, and the number of buffers."""
     first_tensor: dict[int, str] = {}  # generation in the slot → first tensor of its buffer
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
         first_tensor.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
@@ -154,7 +153,7 @@ def largest(
         key = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
         groups.setdefault(key, []).append((row, size))
     shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
-    short, entries = shortener(plan.tensor_ids[row] for row, _ in storages), []
+    short, entries = numbers.shortener(plan.tensor_ids[row] for row, _ in storages), []
     for group in shown:
         row, size = group[0]
         name = plan.tensor_ids[row]

@@ -93,7 +93,7 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
-    """Return ``(name, bytes before, bytes after)`` of each changed arena of both plans, and of the total of several."""
+    """Return ``(name, bytes before, bytes after)`` of changed arenas and the total; of one changed arena alone."""
     old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
     changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
     total = (EXTENT, sum(old.values()), sum(new.values()))
@@ -111,8 +111,8 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 def main_arena(plan: Plan) -> str:
     """Return the arena that is shown first; "" for a plan without arenas.
 
-    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost, then arenas that reuse
-    bytes come first, then those with the most bytes that can still be saved, then larger arenas.
+    It is the arena with the most bytes over its capacity, then with the highest reuse cost, then one that reuses
+    bytes, then with the most bytes that can still be saved, then the largest.
     """
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:

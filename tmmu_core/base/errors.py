@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 Scalar = str | int | float | bool | None
+Tried = tuple[str, str]  # name of a reader, reason why it rejected the file
 
 U64_MAX = 2**64 - 1
 
@@ -59,20 +60,14 @@ class UnreadableInput(TmmuError):
     """A file, an environment variable or an option cannot be read, or exceeds a limit.
 
     ``source``: name of the file, variable or option. ``place``: position in the file ("byte 17", "line 3, column 9",
-    "$.tensors[4].shape"). ``tried``: ``(reader, reason why it rejected the file)``.
+    "$.tensors[4].shape"). ``tried``: the readers that rejected the file, in order.
     """
 
     code_id = "UNREADABLE_INPUT"
     recorded = ("message", "source", "place", "tried", "hint")
 
     def __init__(
-        self,
-        message: str,
-        *,
-        source: str = "",
-        place: str = "",
-        tried: tuple[tuple[str, str], ...] = (),
-        hint: str = "",
+        self, message: str, hint: str = "", *, source: str = "", place: str = "", tried: tuple[Tried, ...] = ()
     ) -> None:
         self.source, self.place, self.tried = source, place, tried
         super().__init__(message, hint)

@@ -6,7 +6,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
+from tmmu_core.base.errors import InvalidIrShapes, Tried, UnreadableInput, source_of_errors
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
@@ -53,10 +53,9 @@ class Reader:
             raise UnreadableInput("the file is nested too deeply.", hint="Check the program that wrote it.") from error
 
 
-def _load(address: str) -> Callable[..., Any]:
+def _load(address: str) -> Any:
     path, _, attribute = address.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"tmmu_core.{path}"), attribute)
-    return function
+    return getattr(import_module(f"tmmu_core.{path}"), attribute)
 
 
 _JSON, _DOCUMENT, _TXT, _LOG = (".json", ".gz"), (".json", ".cbor", ".gz"), (".txt", ".gz"), (".txt", ".log", ".gz")
@@ -91,7 +90,7 @@ READERS: tuple[Reader, ...] = (
     Reader("xla-report", "XLA memory usage report", "instance", _TXT, "formats.xla.xla_report:read"),
     Reader("vela", "Vela allocation log", "instance", _LOG, "formats.edge.vela:read"),
     Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, "formats.edge.tflm:read"),
-    Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read"),
+    Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read_csv"),
     # The last one, because the first bytes of many text files are valid in an ONNX model.
     Reader(
         *("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", f"{_SIGNATURES}_onnx"),
@@ -100,6 +99,7 @@ READERS: tuple[Reader, ...] = (
 )
 """Every format, in the order in which they are tried."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
+UNRECOGNISED = "Unrecognised file format."
 
 
 def read_any(
@@ -110,8 +110,7 @@ def read_any(
         plain = unpacking.unpack(data)
         if not plain:
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
-        unplannable_format = unplannable.by_magic(plain)
-        if unplannable_format is not None:
+        if (unplannable_format := unplannable.by_magic(plain)) is not None:
             raise unplannable_format.refusal()
         if signatures.refuses_snapshot(plain):  # a valid snapshot has many values: one per field of an event
             document.refuse_many_values(plain, 0 if plain is data else len(data))
@@ -120,10 +119,9 @@ def read_any(
 
 
 def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Opened:
-    tried: list[tuple[str, str]] = []
+    tried: list[Tried] = []
     for k, reader in enumerate(readers):
-        reason = reader.refuses(plain)
-        if reason:
+        if reason := reader.refuses(plain):
             tried.append((reader.name, reason))
             continue
         try:
@@ -136,12 +134,30 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
             error.tried = error.tried or (*tried, (reader.name, error.message), *others)
             raise
     _refuse_later_version(plain)
-    unplannable_format = unplannable.recognised(plain, name)
-    if unplannable_format is not None:
+    if (unplannable_format := unplannable.recognised(plain, name)) is not None:
         raise unplannable_format.refusal(tuple(tried))
     is_table = bool(csv_table.columns_of(plain))
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
-    raise UnreadableInput("Unrecognised file format.", tried=tuple(tried), hint=hint)
+    raise UnreadableInput(UNRECOGNISED, tried=tuple(tried), hint=hint)
+
+
+def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried | None:
+    """Return the row of the most likely reader: its reason is ``message``, or else it reads the file's extension."""
+    if with_message := [row for row in tried if row[1] == message]:
+        return with_message[-1]
+    name = source.lower().removesuffix(".gz")
+    reader_of = {reader.name: reader for reader in READERS}
+    matching = [row for row in tried if name.endswith(tuple({*reader_of[row[0]].endings} - {".gz"}))]
+    return min(matching, key=lambda row: reader_of[row[0]].holds != "graph", default=None)
+
+
+def other_readers(tried: Sequence[Tried], near: Tried | None) -> list[tuple[str, str]]:
+    """Return ``(readers, reason)`` of all readers except that of the row ``near``, grouped by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for row in tried:
+        if row != near:
+            by_reason.setdefault(row[1], []).append(row[0])
+    return [(", ".join(readers), reason) for reason, readers in by_reason.items()]
 
 
 def _refuse_later_version(data: bytes) -> None:

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import Tried, UnreadableInput
 
 ONNX = "Export the model to ONNX (`.onnx`) or TensorFlow Lite (`.tflite`)."
-FROM_TORCH = (
-    'Save the model with `torch.export.save(torch.export.export(model, args), "model.pt2")`, or export it to ONNX.'
-)
+FROM_TORCH = 'Save it with `torch.export.save(torch.export.export(model, args), "model.pt2")`, or export it to ONNX.'
 FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`, or with `tf2onnx` to `.onnx`."
 FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
 FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
@@ -32,7 +30,7 @@ class Unplannable:
     parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file
     endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
-    def refusal(self, tried: tuple[tuple[str, str], ...] = (), source: str = "") -> UnreadableInput:
+    def refusal(self, tried: tuple[Tried, ...] = (), source: str = "") -> UnreadableInput:
         """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 

@@ -12,7 +12,6 @@ from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, palette
-from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive
 from tmmu_core.plans.model import Plan
@@ -108,7 +107,7 @@ def treemap(
         colours = dict(zip(others, palette.CATEGORIES, strict=False)) | own_colours
     # Many groups have narrow boxes: their labels omit the words that all share.
     letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else 60
-    short = shortener(group[-1] for group in group_bytes)
+    short = numbers.shortener(group[-1] for group in group_bytes)
     boxes = [(group, short(group[-1], letters), size, "") for group, size in group_bytes.items()] + buffers
     parents = [group[:-1] for group in group_bytes] + [group for group, *_ in buffers]
     box_id = {group: str(k) for k, group in enumerate(group_bytes)}

@@ -7,10 +7,10 @@ from streamlit.testing.v1 import AppTest
 
 from app.cli.console import error_text
 from app.session import opening
-from app.texts import markup, refusal_text
+from app.texts import markup
 from tests.app.pages.run_page import BROKEN, claim, html, opened
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.open_file import nearest_reader, read_any
 
 
 def refusal(name: str) -> UnreadableInput:
@@ -30,7 +30,7 @@ def refusal(name: str) -> UnreadableInput:
 )
 def test_nearest_reader_is_the_one_that_took_the_file(name: str, reader: str) -> None:
     error = refusal(name)
-    near = refusal_text.nearest(error.tried, error.message, error.source)
+    near = nearest_reader(error.tried, error.message, error.source)
     assert near is not None
     assert near[0] == reader
 

@@ -14,8 +14,8 @@ from app.report.pictures import LOOKS, Sheet, Theme, arena_picture
 from app.report.summary import markdown
 from app.session import planning
 from app.session.view_state import Choice
+from app.texts import numbers
 from app.texts.palette import CATEGORIES, HUES
-from app.texts.short_names import shortener
 from tests.app.canvas.plans import plan_of
 from tests.support.build import residual
 from tests.support.paths import SAMPLES
@@ -84,7 +84,7 @@ def test_map_of_hashed_addresses_has_all_boxes_in_its_area() -> None:
 
 def test_shortened_names_keep_the_layer_number() -> None:
     names = [f"transformer.layers.{k}.attention.weight" for k in range(24)]
-    short = shortener(names)
+    short = numbers.shortener(names)
     assert short(names[11], 22) == "…11.attention.weight"
     assert short(names[11], 8) == "…11…"
     assert len({short(name, 10) for name in names}) == 24
