@@ -83,13 +83,11 @@ def build_report(
         plan = with_certificates(plan, verified)
     drawn_before = None if before is None else in_memory(before)
     packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
-    picture = ""
-    if plan.arenas and plan.steps:
+    picture, arena = "", totals_text.main_arena(plan)
+    if arena and plan.steps:
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
-        arena = totals_text.main_arena(plan)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(short=numbers.short_bytes)
     environment.globals.update(words=numbers, glossary=glossary, totals=totals_text, status_text=optimality)
     template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
@@ -113,7 +111,7 @@ def build_report(
         style=_style(),
         script=Markup(canvas_script()),
         packed=_gzip_base64(packed.data),
-        first_arena=totals_text.main_arena(plan) or None,
+        first_arena=arena or None,
         picture=picture,
     )
     return text.encode("utf-8", "replace")

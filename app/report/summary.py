@@ -17,10 +17,6 @@ from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import GrowthCauses, growth_causes
 
-MOST_BUFFERS, MOST_FINDINGS = 8, 5  # maximum number of rows in the summary of a plan
-MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
-"""Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters; the action
-needs 20,000 of these for a comparison."""
 LONGEST_NAME = 120  # characters, so that a comment is not too long
 BAR = 40  # characters of the longest bar
 
@@ -43,13 +39,11 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlann
         title=title,
         explanation=str(explain_peak(plan)),
         errors=[error for error in verified.errors if error.rule != "capacity"],  # the explanation reports the capacity
-        most_findings=MOST_FINDINGS,
         missing=unplanned_parts(plan),
         remarks=remarks(plan),
         totals=totals_text.rows(plan, code),
         hint=totals_text.better(better),
         peak=_peak(plan, arena) if arena and plan.steps else None,
-        most=MOST_BUFFERS,
     )
     return text.encode("utf-8", "replace")
 
@@ -112,14 +106,11 @@ def gate_markdown(
         bars=_bars(after, before),
         planned=[", ".join(map(for_markdown, (plan.planner, plan.mode, plan.preset))) for plan in plans],
         checks=sorted(checks, key=lambda check: check.ok),
-        most_checks=MOST_CHECKS,
         warnings=warnings,
         before=before,
         counted=counted,
         grown=sorted(grown, key=lambda one: (-one.grown_bytes, one.arena)),
-        most_arenas=MOST_ARENAS,
-        most_tensors=MOST_TENSORS,
-        largest=lambda one: sorted(one.shares, key=lambda s: (-abs(s.grown_bytes), s.tensor_id))[:MOST_TENSORS],
+        largest=lambda one: sorted(one.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id)),
         link=link,
     )
 
