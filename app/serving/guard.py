@@ -31,20 +31,11 @@ from app.session.work import visitors, workers
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"  # the health check needs no authorization
 
-POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:",  # the canvas is a component's inline script
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "font-src 'self' data:",
-        "connect-src 'self'",
-        "worker-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'self'",  # notebook proxies use a frame
-    )
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob:; "  # the canvas is an inline script
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
+    "worker-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"  # notebook proxies use a frame
 )
 """Content security policy, so that a page cannot send data to other servers."""
 HEADERS = {
@@ -131,7 +122,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address of the page of a view or old page, or ``/`` for the name of the first page; else ``None``."""
+    """Return the new address of the name of a view, an old page or the first page; ``None`` for other paths."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None
