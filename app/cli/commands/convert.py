@@ -61,7 +61,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     path = Path(sidecar)
     constants = constants_of(Path(model), graph)
     if not constants:
-        raise UsageError(f"{model} does not contain bytes of constants.", "Omit --sidecar.")
+        raise UsageError(f"{model} has no bytes of constants.", "Omit --sidecar.")
     try:
         written_bytes = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
     except OSError as error:
@@ -78,7 +78,7 @@ def _write_instance(instance: PlainInstance, name: str) -> int:
     if name.lower().removesuffix(".gz").endswith((".json", ".cbor")):
         raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
     offsets = None if instance.packing is None else instance.packing.offset
-    write_output(name, instance_csv.write_csv(instance.problem, offsets).encode(), "the instance")
+    write_output(name, instance_csv.write_csv(instance.problem, offsets), "the instance")
     if instance.problem.reuse is not None:
         print_note("the CSV file does not contain the capacity, constraints and reuse penalties of the input")
     if name != STREAM:

@@ -63,13 +63,8 @@ def _columns_in(line: str, delimiter: str) -> list[str]:
     return [cell.strip().strip('"').lower() for cell in line.split(delimiter)]
 
 
-def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the instance in a CSV, with its packing if it has offsets. Raises ``UnreadableInput``."""
-    return replace(read_csv(data), name=file_name(name).removesuffix(".csv"))
-
-
-def read_csv(data: str | bytes) -> PlainInstance:
-    """Read one instance. Raises ``UnreadableInput`` with the line and the column of an error."""
+def read_csv(data: bytes, name: str = "") -> PlainInstance:
+    """Return the instance, with its packing if all rows have offsets. Raises ``UnreadableInput`` with the place."""
     rows = rows_of(data)
     line, header = next(rows, (1, None))
     if header is None:
@@ -82,7 +77,8 @@ def read_csv(data: str | bytes) -> PlainInstance:
             hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
             raise _fault(line, "", f"{len(cells)} fields, but the header names {len(where)}", hint)
     columns = {name: [cells[k] for _, cells in table] for name, k in where.items()}
-    return from_columns(columns, [line for line, _ in table], inclusive)
+    instance = from_columns(columns, [line for line, _ in table], inclusive)
+    return replace(instance, name=file_name(name).removesuffix(".csv"))
 
 
 def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclusive: bool = False) -> PlainInstance:
@@ -98,8 +94,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
                     word = digits_of(text.strip())
                     found.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
-            what, hint = str(error).rstrip("."), "Write a whole number, 0 or more."
-            raise _fault(lines[len(found)], column, what, hint) from None
+            raise _fault(lines[len(found)], column, str(error).rstrip("."), "Write a whole number ≥ 0.") from None
         return found
 
     absent = [""] * len(lines)
@@ -115,8 +110,7 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
         if not name:
             raise _fault(line, "id", "the id is empty", "Give each buffer an id.")
         if first_of.setdefault(name, row) != row:
-            what = f"{name!r} is on line {lines[first_of[name]]} already"
-            raise _fault(line, "id", what, "Give each buffer its own id.")
+            raise _fault(line, "id", f"{name!r} is on line {lines[first_of[name]]} already", "Give each its own id.")
         if upper[row] <= lower[row]:
             hint = "It must have at least one step" + (", end included." if inclusive else ": upper > lower.")
             raise _fault(line, "upper", f"the live range [{lower[row]}, {upper[row]}) is empty", hint)
@@ -153,7 +147,7 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
             raise UnreadableInput(f"a CSV cannot hold the id {name!r}, which {fault}.", hint=hint)
 
 
-def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
+def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> bytes:
     """Return a problem, or with ``offset`` a finished plan, as CSV without hand-offs, exclusions and reuse terms."""
     refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
@@ -166,19 +160,17 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
         columns["offset"] = [int(at) for at in offset]
     elif problem.fixed is not None and (problem.fixed >= 0).any():
         columns["offset"] = [at if at >= 0 else "" for at in problem.fixed.tolist()]
-    return csv_text([columns, *zip(*columns.values(), strict=True)])
+    return csv_text([columns, *zip(*columns.values(), strict=True)]).encode()
 
 
-def rows_of(data: str | bytes) -> Iterator[tuple[int, list[str]]]:
+def rows_of(data: bytes) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) of every line that is not blank. Raises ``UnreadableInput``."""
-    if isinstance(data, bytes):
-        try:
-            data = data.decode()
-        except UnicodeDecodeError as fault:
-            place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
-            raise UnreadableInput("not UTF-8 text", place=place, hint=hint) from None
-    csv.field_size_limit(max(csv.field_size_limit(), len(data)))  # a buffer may have many gaps
-    reader = csv.reader(io.StringIO(data, newline=""), delimiter=delimiter_of(data), strict=True)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as fault:
+        raise UnreadableInput("not UTF-8 text.", place=f"byte {fault.start}", hint="Save it as UTF-8 CSV.") from None
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a buffer may have many gaps
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
     try:
         for cells in reader:
             if "".join(cells).strip():
@@ -197,8 +189,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
     for k, cell in enumerate(cells):
         name = COLUMN_OF.get(cell.lower())
         if name is None:
-            hint = f"{_HEADER_HINT} {OTHER_NAMES}"
-            raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", hint)
+            raise _fault(line, cell or str(k + 1), f"unknown column {cell!r}", f"{_HEADER_HINT} {OTHER_NAMES}")
         if name in where:
             what = f"two columns are read as {name!r}: {cells[where[name]]!r} and {cell!r}"
             raise _fault(line, cell, what, "Keep one of the two.")
@@ -206,8 +197,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
     for name in REQUIRED:
         if name not in where:
             called = f" {name} may be called {' or '.join(ALIASES[name])}." if name in ALIASES else ""
-            hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
-            raise _fault(line, name, f"missing column {name!r}", hint)
+            raise _fault(line, name, f"missing column {name!r}", f"{_HEADER_HINT}{called} {OTHER_NAMES}")
     return where, cells[where["upper"]].lower() == "end"
 
 
@@ -241,8 +231,7 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
     for word in text.split():
         found = _GAP.fullmatch(word)
         if found is None:
-            hint = "Write gaps as begin-stop with blanks between, such as 7-9 12-14."
-            raise _fault(line, "gaps", f"{word!r} is not a gap", hint)
+            raise _fault(line, "gaps", f"{word!r} is not a gap", "Write gaps as begin-stop, such as 7-9 12-14.")
         begin, end = int(found[1]), int(found[2]) + inclusive
         if not lower <= begin < end <= upper:
             hint = "Gaps are inside of the live range and not empty."
@@ -254,6 +243,5 @@ def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tupl
         if begin_two < stop_one:
             raise _fault(line, "gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
     if sum(stop - begin for begin, stop in gaps) == upper - lower:
-        hint = "Omit a buffer that is never live."
-        raise _fault(line, "gaps", f"the gaps are the whole live range [{lower}, {upper})", hint)
+        raise _fault(line, "gaps", f"the gaps are the whole live range [{lower}, {upper})", "Omit the buffer.")
     return tuple(gaps), windowed

@@ -50,8 +50,7 @@ def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | No
 
 def to_cbor(plan: Plan) -> bytes:
     """Return the plan file as CBOR, keys in the order of the JSON file."""
-    encoded: bytes = cbor2.dumps(_document(plan))
-    return encoded
+    return bytes(cbor2.dumps(_document(plan)))
 
 
 def _document(plan: Plan) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     birth = storages.birth[rows]
     death = np.maximum(storages.death[rows], birth + 1)  # in a plan without steps, death may precede birth
     problem = Problem(name, ids, birth, death, storages.size[rows], storages.alignment[rows])
-    return write_csv(problem, storages.offset[rows]).encode()
+    return write_csv(problem, storages.offset[rows])
 
 
 def to_parquet(plan: Plan) -> bytes:
