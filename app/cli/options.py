@@ -45,6 +45,7 @@ MODEL: str = argument("Model, graph or instance; - reads standard input.", "FILE
 AS_JSON: bool = flag("--json", "Write JSON; errors become one JSON record.")
 OUT: str | None = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT)
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
+REQUIRED_OUT: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED)
 REQUEST = "request"  # parameter that is replaced by all planning options
 OUTPUTS = ("output", "recipe")  # parameters whose value - is standard output
 GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
@@ -104,19 +105,15 @@ def _read_request(values: dict[str, Any]) -> PlanRequest:
     return request
 
 
-def _parameter(name: str, kind: Any, declared: Any) -> inspect.Parameter:
+def _parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
+    kind: Any = bool if spec.flag else list[str] | None if spec.many else str | None
+    declared = flag(spec.option, spec.about) if spec.flag else option(spec.about, spec.metavar, spec.option)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
 
 
-def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
-    if spec.flag:
-        return _parameter(name, bool, flag(spec.option, spec.about))
-    kind = list[str] | None if spec.many else str | None
-    return _parameter(name, kind, option(spec.about, spec.metavar, spec.option))
-
-
-PLANNING = [_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
-PLANNING += [_parameter("no_run", bool, flag("--no-run", "Never run an ONNX model to find its shapes."))]
+PLANNING = [_parameter(name, spec) for name, spec in OPTION_SPECS.items()]
+NO_RUN = OptionSpec("--no-run", "", "Never run an ONNX model to find its shapes.", flag=True)
+PLANNING.append(_parameter("no_run", NO_RUN))
 
 
 def read_option(name: str, text: str | list[str]) -> Any:

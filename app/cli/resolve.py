@@ -144,30 +144,18 @@ def resolve(name: str, request: PlanRequest) -> Resolved:
     return resolved
 
 
-def resolve_opened(
-    opened: Opened,
-    name: str,
-    request: PlanRequest,
-    *,
-    accepts_finished_plans: bool = True,
-    graph: Graph | None = None,
-    **settings: Any,
-) -> Resolved:
+def resolve_opened(opened: Opened, name: str, request: PlanRequest, **settings: Any) -> Resolved:
     """Return the plan of an opened file: plan a graph or an instance, or verify a finished plan. Raises ``TmmuError``.
 
-    ``accepts_finished_plans``: if false, a finished plan is an error. ``graph``, ``settings``: arguments of the
-    verifier for a finished plan.
+    ``settings``: arguments of the verifier for a finished plan (:func:`verify_finished`).
     """
     if isinstance(opened, Plan | Trace):
-        if not accepts_finished_plans:
-            hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
-            raise UsageError(f"{name} contains a finished plan.", hint)
         if ignored := planning_options(request):
             problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
         finished = Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from"))
-        return _verified(finished, graph, **settings)
+        return _verified(finished, **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
@@ -176,10 +164,10 @@ def resolve_opened(
     return _verified(resolved) if result.request.planner == GIVEN else resolved
 
 
-def _verified(resolved: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
+def _verified(resolved: Resolved, **settings: Any) -> Resolved:
     """Return the plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
     is_complete = resolved.trace is None or resolved.trace.complete
-    verified = verify_finished(resolved.plan, graph, complete=is_complete, **settings)
+    verified = verify_finished(resolved.plan, complete=is_complete, **settings)
     trace = resolved.trace and replace(resolved.trace, plan=verified.plan)
     return replace(resolved, plan=verified.plan, trace=trace, verdict=verified.verdict)
 

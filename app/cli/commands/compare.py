@@ -81,8 +81,7 @@ def _print_comparison(verdict: Comparison, limit: int) -> None:
     if rows := kind_rows(verdict):
         print_lines("")
         table(("tensors", ">count", ">bytes"), rows)
-    rows = [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]
-    if rows:
+    if rows := [tensor_row(change, verdict) for change in islice(verdict.changes(), limit)]:
         print_lines("")
         table(("tensor", "changed", *TENSOR_FIGURES), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
@@ -100,11 +99,10 @@ def _reason(difference: Difference) -> str:
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
     """Return the JSON record of the comparison, with at most ``limit`` changed tensors."""
-    verdicts = ("comparable", "identical", "complete", "incomplete", "incomparable")
+    copied = ("comparable", "identical", "complete", "incomplete", "incomparable", "divergences", "context")
     return {
-        **{name: getattr(verdict, name) for name in verdicts},
+        **{name: getattr(verdict, name) for name in (*copied, "certificates")},
         "first_divergence": verdict.first,
-        **{name: getattr(verdict, name) for name in ("divergences", "context", "certificates")},
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
         "left_totals": plan_totals(verdict.left).written(),
         "right_totals": plan_totals(verdict.right).written(),

@@ -19,9 +19,7 @@ MAIN = Path(__file__).resolve().parents[2] / "main.py"
 
 
 def explore_command(
-    files: list[str] | None = argument(
-        "Graphs, plans, traces, instances, folders of XLA dumps or snapshots.", "FILE", None
-    ),
+    files: list[str] | None = argument("Graphs, plans, traces, instances, XLA dumps, snapshot folders.", "FILE", None),
     port: int | None = option("Port [8501, or the next free port].", "N", min=1, max=65535),
     address: str = option(
         f"Address to listen on. Visitors of a non-local address need a token [${TOKEN}, or a random token].",
@@ -45,8 +43,7 @@ def explore_command(
     for name in names:
         if os.path.isdir(name):
             if not (modules_in(Path(name)) or snapshot_files(Path(name))):
-                message = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
-                raise UsageError(message, "Pass single files.")
+                raise UsageError(f"the folder {name} has no XLA dump and no PyTorch snapshots.", "Pass single files.")
         elif not os.path.isfile(name):
             raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")
@@ -56,8 +53,7 @@ def explore_command(
     if path := (base_path or os.environ.get(BASE_PATH, "")).strip("/"):
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     if not is_free(address, port or 0):
-        hint = "Set another --port, or omit the option for the next free port."
-        raise UsageError(f"port {port} is in use at {address}.", hint)
+        raise UsageError(f"port {port} is in use at {address}.", "Set another --port, or omit it for a free port.")
     if not (os.environ.get(TOKEN) or os.environ.get(PROXY_HEADER) or is_loopback(address)):
         os.environ[TOKEN] = secrets.token_urlsafe(16)
     # With exec, signals to this process reach the server.

@@ -49,7 +49,7 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
 
 PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
-"""Format of a model file with the plan in it → (function that returns why bytes are no such model, extension)."""
+"""Format → (function that returns why bytes are no model of this format, extension of its files)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
@@ -142,9 +142,7 @@ def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
     weights = external_files(data)
     if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        raise UsageError(
-            f"the weights of {source} are in the file {weights[0]}.", "Write into the folder of the model."
-        )
+        raise UsageError(f"the weights of {source} are in the file {weights[0]}.", "Write into the model's folder.")
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
@@ -178,8 +176,7 @@ def _constants(found: Resolved, model: str | None) -> Constants:
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         if constants := constants_of(Path(model), opened):
             return constants
-        message = f"{model} does not contain bytes of constants."
-        raise UsageError(message, "A native graph stores them in a sidecar file.")
+        raise UsageError(f"{model} has no bytes of constants.", "A native graph stores them in a sidecar file.")
     if found.graph is None or found.name == STREAM:
         return Constants({})
     return constants_of(Path(found.name), found.graph)

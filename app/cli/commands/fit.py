@@ -86,10 +86,8 @@ def fit_command(
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
-        moves_document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
-        console.write_output(
-            recipe, msgspec.json.format(msgspec.json.encode(moves_document), indent=2) + b"\n", "the recipe"
-        )
+        document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
+        console.write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")
     if json:
         found = {name: {what: size} for name, what in vars(sizes).items() if what is not None}
         console.write_json(as_json(fitted) | found)

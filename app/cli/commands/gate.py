@@ -7,20 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from app.cli import resolve
 from app.cli.commands.checks import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
 from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_errors
 from app.cli.plan_text import print_line_changes
-from app.cli.resolve import (
-    MAX_FINDINGS,
-    Resolved,
-    open_store,
-    print_findings,
-    resolve_ignoring_options,
-    resolve_side,
-    show_warnings,
-    warnings_of,
-)
+from app.cli.resolve import Resolved
 from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base.escaping import for_annotation
@@ -84,12 +76,13 @@ def gate_command(
     if explorer is not None and out is None:
         raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
     if not (graph or limits):
-        hint = f"Set {', '.join(map(_option_of, LIMITS))} or --baseline, or verify with --graph."
-        raise UsageError("no limit is given.", hint)
-    after = resolve_ignoring_options(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
-    if graph is not None:
+        raise UsageError("no limit is given.", f"Set {', '.join(map(_option_of, LIMITS))}, --baseline or --graph.")
+    if graph is None:
+        after = resolve.resolve_ignoring_options(plan, request)
+    else:
+        after = resolve_with_graph(plan, graph, request)[0]
         after.complete_plan()
-    before = None if options.baseline is None else resolve_side(options.baseline, request, store, after.plan)
+    before = None if options.baseline is None else resolve.resolve_side(options.baseline, request, store, after.plan)
     checks = _checks(limits, after, before, allow_incomplete=options.allow_incomplete)
     if before is not None and not after.ignored:  # no warning for the baseline: the candidate uses the options
         before = replace(before, ignored=())
@@ -114,9 +107,8 @@ def _checks(
     checks: list[Check] = []
     for side in (after, before):
         if side is not None and side.verdict is not None:
-            errors = len(side.findings)
-            what = f"findings ({side.verdict.examined})"
-            checks.append(Check(what, side.name, numbers.count(errors), "0", not errors))
+            what, errors = f"findings ({side.verdict.examined})", numbers.count(len(side.findings))
+            checks.append(Check(what, side.name, errors, "0", not side.findings))
     if plan.incomplete and not allow_incomplete:
         checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
@@ -153,7 +145,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
         "tensors_in_common": before and len(plan.row_of.keys() & before.plan.row_of.keys()),
         "not_checked": dict(after.verdict.left_out) if after.verdict else {},
         "warnings": _warnings(after, before),
-        "findings": [finding for side in invalid for finding in side.findings[:MAX_FINDINGS]],
+        "findings": [finding for side in invalid for finding in side.findings[: resolve.MAX_FINDINGS]],
         "checks": checks,
     }
 
@@ -175,18 +167,18 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
         [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
     )
     for side in invalid:
-        print_findings(side)
+        resolve.print_findings(side)
     if before is not None:
         if lines := changes_at_peak(before.plan, after.plan):
             print_line_changes(lines)
         if warning := different_models_warning(before.plan, after.plan):
             print_lines("", warning)
-    show_warnings(warnings_of(after, before))
+    resolve.show_warnings(resolve.warnings_of(after, before))
 
 
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     baseline_warning = core.baseline_warning(after.plan, before.plan) if before else ""
-    return [*filter(None, [baseline_warning]), *warnings_of(after, before)]
+    return [*filter(None, [baseline_warning]), *resolve.warnings_of(after, before)]
 
 
 def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
@@ -232,7 +224,7 @@ def _link(explorer: str | None, store_url: str | None, after: Plan, before: Reso
         scheme = urlsplit(explorer).scheme
     if scheme not in ("http", "https"):
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
-    with closing(open_store(store_url)) as store:
+    with closing(resolve.open_store(store_url)) as store:
         contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]
     if not all(contents):
         return ""

@@ -125,7 +125,7 @@ def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, s
     changes = []
     for position, run in enumerate(runs):
         before_in_series = latest.get(run.series)
-        previous = before_in_series or latest.get((run.branch,))  # for a new series, that of the branch
+        previous = before_in_series or latest.get((run.branch,))  # else the latest run of the branch
         settings = ""
         if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))

@@ -49,10 +49,9 @@ def measure_command(
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
-    ONNX models run in onnxruntime (extra "run"), TensorFlow Lite models in LiteRT (pip install ai-edge-litert),
-    exported PyTorch programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because their
-    files contain the arena sizes. --runtime tflm runs a TensorFlow Lite model twice in TensorFlow Lite Micro (extra
-    "tflm"): without and with the plan.
+    ONNX models run in onnxruntime (extra "run"), TensorFlow Lite models in LiteRT (pip install ai-edge-litert), PyTorch
+    programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run: their files contain the arena
+    sizes. --runtime tflm runs a model in TensorFlow Lite Micro (extra "tflm"), without and with the plan.
 
     Exit code: 0 measured, 1 if the outputs change with the plan.
     """

@@ -10,6 +10,7 @@ from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_re
 from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
 from app.texts import totals_text
 from tmmu_core.formats.planfile import plan_file
+from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.model import Graph
@@ -30,14 +31,11 @@ def plan_command(
     graph: str = MODEL,
     output: str | None = OUT,
     json: bool = AS_JSON,
-    engines: str | None = option(
-        "JSON file that assigns nodes to engines. Reuse of bytes by two engines has a cost.", "FILE"
-    ),
+    engines: str | None = option("JSON: engine of each node. Reuse of bytes by two engines has a cost.", "FILE"),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
-    If an instance file has all offsets, the offsets are verified. For a folder with one PyTorch snapshot per rank, a
-    table of the ranks is printed.
+    If an instance file has all offsets, these are verified. A folder of snapshots is printed as a table of its ranks.
 
     Exit code: 0 planned, 1 invalid offsets (2 with -o or --json) or an unreadable snapshot.
     """
@@ -60,7 +58,10 @@ def plan_command(
             raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(console.read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
-    found = resolve_opened(opened, graph, request, accepts_finished_plans=False)
+    if isinstance(opened, Plan | Trace):
+        hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
+        raise UsageError(f"{graph} contains a finished plan.", hint)
+    found = resolve_opened(opened, graph, request)
     plan = found.valid_plan("export") if output is not None or json else found.plan
     if output is not None:
         console.write_output(output, write(plan), "the plan")

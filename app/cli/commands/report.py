@@ -15,9 +15,7 @@ FORMATS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
 def report_command(
     request: PlanRequest,
     plan: str = SOURCE,
-    output: str = option(
-        "Write to this file (.html, .pdf, .md); - writes HTML to standard output.", "FILE", *OUTPUT, default=REQUIRED
-    ),
+    output: str = option("Write to this .html, .pdf or .md file; - prints HTML.", "FILE", *OUTPUT, default=REQUIRED),
     baseline: str | None = option("Plan, trace, graph or store:MODEL@COMMIT to compare against.", "FILE"),
     title: str = option("Title of the report [graph, mode and planner].", "TEXT", default=""),
     theme: str = option("Theme of the report.", "light|dark", default="light"),

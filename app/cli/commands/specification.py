@@ -2,23 +2,10 @@
 
 from typing import Any
 
-from app.cli import console
+from app.cli import console, options
 from app.cli.commands.checks import resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import writer_of
 from app.cli.console import STREAM, SUCCESS, UsageError
-from app.cli.options import (
-    AS_JSON,
-    GRAPH,
-    OUT,
-    OUT_OR_STREAM,
-    OUTPUT,
-    REQUIRED,
-    SOURCE,
-    argument,
-    flag,
-    option,
-    read_option,
-)
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve
 from app.texts import numbers
@@ -33,10 +20,10 @@ TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cbor
 
 def trace_command(
     request: PlanRequest,
-    graph: str = SOURCE,
-    output: str = OUT_OR_STREAM,
-    digest: bool = flag("--digest", "Write hashes instead of a record per tensor."),
-    json: bool = AS_JSON,
+    graph: str = options.SOURCE,
+    output: str = options.OUT_OR_STREAM,
+    digest: bool = options.flag("--digest", "Write hashes instead of a record per tensor."),
+    json: bool = options.AS_JSON,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
     is_cbor = console.format_by_ending(output, TRACE_ENDINGS, "jsonl") == "cbor"
@@ -51,10 +38,10 @@ def trace_command(
 
 def checkpoint_command(
     request: PlanRequest,
-    graph: str = SOURCE,
-    output: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED),
-    graph_of_plan: str | None = GRAPH,
-    json: bool = AS_JSON,
+    graph: str = options.SOURCE,
+    output: str = options.REQUIRED_OUT,
+    graph_of_plan: str | None = options.GRAPH,
+    json: bool = options.AS_JSON,
 ) -> int:
     """Write the checkpoint of a plan."""
     found, against = resolve_with_graph(graph, graph_of_plan, request)
@@ -65,21 +52,20 @@ def checkpoint_command(
     plan = found.valid_plan("checkpoint")
     solved = solution_of_plan(found, against, request)
     if found.plan.ir_hash != (found.whole_graph_hash or solved.plan.ir_hash):
-        what = f"{graph} is not a plan of {graph_of_plan}: the ir_hash differs."
-        raise UsageError(what, "Pass the graph of the plan.")
+        raise UsageError(f"{graph} is not a plan of {graph_of_plan}: ir_hash differs.", "Pass the graph of the plan.")
     console.write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
     return SUCCESS
 
 
 def restore_command(
-    checkpoint: str = argument("Checkpoint; - reads standard input.", "FILE"),
-    token: str | None = option("Accept only a checkpoint with this replay token.", "HEX"),
-    output: str | None = OUT,
-    json: bool = AS_JSON,
+    checkpoint: str = options.argument("Checkpoint; - reads standard input.", "FILE"),
+    token: str | None = options.option("Accept only a checkpoint with this replay token.", "HEX"),
+    output: str | None = options.OUT,
+    json: bool = options.AS_JSON,
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
     write = writer_of(output or STREAM)
-    expected = None if token is None else read_option("token", token)
+    expected = None if token is None else options.read_option("token", token)
     plan = restore(console.read_input(checkpoint), checkpoint, token=expected)
     refuse_invalid(plan, OPERATORS["checkpoint"])
     if output is not None:
@@ -94,17 +80,13 @@ def restore_command(
 
 def apply_command(
     request: PlanRequest,
-    plan: str = SOURCE,
-    graph: str | None = GRAPH,
-    security: str = option(
-        "Security level: standard, confidential or regulated. Only standard allows --debug-fill.",
-        "LEVEL",
-        default="standard",
+    plan: str = options.SOURCE,
+    graph: str | None = options.GRAPH,
+    security: str = options.option(
+        "Security level: standard (allows --debug-fill), confidential or regulated.", "LEVEL", default="standard"
     ),
-    debug_fill: int | None = option(
-        "Before the first step, fill every tensor with the Philox random numbers of this seed.", "SEED"
-    ),
-    json: bool = AS_JSON,
+    debug_fill: int | None = options.option("First fill all tensors with Philox random numbers of this seed.", "SEED"),
+    json: bool = options.AS_JSON,
 ) -> int:
     """Allocate the arenas of a plan, and zero its buffers step by step.
 
@@ -141,7 +123,7 @@ def apply_command(
     return SUCCESS
 
 
-def schema_command(name: str | None = argument("Schema name; omit to list all.", "NAME", None)) -> int:
+def schema_command(name: str | None = options.argument("Schema name; omit to list all.", "NAME", None)) -> int:
     """Print a JSON Schema of a file or of --json output."""
     if name is None:
         console.print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))

@@ -39,9 +39,7 @@ class AxisOptions:
     alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
     over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
     shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
-    fits: str | None = option(
-        "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
-    )
+    fits: str | None = option("Instead of planning, fit to each memory limit.", "BYTES,…", "--capacities", "--fit")
 
     def axes(self) -> Axes:
         """Return the axes without ``over``, which depends on the model. Raises ``TmmuError``."""

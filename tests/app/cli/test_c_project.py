@@ -37,7 +37,7 @@ def test_plan_without_constants_has_a_note(tmp_path: Path, capsys: pytest.Captur
     [
         ([], "c-project is a folder"),
         (["-o", "{folder}/there", "--blobs", "huge"], "unknown value 'huge' of --blobs"),
-        (["-o", "{folder}/there", "--model", CHAIN], "does not contain bytes of constants"),
+        (["-o", "{folder}/there", "--model", CHAIN], "has no bytes of constants"),
         (["-o", "{folder}/file"], "file exists"),
     ],
 )

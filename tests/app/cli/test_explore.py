@@ -55,7 +55,7 @@ def test_folder_of_snapshots_can_be_opened(
         held.bind(("localhost", 0))
         held.listen()
         assert run(["explore", str(tmp_path), "--no-browser", "--port", str(held.getsockname()[1])]) == 2
-    assert ("is in use" if has_snapshot else "neither an XLA dump nor PyTorch snapshots") in capsys.readouterr().err
+    assert ("is in use" if has_snapshot else "has no XLA dump and no PyTorch snapshots") in capsys.readouterr().err
 
 
 def test_named_port_that_is_taken_is_reported_first(capsys: pytest.CaptureFixture[str]) -> None:
