@@ -113,8 +113,7 @@ def content_of(source: str) -> tuple[bytes, str]:
         return stored[1], stored[0]
     path = next((sample.path for sample in samples() if sample.name == name), None)
     if path is None:
-        hint = "Choose another sample, or open a file."
-        raise UnreadableInput(f"there is no sample {name!r}.", source=source, hint=hint)
+        raise UnreadableInput(f"there is no sample {name!r}.", "Choose a sample, or open a file.", source=source)
     try:
         return path.read_bytes(), path.name
     except OSError as error:

@@ -565,7 +565,7 @@ def replayed(step: Any) -> None:
     torch.default_generator.set_state(state)
 
 
-SETS_DEFAULT = "sets the state of the random generator of the device 'cpu'"
+SETS_DEFAULT = "sets the random generator of 'cpu'"
 
 
 @pytest.mark.parametrize(

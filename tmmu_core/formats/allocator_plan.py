@@ -1,5 +1,6 @@
 """Common functions of the readers of other tools' plans: build packing instances from live ranges and offsets."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -30,18 +31,6 @@ class LiveRange:
     arena: str = "arena"
 
 
-def _make_ids_unique(live_ranges: Iterable[LiveRange]) -> None:
-    """Change repeated ids to ``x``, ``x #2``, …"""
-    used_ids: set[str] = set()
-    last_number: dict[str, int] = {}
-    for live_range in live_ranges:
-        name = live_range.id
-        while live_range.id in used_ids:
-            last_number[name] = last_number.get(name, 1) + 1
-            live_range.id = f"{name} #{last_number[name]}"
-        used_ids.add(live_range.id)
-
-
 def arena_names(memories: Iterable[int]) -> dict[int, str]:
     """Return memory number → arena name: ``memory 1``, …, or ``arena`` if there is only one memory."""
     numbers = set(memories)
@@ -67,8 +56,15 @@ def stem_of(path: str) -> str:
 def instance_of(
     name: str, live_ranges: Sequence[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Number repeated ids, and return the instance, with a packing if ``placed``. Raises ``UnreadableInput``."""
-    _make_ids_unique(live_ranges)
+    """Return the instance, with a packing if ``placed``. Repeated ids get numbers. Raises ``UnreadableInput``."""
+    used_ids: set[str] = set()
+    last_number: Counter[str] = Counter()
+    for live_range in live_ranges:
+        name = live_range.id
+        while live_range.id in used_ids:  # ``x``, ``x #2``, …
+            last_number[name] += 1
+            live_range.id = f"{name} #{last_number[name] + 1}"
+        used_ids.add(live_range.id)
     rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))
     refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
     rows_of = {arena: list(group) for arena, group in groupby(rows, key=lambda row: row.arena)} or {"arena": rows}

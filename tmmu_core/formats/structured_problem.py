@@ -187,7 +187,7 @@ class _Reading:
         return self.buffer[number]
 
     def _pairs(self, rows: Sequence[_Pair], place: str) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, index of first buffer, index of second) for pairs within one pool."""
+        """Yield (row, index of first buffer, index of second); skip pairs across pools, but reject such colocations."""
         for k, row in enumerate(rows):
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:
@@ -214,8 +214,7 @@ class _Reading:
                 message = f"buffer {pin.buffer} is pinned in the pool {pin.pool}, which is not its own."
                 raise _fault(message, f"{place}.pool", "Pin it in its allowed pool.")
             if fixed[at] not in (-1, pin.offset):
-                message = f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}."
-                raise _fault(message, place, "Keep one of the two.")
+                raise _fault(f"buffer {pin.buffer} is pinned at {fixed[at]} and at {pin.offset}.", place, "Keep one.")
             fixed[at] = pin.offset
             if pin.exclusive_for_all_time:
                 separations += [(at, k) for k, home in enumerate(self.home) if home == self.home[at] and k != at]

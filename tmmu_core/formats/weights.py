@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tmmu_core.base.errors import source_of_errors, unopened
-from tmmu_core.formats import signatures
+from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.edge import tflite
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
 
-ZIP = b"PK\x03\x04"
 HEAD = 64  # number of bytes at the start of a file that identify its format
 
 
@@ -36,7 +35,7 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 
 def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
     head = data[:HEAD]
-    if head.startswith(ZIP):
+    if head.startswith(unplannable.ZIP):
         module = "pytorch.exported_program.pt2_graph"
     elif not tflite.refuses(head):
         module = "edge.tflite"

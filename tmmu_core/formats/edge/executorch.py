@@ -275,8 +275,7 @@ class _Method:
     def notes(self) -> Iterable[str]:
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(self.memory_bytes) if size)
         yield f"the program reserves {sum(self.memory_bytes):,} bytes ({listed})"
-        views = sum(value.viewed is not None for value in self.values.values())
-        if views:
+        if views := sum(value.viewed is not None for value in self.values.values()):
             yield f"{views} values share the bytes of another value: elided views and in-place results"
         if self.unplaced:
             yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"

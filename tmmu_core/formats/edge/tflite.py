@@ -29,17 +29,8 @@ from msgspec import structs
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.edge.tflite_subgraph import (
-    ABSENT,
-    SAME_SIZE,
-    SUBGRAPH_FIELDS,
-    ModelFile,
-    Operator,
-    Subgraph,
-    is_external,
-    nbytes,
-    permission,
-)
+from tmmu_core.formats.edge import tflite_subgraph
+from tmmu_core.formats.edge.tflite_subgraph import ABSENT, ModelFile, Operator, Subgraph, is_external, nbytes
 from tmmu_core.graph.constants import Constants, in_file, in_memory
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
@@ -185,13 +176,13 @@ class _Reading:
                 use.variable_of[handle] = operator.variable or self._id(use, handle)
             variables = [self._variable(use, k, operator)] if operator.instr in VARIABLE_VALUE else []
             unplanned = [self.file.label(number) for number in operator.bodies]
-            if operator.instr in SUBGRAPH_FIELDS and not unplanned:
+            if operator.instr in tflite_subgraph.SUBGRAPH_FIELDS and not unplanned:
                 unplanned = ["bodies that the model does not name"]
             is_open = use.subgraph.open_tensors
             if not self.open_inputs and is_open.isdisjoint(reads):  # else the size can be that of an open input
                 unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
-            inplace = permission(use.subgraph.tensors, operator.instr, reads, writes)
-            if operator.instr in SAME_SIZE and inplace == "none" and not unplanned:
+            inplace = tflite_subgraph.permission(use.subgraph.tensors, operator.instr, reads, writes)
+            if operator.instr in tflite_subgraph.SAME_SIZE and inplace == "none" and not unplanned:
                 ids = [use.subgraph.tensors[i].id for i in writes if i in is_open]
                 unplanned += [f"{own}: its size in the file is a placeholder" for own in ids]
             inputs = (*[self._id(use, i) for i in reads], *variables)
@@ -273,8 +264,7 @@ class _Reading:
         side, at = VARIABLE_VALUE[operator.instr]
         handle, number = operator.inputs[0], getattr(operator, side)[at]
         if ABSENT in (handle, number):
-            what = f"operator {k} ({operator.instr}) has no variable handle or no value."
-            raise self.file.damaged(what, use.subgraph.number)
+            raise self.file.damaged(f"operator {k} ({operator.instr}) lacks a variable or value.", use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[number], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):

@@ -34,8 +34,7 @@ def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: 
         return "none"
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
     size = nbytes(tensors[writes[0]])
-    pairs = tuple((i, 0) for i, read in enumerate(reads[:operands]) if nbytes(tensors[read]) == size)
-    return pairs or "none"
+    return tuple((i, 0) for i, read in enumerate(reads[:operands]) if nbytes(tensors[read]) == size) or "none"
 
 
 def nbytes(tensor: Tensor) -> int:
@@ -154,8 +153,7 @@ class ModelFile:
         self.counted += sum(length(row, side) for row in rows for side in ("Shape", "ShapeSignature"))
         self.counted += sum(len(row.Name() or b"") for row in rows)
         if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
-            what = f"the model has more operands, dimensions and letters than {size} bytes can hold."
-            raise self.damaged(what, number)
+            raise self.damaged(f"the model has more operands, dimensions and letters than {size} bytes hold.", number)
         inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
         parsed = tuple([self._operator(operator) for operator in operators])
         ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]
@@ -165,8 +163,7 @@ class ModelFile:
         for owner, side, operands, least in ends:
             wrong = next((i for i in operands if not least <= i < len(rows)), None)
             if wrong is not None:
-                what = f"{owner} names tensor {wrong} among its {side}, and there are {len(rows)} tensors."
-                raise self.damaged(what, number)
+                raise self.damaged(f"{owner} has the tensor {wrong} of {len(rows)} among its {side}.", number)
         ids = _ids([_text(row.Name()) for row in rows])
         written = {i: k for k, operator in enumerate(parsed) for i in operator.outputs if i != ABSENT}
         for i, k in written.items():

@@ -48,8 +48,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     notes = [f"the memory is {title}"]
     others = [(other, peaks[k]) for k, (other, _, _) in enumerate(tables) if k != chosen]
     notes += [f"the log also contains {other}: {peak:,} bytes at its peak" for other, peak in others]
-    sharing_tensors = sum(len(names) - 1 for names in buffers.values())
-    if sharing_tensors:
+    if sharing_tensors := sum(len(names) - 1 for names in buffers.values()):
         notes.append(f"tensors that share a buffer with another tensor: {sharing_tensors}")
     notes.append("the log has no alignments: every buffer has alignment 1")
     return allocator_plan.instance_of(allocator_plan.stem_of(name) or "vela", live_ranges, notes)

@@ -27,12 +27,9 @@ SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Uns
 SMALL_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}  # results not much larger than the operands
 
 
-def fold_constants(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:
+def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProto | None:
     """Return the model with the results of foldable nodes as initialisers; ``None`` without foldable nodes."""
-    shapes = {
-        value: tuple([dim if isinstance(dim, int) else OPEN for dim in dims])
-        for value, (_, dims) in known_shapes.items()
-    }
+    shapes = {name: tuple([dim if isinstance(dim, int) else OPEN for dim in dims]) for name, (_, dims) in known.items()}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     values = small_weights(model)
     open_values: set[str] = set()  # vectors that contain OPEN; only ``Shape`` and ``SELECTIONS`` write and read them

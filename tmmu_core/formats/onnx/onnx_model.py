@@ -192,8 +192,7 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     """
     order = tuple(order)
     outputs_of = {node.node_id: node.outputs for node in graph.nodes}
-    different = sorted(outputs_of.keys() ^ set(order))
-    if different:
+    if different := sorted(outputs_of.keys() ^ set(order)):
         what = f"the order and {name or 'the model'} have different nodes: {different[0]!r} is in one of them only."
         raise Misuse(what, "Pass the model that the order was made from.")
     rank = {tensor: k for k, node_id in enumerate(order) for tensor in outputs_of[node_id]}

@@ -112,12 +112,10 @@ def _build_with_runtime_shapes(
 
     If shapes are still unknown, omit the branches that the run did not take. Raises ``InvalidIrShapes``.
     """
-    option = onnx_shape_run.missing_option()
-    if option:
+    if option := onnx_shape_run.missing_option():
         error.hint += f" Or measure the shape in a run of the model: {option}"
         raise error
-    known = onnx_shape_run.symbolic(flat.model, sizes.point())
-    if known:
+    if known := onnx_shape_run.symbolic(flat.model, sizes.point()):
         onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
@@ -347,8 +345,7 @@ class Builder:
         if name not in self.constant:
             reader = f'the node "{node_id}" reads' if node_id else "the graph returns"
             what = f'{reader} "{name}", which no earlier node writes and which is neither an input nor a weight.'
-            hint = "Check the model with onnx.checker.check_model(model)."
-            raise self._refusal("unknown_tensor", what, hint, name, node_id)
+            raise self._refusal("unknown_tensor", what, "Check it with onnx.checker.check_model.", name, node_id)
         floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
         self._add(name, role="parameter" if floating else "constant", node_id=node_id)
 

@@ -305,5 +305,4 @@ def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def _refuse(node: onnx.NodeProto, place: str, what: str, hint: str) -> NoReturn:
-    what = f'the operator {node.op_type} ("{node.name or node.op_type}") {what}.'
-    raise UnreadableInput(what, place=place, hint=hint)
+    raise UnreadableInput(f'the operator {node.op_type} ("{node.name or node.op_type}") {what}.', hint, place=place)

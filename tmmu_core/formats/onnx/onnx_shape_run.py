@@ -21,7 +21,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, run_module
 from tmmu_core.base.extras import install, installed
 from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
-from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, bodies_of, inlined, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_model import TypedShapes, attribute_of, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import Flat, branch, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
@@ -173,13 +173,11 @@ def _largest_shapes(executions: list[list[Any]], outputs_of: Mapping[str, list[s
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
     """Add the ``known`` shapes that ``facts`` lacks, and the shapes of scope nodes that can now be inferred."""
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
-    shapes: dict[str, TypedShape] = {
-        name: (element_of[facts.dtype[name]], list(shape)) for name, shape in facts.shape.items()
-    }
+    shapes: TypedShapes = {name: (element_of[facts.dtype[name]], list(shape)) for name, shape in facts.shape.items()}
     values = small_weights(flat.model)
     outputs = (name for node in flat.model.graph.node for name in node.output)
     missing = [name for name in outputs if name in known and name not in facts.shape]
-    new: dict[str, TypedShape] = {n: (known[n][0], [*known[n][1]]) for n in missing if known[n][0] in DTYPES}
+    new: TypedShapes = {n: (known[n][0], [*known[n][1]]) for n in missing if known[n][0] in DTYPES}
     while new:
         for name, (element, shape) in new.items():
             facts.dtype.setdefault(name, DTYPES[element])

@@ -1,8 +1,7 @@
 """Find the bytes of an ONNX model's constants by tensor id.
 
 The model is flattened as for a plan, so its ids are those of the graph. The bytes of a constant are in the model, in a
-range of a file in the model's folder (external data), or computed from other constants with the reference evaluator of
-the onnx package.
+range of a file in the model's folder (external data), or computed from other constants by onnx's reference evaluator.
 """
 
 from copy import deepcopy
@@ -131,8 +130,7 @@ def _packed(array: Any) -> bytes:
 
 def _not_computed(name: str) -> UnreadableInput:
     what = f'the constant "{name}" is computed in the model by operators that cannot be evaluated.'
-    hint = "Let an optimiser fold the model's constants, or export it again with constant folding."
-    return UnreadableInput(what, hint=hint)
+    return UnreadableInput(what, "Export the model with constant folding, or fold its constants with an optimiser.")
 
 
 def _damaged(name: str) -> UnreadableInput:

@@ -93,8 +93,7 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
         plan = _verified_plan(unpacking.unpack(data))
         if token is not None and token != plan.replay_token:
             what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
-            hint = "Give the token of the checkpoint, or plan again."
-            raise UnreadableInput(what, place="$.body.head.replay_token", hint=hint)
+            raise UnreadableInput(what, "Give its token, or plan again.", place="$.body.head.replay_token")
         return plan
 
 
@@ -109,7 +108,7 @@ def _verified_plan(data: bytes) -> Plan:
         digest = H(whole["body"])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         what = f"this checkpoint is damaged: {type(error).__name__} {error}."
-        raise UnreadableInput(what, hint="Write it again.") from error
+        raise UnreadableInput(what, "Write it again.") from error
     plan_hash, layout_hash = plan_digests(plan)
     for place, stored, computed in (
         ("body.head.execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),

@@ -2,8 +2,7 @@
 
 The verifier checks the plan that results. A content hash that does not match becomes a note of the plan (decision 6).
 In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
-Peaks are recomputed, because that version did not count the source of a hand-off at its last step. Unknown metrics and
-notes are kept.
+Peaks are recomputed: it did not count the source of a hand-off at its last step. Unknown metrics and notes are kept.
 """
 
 import contextlib
@@ -82,7 +81,8 @@ class _Note(msgspec.Struct):
     bits: int = 0
 
 
-_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))  # first key → the rest
+_REQUIRED = (("memory", "role", "source_memory"), ("said_by", "memory", "spills", "alignment"))
+"""A note that has the first key must have the others."""
 register_types(_Metrics, _Note)
 
 
@@ -144,15 +144,13 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
-            what = f'the tensor "{rows[i].tensor_id}" has two rows.'
-            raise UnreadableInput(what, place=f"$.tensors[{i}].tensor_id")
+            raise UnreadableInput(f'the tensor "{rows[i].tensor_id}" has two rows.', place=f"$.tensors[{i}].tensor_id")
     for i in by_id:
         for dim in rows[i].shape:
             _within(dim, f"tensors[{i}].shape")
         if rows[i].arena not in arenas:
             what = f'the tensor "{rows[i].tensor_id}" is in the arena "{rows[i].arena}", which is not in the plan.'
-            hint = f"Its arenas are: {', '.join(arenas) or 'none'}."
-            raise UnreadableInput(what, place=f"$.tensors[{i}].arena", hint=hint)
+            raise UnreadableInput(what, f"Arenas: {', '.join(arenas) or 'none'}.", place=f"$.tensors[{i}].arena")
 
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:

@@ -121,8 +121,7 @@ def head_values(plan: Plan) -> dict[str, Any]:
     }
     if plan.constraints is None:
         del head["constraints"]
-    values: dict[str, Any] = msgspec.to_builtins(head)
-    return values
+    return dict(msgspec.to_builtins(head))
 
 
 def content_hash(head: Mapping[str, Any], tensors: str) -> str:

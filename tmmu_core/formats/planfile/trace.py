@@ -228,11 +228,9 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     complete = header.rows != "digest"
     header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
     if complete and header.tensor_count != len(tensors):
-        what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
-        raise UnreadableInput(what, place=place)
+        raise UnreadableInput(f"the header has {header.tensor_count} tensors, but {len(tensors)} follow.", place=place)
     if not complete and (tensors or header.handoffs):  # the hash of a digest does not cover these
-        what = "the trace is a digest, but it has records of tensors or hand-offs."
-        raise UnreadableInput(what, place=place, hint=WRITE_AGAIN)
+        raise UnreadableInput("the trace is a digest, but has tensors or hand-offs.", WRITE_AGAIN, place=place)
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors])
     rows_hash = plan_document.tensors_hash(plan) if complete else header.tensors_hash
@@ -283,5 +281,4 @@ def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:
         try:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
-            what = f"this record is not CBOR: {error.__cause__ or error}."
-            raise UnreadableInput(what, place=f"byte {at}") from error
+            raise UnreadableInput(f"it is not CBOR: {error.__cause__ or error}.", place=f"byte {at}") from error

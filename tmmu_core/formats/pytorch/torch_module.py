@@ -138,8 +138,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
             if not low <= size <= high:
                 what = f"{name} = {size} is outside of {low} to {high}, for which the program was exported."
                 hint = "Give a size in this range, or export the program for other sizes."
-                path = f"$.dims.{name}"
-                raise InvalidIrShapes(what, hint=hint, reason="dim_out_of_envelope", path=path, node_id="")
+                raise InvalidIrShapes(what, hint=hint, reason="dim_out_of_envelope", path=f"$.dims.{name}", node_id="")
     return {symbol: envelopes[name].max for name, symbol in symbol_of.items()}
 
 

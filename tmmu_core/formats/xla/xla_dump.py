@@ -121,8 +121,7 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     allocations, ranges, program = _sections(lines)
     repeated = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
     if repeated:
-        what = f"the value {repeated[0]!r} is assigned to two places."
-        raise UnreadableInput(what, hint="Give the files of one module only.")
+        raise UnreadableInput(f"the value {repeated[0]!r} is assigned to two places.", "Give the files of one module.")
     steps = 1 + max([0, *(end for _, end in ranges.values())])
     births = Counter(ranges[name][0] for a in allocations for name, size, _ in a.values if size and name in ranges)
     rows: list[Buffer] = []
@@ -141,8 +140,7 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     notes = ["the dump has no alignments: all buffers have alignment 1, and allocations follow each other directly"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
-    merged = [row for row in rows if len(row.names) > 1]
-    if merged:
+    if merged := [row for row in rows if len(row.names) > 1]:
         notes.append(f"{len(merged)} buffers hold several values (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
     origins, origin_of = xla_program.origins_of(program), {}

@@ -9,8 +9,7 @@
 ``source_file`` and ``source_line``, or a stack frame: a row of the tables at the beginning of the text. A fusion
 without metadata has the origin of the root instruction of its computation.
 
-Planning does not need the text, so unreadable parts are ignored without an error. At most :data:`LONGEST` characters of
-a line's metadata are read.
+Planning does not need the text, so unreadable parts are ignored. Metadata are read up to :data:`LONGEST` characters.
 """
 
 import re

@@ -77,10 +77,8 @@ class Program:
             hint = "Export the program with example inputs, or with fixed sizes."
             if unknown:
                 example = ",".join(f"{symbol}=64" for symbol in unknown)
-                hint = (
-                    f"It depends on data. Give the largest value: tmmu convert MODEL --dims {example} -o GRAPH.json; "
-                    "or bound it in the model with torch._check and export it again."
-                )
+                hint = f"It depends on data. Give its maximum: tmmu convert MODEL --dims {example} -o GRAPH.json; "
+                hint += "or bound it in the model with torch._check and export it again."
             raise UnreadableInput(f'a size of "{what}" is not known: {error}.', hint=hint) from error
 
 
@@ -205,8 +203,7 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
         with archive.open(name) as member:
             data = member.read(ceiling + 1)
     except _DAMAGE as error:
-        what = f'the member "{name}" of the zip archive is cut off or damaged.'
-        raise UnreadableInput(what, hint=COPY) from error
+        raise UnreadableInput(f'the member "{name}" of the zip archive is cut off or damaged.', COPY) from error
     if len(data) > ceiling:
         raise limits.limit_error(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"')
     try:
@@ -214,8 +211,7 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         what = f"the exported program is not laid out as PyTorch writes it: {why}."
-        hint = "Save it again with torch.export.save of PyTorch 2.8 or newer."
-        raise UnreadableInput(what, place=name, hint=hint) from error
+        raise UnreadableInput(what, "Save it with torch.export.save of PyTorch 2.8 or newer.", place=name) from error
 
 
 def in_member(archive: Path | bytes, member: str, start: int, length: int) -> Iterator[bytes]:

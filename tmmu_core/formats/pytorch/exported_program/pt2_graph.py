@@ -374,5 +374,4 @@ class _Reader:
 
 
 def _broken(what: str) -> UnreadableInput:
-    what = f"the exported program contradicts itself: {what}."
-    return UnreadableInput(what, hint="Save it again with torch.export.save.")
+    return UnreadableInput(f"the exported program contradicts itself: {what}.", "Save it again with torch.export.save.")

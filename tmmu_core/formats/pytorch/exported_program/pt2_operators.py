@@ -19,13 +19,11 @@ def _words(text: str) -> frozenset[str]:
 
 
 VIEWS: frozenset[str] = _words(
-    """
-    _conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided atleast_1d atleast_2d atleast_3d broadcast_to
-    chunk conj detach detach_ diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh linalg_diagonal mH mT
-    matrix_H moveaxis movedim narrow numpy_T permute positive real resolve_neg select slice split split_with_sizes
-    squeeze swapaxes swapdims t tensor_split transpose unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes
-    unsqueeze view view_as view_as_complex view_as_real
-    """
+    "_conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided atleast_1d atleast_2d atleast_3d "
+    "broadcast_to chunk conj detach detach_ diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh "
+    "linalg_diagonal mH mT matrix_H moveaxis movedim narrow numpy_T permute positive real resolve_neg select slice "
+    "split split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unfold unsafe_chunk "
+    "unsafe_split unsafe_split_with_sizes unsqueeze view view_as view_as_complex view_as_real"
 )
 """Operators whose results are always views of their first argument."""
 
@@ -44,27 +42,21 @@ DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha
 """Operators that return their first argument if ``train`` is false or the probability ``p`` is 0."""
 
 NO_BYTES: frozenset[str] = _words(
-    """
-    _assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel
-    sym_size sym_storage_offset sym_stride
-    """
+    "_assert_async _assert_scalar _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size sym_numel "
+    "sym_size sym_storage_offset sym_stride"
 )
 """Operators that return no tensor: assertions, and reads of metadata."""
 
 CHANGED_COPIES: frozenset[str] = _words(
-    """
-    as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce masked_scatter
-    put scatter scatter_add scatter_reduce select_scatter slice_scatter
-    """
+    "as_strided_scatter copy diagonal_scatter fill index_add index_copy index_fill index_put index_reduce "
+    "masked_scatter put scatter scatter_add scatter_reduce select_scatter slice_scatter"
 )
 """Operators that copy their first argument and change some elements. The result may overwrite this argument only."""
 REDUCING_OVERLOADS: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})  # not pointwise
 
 _OUT_OVERLOADS: frozenset[str] = _words(
-    """
-    L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input inverse
-    output result sign values values_stable
-    """
+    "L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input "
+    "inverse output result sign values values_stable"
 )
 """Overloads that write their last arguments although their name does not contain ``out``: ``topk.values``."""
 
@@ -108,8 +100,7 @@ class Operator:
 
 def operator(target: str) -> Operator:
     """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or ExecuTorch's ``aten_add_Tensor``."""
-    edge = ONE_WORD.fullmatch(target)
-    if edge is not None:
+    if (edge := ONE_WORD.fullmatch(target)) is not None:
         space, name, overload = one_word_parts(edge[1], edge[2])
         return Operator(space, name, overload or "default")
     found = _OPERATOR.fullmatch(target)
@@ -125,7 +116,7 @@ class Flow:
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: their number, per body."""
+        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: numbers per body."""
         groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False

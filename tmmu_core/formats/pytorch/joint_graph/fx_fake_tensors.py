@@ -125,7 +125,7 @@ class StandIns:
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
-        self.tensors: dict[int, tuple[Any, Any]] = {}  # id of a tensor → the tensor, kept alive, and its stand-in
+        self.tensors: dict[int, tuple[Any, torch.Tensor]] = {}  # id of a tensor → the tensor, kept alive, its stand-in
         self.storages: dict[int, Any] = {}
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
@@ -136,8 +136,7 @@ class StandIns:
             return value
         if id(value) not in self.tensors:
             self.tensors[id(value)] = value, self._make(value)
-        stand_in: torch.Tensor = self.tensors[id(value)][1]
-        return stand_in
+        return self.tensors[id(value)][1]
 
     def _make(self, value: torch.Tensor) -> torch.Tensor:
         storage, device = value.untyped_storage(), _usable(value.device)
@@ -154,16 +153,12 @@ class StandIns:
     @contextlib.contextmanager
     def in_module(self, module: torch.nn.Module) -> Iterator[None]:
         """Replace the tensors of ``module`` by stand-ins."""
-        dicts = [by_name for part in module.modules() for by_name in (part._parameters, part._buffers)]
-        tensors = [(by_name, *item) for by_name in dicts for item in by_name.items() if item[1] is not None]
-        replaced = [each for each in tensors if self.of(each[2]) is not each[2]]
-        for by_name, name, value in replaced:
-            by_name[name] = self.of(value)
-        try:
+        with contextlib.ExitStack() as stack:
+            for part in module.modules():
+                for by_name in (part._parameters, part._buffers):
+                    replaced = {name: self.of(value) for name, value in by_name.items() if value is not None}
+                    stack.enter_context(mock.patch.dict(by_name, replaced))
             yield
-        finally:
-            for by_name, name, value in replaced:
-                by_name[name] = value
 
     def in_arguments(self, arguments: Any) -> Any:
         """Return the nested ``arguments`` with stand-ins for their tensors."""
@@ -296,13 +291,11 @@ class DataIsCopied(TorchFunctionMode):
 @contextlib.contextmanager
 def uncompiled(module: torch.nn.Module) -> Iterator[None]:
     """Context manager: the parts of the module that ``torch.compile`` compiled run without compilation."""
-    names = ("_compiled_call_impl", "forward")
-    before = [
-        (part, {name: part.__dict__[name] for name in names if name in part.__dict__}) for part in module.modules()
-    ]
+    keys = ("_compiled_call_impl", "forward")
+    before = [(part, {key: part.__dict__[key] for key in keys if key in part.__dict__}) for part in module.modules()]
     for part, held in before:
-        if names[0] in held:
-            part.__dict__[names[0]] = None
+        if keys[0] in held:
+            part.__dict__[keys[0]] = None
         if "_orig_mod" in part._modules:
             part.__dict__["forward"] = part._modules["_orig_mod"].__call__
     try:

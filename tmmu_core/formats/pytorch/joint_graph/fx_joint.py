@@ -466,9 +466,7 @@ class _Body(JointReader):
     def run_node(self, n: Any) -> Any:
         if n.op == "placeholder":
             return torch.fx.Interpreter.run_node(self, n)
-        if n.op == "output":
-            return self._values_of(n.args[0])
-        return super().run_node(n)
+        return self._values_of(n.args[0]) if n.op == "output" else super().run_node(n)
 
 
 def _layout_of(value: Any) -> StridedLayout:

@@ -33,8 +33,7 @@ def origins_in_meta(module: Any) -> Iterator[None]:
 
         def create_node(tracer: Any, *args: Any, **kwargs: Any) -> Any:
             node = create(tracer, *args, **kwargs)
-            origin = origin_now()
-            if origin is not None:
+            if (origin := origin_now()) is not None:
                 node.meta[KEY] = origin
             return node
 
@@ -64,8 +63,7 @@ def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
             hooks += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]
 
     def origin_now() -> Origin | None:
-        backward_node = torch._C._current_autograd_node()
-        if backward_node is not None:
+        if (backward_node := torch._C._current_autograd_node()) is not None:
             origin = origin_of.get(backward_node._sequence_nr())
         else:
             origin = Origin(running[-1], _line()) if running else None

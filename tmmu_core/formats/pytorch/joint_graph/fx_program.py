@@ -24,12 +24,9 @@ SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch a
 REJECTED = frozenset({"from_file"})  # operators of ``SPACES`` that open a file
 BODIES = frozenset({"cond", "wrap_with_set_grad_enabled"})
 """Supported operators that have bodies: a conditional, and a region of ``torch.no_grad``."""
-MEMORY_FORMATS = {
-    1: torch.contiguous_format,
-    2: torch.channels_last,
-    3: torch.channels_last_3d,
-    4: torch.preserve_format,
-}
+MEMORY_FORMATS = dict(
+    enumerate((torch.contiguous_format, torch.channels_last, torch.channels_last_3d, torch.preserve_format), 1)
+)
 
 
 class Rebuilt:
@@ -179,10 +176,9 @@ def rebuilt(program: Program) -> Rebuilt:
         return Rebuilt(program)
 
 
-def _callable(op: pt2_operators.Operator) -> Callable[..., Any]:
+def _callable(op: pt2_operators.Operator) -> Any:
     if op.space == "higher_order" and op.name in BODIES:
-        found: Callable[..., Any] = getattr(torch.ops.higher_order, op.name)
-        return found
+        return getattr(torch.ops.higher_order, op.name)
     if op.space not in SPACES or op.name in REJECTED or not re.fullmatch(r"\w+", op.name):
         raise ValueError(f"the operator {op.title} is not supported")
     packet = getattr(getattr(torch.ops, op.space), op.name, None)

@@ -64,7 +64,5 @@ class RejectSeeding(TorchFunctionMode):
     def _check(self) -> None:
         for generator in self.generators:
             if generator.initial_seed() != self.seed:
-                device = str(generator.device)
-                what = f"the forward pass sets the state of the random generator of the device {device!r} "
-                what += "before this operator."
+                what = f"the forward pass sets the random generator of {str(generator.device)!r} before this operator."
                 raise UnreadableInput(what, hint="Set it before each step, outside of the module.")

@@ -282,8 +282,7 @@ def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
     """Return the error of a module whose step reads attributes that it sets for the next step."""
     names = ", ".join(map(repr, paths))
     what = f"the forward pass reads values that it sets for the next step: attribute {names}."
-    hint = "Make it a tensor and register it as a buffer: register_buffer in __init__."
-    return UnreadableInput(what, source=name, hint=hint)
+    return UnreadableInput(what, "Make it a tensor in a buffer: register_buffer in __init__.", source=name)
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:

@@ -132,8 +132,7 @@ def _stacks_at(memory_events: Sequence[_Event], events: Sequence[_Event]) -> lis
 
 def _frame(name: str) -> dict[str, Any] | None:
     """Return a span as a frame of PyTorch's snapshots; ``None`` if a snapshot has no such frame."""
-    python = _PYTHON.match(name)
-    if python:
+    if python := _PYTHON.match(name):
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"
         return {"filename": file, "line": int(python[2][:9]), "name": python[3]}
     if name.startswith("nn.Module: "):
@@ -143,6 +142,4 @@ def _frame(name: str) -> dict[str, Any] | None:
     if name.startswith("autograd::engine::evaluate_function: "):
         node = name.rpartition(": ")[2]
         return {"filename": "??", "line": 0, "name": f"torch::autograd::Engine {node}::apply"}
-    if name.startswith("aten::"):
-        return {"filename": "??", "line": 0, "name": f"at::_ops::{name[6:]}"}
-    return None
+    return {"filename": "??", "line": 0, "name": f"at::_ops::{name[6:]}"} if name.startswith("aten::") else None

@@ -66,11 +66,9 @@ def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     joined, total = _joined(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)), blocks.address)
     if max_bytes is None or total <= max_bytes:
         return joined, ""
-    found = _by_segment(blocks, max_bytes)
-    if found is not None:
+    if (found := _by_segment(blocks, max_bytes)) is not None:
         return found, ""
-    found = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, max_bytes)
-    if found is not None:
+    if (found := _packed(blocks.birth, blocks.death, blocks.size, blocks.address, max_bytes)) is not None:
         return found, "segments were released in parts: offsets are packed, not the allocator's addresses"
     return joined, "offsets span all segments that ever existed"
 

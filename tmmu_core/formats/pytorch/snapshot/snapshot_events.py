@@ -112,8 +112,7 @@ class Events:
         self.is_recorded = False  # whether the trace has events of any kind
         for event in events:
             self.is_recorded = True
-            code = _CODES.get(event.action)
-            if code is not None:
+            if (code := _CODES.get(event.action)) is not None:
                 self.action.append(code)
                 self.addr.append(event.device_free if code == OOM else signed(event.addr))
                 self.size.append(event.size)
@@ -146,7 +145,7 @@ def read_snapshot(data: bytes) -> tuple[list[Segment[Any]], list[Events], Stacks
     except MemoryError as error:
         what = f"the snapshot of {len(data):,} bytes needs more memory than is available."
         hint = "Record fewer events: torch.cuda.memory._record_memory_history(max_entries=1_000_000)."
-        raise UnreadableInput(what, hint=hint) from error
+        raise UnreadableInput(what, hint) from error
     except msgspec.DecodeError as error:
         what, _, place = str(error).partition(" - at ")
         raise UnreadableInput(f"the snapshot is damaged: {what}.", place=place, hint=HINT) from error
@@ -188,8 +187,7 @@ def _items(found: Any, key: str) -> Any:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
-        what = f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run."
-        raise UnreadableInput(what, hint=HINT)
+        raise UnreadableInput(f"the pickle refers to {module[:200]}.{name[:200]}, which was not run.", HINT)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -85,9 +85,7 @@ def label(frames: Sequence[Frame]) -> str:
     for frame in shown:
         if frame.name.startswith("at::_ops::") and not _EMPTY.match(frame.name, len("at::_ops::")):
             return frame.name.partition("(")[0].removesuffix("::call").removesuffix("::redispatch")[:80]
-    if python:
-        return _line(python[0])
-    return (shown or frames)[0].name[:80] or UNKNOWN
+    return _line(python[0]) if python else (shown or frames)[0].name[:80] or UNKNOWN
 
 
 def path(frames: Sequence[Frame]) -> tuple[str, ...]:
@@ -107,8 +105,7 @@ def phase(frames: Sequence[Frame]) -> int:
     """Return the phase code of a stack with frames; ``FORWARD`` if no rule matches and a frame is compiled code."""
     is_compiled = False
     for frame in frames:
-        code = _phase_of(frame.filename, frame.name)
-        if code is not None:
+        if (code := _phase_of(frame.filename, frame.name)) is not None:
             return code
         is_compiled = is_compiled or "torchinductor_" in frame.filename
     return FORWARD if is_compiled else NO_PHASE
@@ -116,36 +113,30 @@ def phase(frames: Sequence[Frame]) -> int:
 
 _OPTIM = r"torch/optim/|apex/optimizers|deepspeed/ops/adam|bitsandbytes/optim"
 _FSDP = r"/fsdp/|/_fsdp/|fully_shard"
-_CPP = tuple(
-    (re.compile(names), code)
-    for names, code in (
-        (r"orkspace|CUDABlasHandle", WORKSPACE),
-        (r"c10d::Reducer", BACKWARD),
-        (r"^c10d::|ncclComm", WORKSPACE),
-        (r"Backward\d*(::|\b.*apply)|torch::autograd::(Engine|AccumulateGrad|PyNode|CppNode|GraphTask)", BACKWARD),
-    )
+_CPP = (
+    (r"orkspace|CUDABlasHandle", WORKSPACE),
+    (r"c10d::Reducer", BACKWARD),
+    (r"^c10d::|ncclComm", WORKSPACE),
+    (r"Backward\d*(::|\b.*apply)|torch::autograd::(Engine|AccumulateGrad|PyNode|CppNode|GraphTask)", BACKWARD),
 )
-_PYTHON = tuple(
-    (re.compile(files), re.compile(functions), code)
-    for files, functions, code in (
-        (_OPTIM, r"zero_grad", ZERO_GRAD),
-        (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
-        (_OPTIM, r"", OPTIMIZER),
-        (_FSDP, r".*(all_gather|unshard|init_flat|init_sharded)", PARAMETER),
-        (_FSDP, r".*(reduce|post_backward|grad)", BACKWARD),
-        (r"torch/nn/utils/clip_grad|torch/amp/grad_scaler", r"", WORKSPACE),
-        (r"torch/distributed/(distributed_c10d|algorithms/ddp)", r"", WORKSPACE),
-        (r"torch/nn/modules/module\.py", r"(_wrapped)?_call_impl$", FORWARD),
-        (r"torch/nn/modules/module\.py", r"_apply|to$|cuda$|half$|float$|to_empty|_?load", PARAMETER),
-        (r"torch/nn/(parameter|init)\.py", r"", PARAMETER),
-        (r"torch/nn/modules/", r"__init__$", PARAMETER),
-        (r"torch/nn/functional\.py", r"", FORWARD),
-        (r"torch/(autograd/(__init__|graph)|_tensor)\.py", r".*(backward|_make_grads|grad$)", BACKWARD),
-        (r"", r"\w*backward(_impl|_step)?$", BACKWARD),
-        (r"", r"\w*forward(_impl|_step)?$", FORWARD),
-        (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
-        (r"", r"__init__$", INIT),
-    )
+_PYTHON = (
+    (_OPTIM, r"zero_grad", ZERO_GRAD),
+    (_OPTIM, r"_?init_(group|state)|load_state_dict", STATE),
+    (_OPTIM, r"", OPTIMIZER),
+    (_FSDP, r".*(all_gather|unshard|init_flat|init_sharded)", PARAMETER),
+    (_FSDP, r".*(reduce|post_backward|grad)", BACKWARD),
+    (r"torch/nn/utils/clip_grad|torch/amp/grad_scaler", r"", WORKSPACE),
+    (r"torch/distributed/(distributed_c10d|algorithms/ddp)", r"", WORKSPACE),
+    (r"torch/nn/modules/module\.py", r"(_wrapped)?_call_impl$", FORWARD),
+    (r"torch/nn/modules/module\.py", r"_apply|to$|cuda$|half$|float$|to_empty|_?load", PARAMETER),
+    (r"torch/nn/(parameter|init)\.py", r"", PARAMETER),
+    (r"torch/nn/modules/", r"__init__$", PARAMETER),
+    (r"torch/nn/functional\.py", r"", FORWARD),
+    (r"torch/(autograd/(__init__|graph)|_tensor)\.py", r".*(backward|_make_grads|grad$)", BACKWARD),
+    (r"", r"\w*backward(_impl|_step)?$", BACKWARD),
+    (r"", r"\w*forward(_impl|_step)?$", FORWARD),
+    (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
+    (r"", r"__init__$", INIT),
 )
 """``(file, function, phase)``: the first row applies whose patterns match. ``function`` matches from the start."""
 
@@ -153,9 +144,9 @@ _PYTHON = tuple(
 @lru_cache(1 << 14)
 def _phase_of(file: str, name: str) -> int | None:
     if not file.endswith(".py"):
-        return next((code for names, code in _CPP if names.search(name)), None)
+        return next((code for names, code in _CPP if re.search(names, name)), None)
     file, function = _posix(file), name.rpartition(".")[2]
-    codes = (code for files, functions, code in _PYTHON if files.search(file) and functions.match(function))
+    codes = (code for files, functions, code in _PYTHON if re.search(files, file) and re.match(functions, function))
     return next(codes, None)
 
 
