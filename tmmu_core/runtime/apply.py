@@ -194,8 +194,8 @@ def apply_plan(
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
         check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
-        if handle.size_bytes < arena.extent_bytes:
-            needed, given = arena.extent_bytes, handle.size_bytes
+        needed, given = arena.extent_bytes, len(handle.memory)
+        if given < needed:
             what = f"the memory given for arena {arena.name!r} has {given:,} B, the plan needs {needed:,} B"
             message, hint = f"{what}; nothing was committed.", "Give a larger block, or let apply_plan map the arena."
             raise ArenaTooSmall(

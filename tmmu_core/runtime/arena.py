@@ -7,13 +7,11 @@ import mmap
 import platform
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure
-from tmmu_core.graph.arenas import check_alignment
 from tmmu_core.planners.columns import align_up
 
 OPERATOR = "UML_OS.TMMU.ApplyPlan_v1"
@@ -30,17 +28,24 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 class ArenaHandle:
     """An arena in memory. It stays mapped while the handle, or an array that shares its ``memory``, exists."""
 
-    arena_id: str
-    base_ptr: int
-    size_bytes: int
-    alignment_bytes: int
-    memory: U8  # shape (size_bytes,): the arena's bytes, ``memory[0]`` at ``base_ptr``
+    memory: U8  # the arena's bytes: one-dimensional, contiguous, writable
     fresh: bool = False  # whether the memory was just mapped: all bytes are 0
+
+    def __post_init__(self) -> None:
+        memory = self.memory
+        is_valid = (
+            memory.dtype == np.uint8 and memory.ndim == 1 and memory.flags.c_contiguous and memory.flags.writeable
+        )
+        assert is_valid, "an arena is a one-dimensional, contiguous, writable array of uint8"
+
+    @property
+    def base_ptr(self) -> int:
+        """The address of the first byte."""
+        return int(self.memory.ctypes.data)
 
 
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
-    """Map zeroed memory, rounded up to pages. Raises ``AllocationFailure``, ``AlignmentViolation``."""
-    check_alignment(alignment_bytes, arena=arena_id)
+    """Map zeroed memory, rounded up to pages, at a multiple of the alignment. Raises ``AllocationFailure``."""
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))
     slack = alignment_bytes if alignment_bytes > PAGE else 0
     try:
@@ -53,17 +58,7 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
             message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=hint
         ) from error
     start = -int(block.ctypes.data) % alignment_bytes
-    return handle_of(arena_id, block[start : start + committed], alignment_bytes, fresh=True)
-
-
-def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: bool = False) -> ArenaHandle:
-    """Return a handle of existing bytes (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
-    is_valid = memory.dtype == np.uint8 and memory.ndim == 1 and memory.flags.c_contiguous and memory.flags.writeable
-    assert is_valid, "an arena is a one-dimensional, contiguous, writable array of uint8"
-    check_alignment(alignment_bytes, arena=arena_id)
-    base = int(memory.ctypes.data)
-    check_base(arena_id, base, alignment_bytes)
-    return ArenaHandle(arena_id, base, len(memory), alignment_bytes, memory, fresh)
+    return ArenaHandle(block[start : start + committed], fresh=True)
 
 
 def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
@@ -71,5 +66,11 @@ def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
     if base_ptr % alignment_bytes:
         message = f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B."
         hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
-        about: dict[str, Any] = {"base_ptr": hex(base_ptr), "alignment_bytes": alignment_bytes}
-        raise AlignmentViolation(message, operator=OPERATOR, arena=arena_id, hint=hint, **about)
+        raise AlignmentViolation(
+            message,
+            operator=OPERATOR,
+            arena=arena_id,
+            hint=hint,
+            base_ptr=hex(base_ptr),
+            alignment_bytes=alignment_bytes,
+        )
