@@ -31,8 +31,6 @@ _LINT_RULE = {
 }
 """Rule of the verifier → lint rule that contains it; all other rules are in ``aligned_and_slotted``."""
 
-_NEED_GRAPH = ("undeclared_inplace", "split_scope")
-
 
 def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | None = None) -> Verdict:
     """Return the verdict of the lint rules; ``verified``: the verifier's verdict on the same plan, if known."""
@@ -41,8 +39,8 @@ def lint_verdict(plan: Plan, graph: Graph | None = None, verified: Verdict | Non
     has_graph = verified.examined == "graph"
     if graph is not None and has_graph:
         found += [*_undeclared(plan, graph), *_split_scopes(plan, graph)]
-    checked = [rule for rule in RULES if has_graph or rule not in _NEED_GRAPH]
-    return Verdict(limited(found), tuple(checked))
+    checked = tuple(rule for rule in RULES if has_graph or rule not in ("undeclared_inplace", "split_scope"))
+    return Verdict(limited(found), checked)
 
 
 def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:

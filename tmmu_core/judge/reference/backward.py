@@ -8,10 +8,8 @@ from tmmu_core.graph.dtypes import FLOATING, canonical
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.operators import operator_of
 
-
-def grad_id(name: str) -> str:
-    """Return the id of the gradient of a tensor, or of the backward node of a node."""
-    return f"{name}@grad"
+GRAD = "@grad"  # suffix of the gradient of a tensor, and of the backward node of a node
+REMAT = "@remat"  # suffix of a recomputed tensor, and of the node that recomputes it
 
 
 def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Graph, list[str]]:
@@ -34,17 +32,17 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
         # The first contribution to a gradient writes it, later ones accumulate into it. The gradient of an output of
         # this node may have no earlier contribution: the node then writes it, as the gradient of the loss.
-        reads = [grad_id(name) for name in (*outputs, *inputs) if name in gradients]
+        reads = [name + GRAD for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
-        writes = [grad_id(t.id) for t in new]
-        gradients |= {t.id: Tensor(grad_id(t.id), t.shape, t.dtype, role="gradient", shard=t.shard) for t in new}
+        writes = [t.id + GRAD for t in new]
+        gradients |= {t.id: Tensor(t.id + GRAD, t.shape, t.dtype, role="gradient", shard=t.shard) for t in new}
         inplace = node.inplace
         if inplace is not None and not isinstance(inplace, str):  # x@grad may reuse y@grad where y may reuse x
-            pairs = dict.fromkeys((grad_id(node.outputs[o]), grad_id(node.inputs[i])) for i, o in inplace)
+            pairs = dict.fromkeys((node.outputs[o] + GRAD, node.inputs[i] + GRAD) for i, o in inplace)
             inplace = tuple((reads.index(dy), writes.index(dx)) for dy, dx in pairs if dy in reads and dx in writes)
         backward.append(
             Node(
-                node_id=grad_id(node.node_id),
+                node_id=node.node_id + GRAD,
                 instr=node.instr and f"{node.instr}_GRAD",
                 # A node without gradient edges needs no operand.
                 inputs=(*reads, *(saved_operands(node, marked) if retain and edges else ())),
@@ -53,7 +51,7 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
                 inplace=inplace,
             )
         )
-    of_parameters = [grad_id(t.id) for t in graph.tensors if t.role == "parameter" and t.id in gradients]
+    of_parameters = [t.id + GRAD for t in graph.tensors if t.role == "parameter" and t.id in gradients]
     joint = msgspec.structs.replace(
         graph,
         tensors=(*graph.tensors, *gradients.values()),
@@ -107,11 +105,6 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
     return _distinct((*inputs, *(node.outputs if needs in ("outputs", "both") else ())))
 
 
-def remat_id(name: str) -> str:
-    """Return the id of the recomputed tensor, or of the recomputing node."""
-    return f"{name}@remat"
-
-
 def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with nodes that recompute marked tensors before their first backward use, and its order."""
     nodes = {node.node_id: node for node in graph.nodes}
@@ -120,14 +113,14 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
 
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(remat_id(name) if name in dropped else name for name in names)
+        return tuple(name + REMAT if name in dropped else name for name in names)
 
     def copy_of(tensor: Tensor, source: Node) -> Tensor:
         view = tensor.view
         if view is not None and (view.base_tensor_uid in dropped or view.base_tensor_uid in source.outputs):
-            view = msgspec.structs.replace(view, base_tensor_uid=remat_id(view.base_tensor_uid))
+            view = msgspec.structs.replace(view, base_tensor_uid=view.base_tensor_uid + REMAT)
         marks = {"alias_group_id": None, "saved_for_backward": False, "remat": False}
-        return msgspec.structs.replace(tensor, id=remat_id(tensor.id), view=view, **marks)
+        return msgspec.structs.replace(tensor, id=tensor.id + REMAT, view=view, **marks)
 
     copies: dict[str, Tensor] = {}
     inserted: dict[str, Node] = {}
@@ -138,16 +131,16 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
             for source in _to_recompute(node, dropped, producer, inserted):
                 inserted[source.node_id] = msgspec.structs.replace(
                     source,
-                    node_id=remat_id(source.node_id),
+                    node_id=source.node_id + REMAT,
                     inputs=renamed(source.inputs),
-                    outputs=tuple(map(remat_id, source.outputs)),
+                    outputs=tuple(name + REMAT for name in source.outputs),
                     phase="backward",
                     inplace="none",
                     in_place_write=(),
                     grad_edges=(),
                 )
                 copies |= {output: copy_of(tensors[output], source) for output in source.outputs}
-                expanded_order.append(remat_id(source.node_id))
+                expanded_order.append(source.node_id + REMAT)
             nodes[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
         expanded_order.append(node_id)
     # The backward pass reads the recomputed tensor, so the original is not saved.
