@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, cbor_canonical
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
@@ -13,7 +12,7 @@ from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.index import named
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, group_numbers
 
 DIGEST_BYTES = 32
 DRAFT_TOKEN_BYTES = 64  # minimum length of a replay token in the superseded draft
@@ -64,23 +63,16 @@ def is_token(token: bytes, *, of_draft: bool = True) -> bool:
     return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
 
 
-def logical_address_table(
-    arena_names: Sequence[str],
-    arena: NDArray[np.integer[Any]],
-    slot: NDArray[np.integer[Any]],
-    offset: NDArray[np.uint64],
-) -> Table:
+def logical_address_table(plan: Plan) -> Table:
     """Return one row ``[arena, slot, offset]`` per slot in use, sorted by (arena name bytes, slot).
 
-    ``arena``, ``slot`` and ``offset`` (bytes) are columns of a plan's rows, in any order. The offset of a slot is the
-    lowest offset of its rows, because no view starts below the root of its storage.
+    The offset of a slot is the lowest offset of its rows, because no view starts below the root of its storage.
     """
-    name_rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
-    order = np.lexsort((offset, slot, name_rank[arena]))
-    arena, slot, offset = arena[order], slot[order], offset[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-    return Table((named(arena_names, arena[is_first]), slot[is_first], offset[is_first]))
+    slot_of, count = group_numbers(plan.arena, plan.logical_slot)
+    order = np.lexsort((plan.offset, slot_of))
+    lowest = order[np.searchsorted(slot_of[order], np.arange(count))]
+    names = named([arena.name for arena in plan.arenas], plan.arena[lowest])
+    return Table((names, plan.logical_slot[lowest], plan.offset[lowest]))
 
 
 HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank", "world_size", "shard_spec_hash")
@@ -89,10 +81,9 @@ HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank"
 
 def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:
     """Return the ``tmmu_plan_hash`` of the plan for each rank (TMMU v2 II.K, contract §6), and its ``layout_hash``."""
-    names = [arena.name for arena in plan.arenas]
-    slot_table = Table((plan.tensor_ids, named(names, plan.arena), plan.logical_slot))
-    address_table = logical_address_table(names, plan.arena, plan.logical_slot, plan.offset)
-    slots, addresses = Encoded(cbor_canonical(slot_table)), Encoded(cbor_canonical(address_table))
+    arenas = named([arena.name for arena in plan.arenas], plan.arena)
+    slot_table = Table((plan.tensor_ids, arenas, plan.logical_slot))
+    slots, addresses = (Encoded(cbor_canonical(table)) for table in (slot_table, logical_address_table(plan)))
     identity, tables = {name: getattr(plan, name) for name in HASHED}, ([plan.replay_token, slots], addresses)
     hashes = [H(["tmmu_plan_v1", [*(identity | {"rank": rank}).values(), *tables]]) for rank in ranks]
     return hashes, H(["tmmu_layout_v1", [slots, addresses]])

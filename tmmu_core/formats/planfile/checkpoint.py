@@ -63,7 +63,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
-    addresses = logical_address_table([*arenas], plan.arena, plan.logical_slot, plan.offset).rows()
+    addresses = logical_address_table(plan).rows()
     slot_offset = {(arena, slot): offset for arena, slot, offset in addresses}
     words = sorted({*plan.roles, *plan.dtypes})
     index_of_word = {word: index for index, word in enumerate(words)}

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
+from tmmu_core.plans.figures.live_bytes import alive_at
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
@@ -34,7 +33,7 @@ def line_of(tensor_id: str) -> str:
 def live_by_line(plan: Plan, step: int) -> dict[tuple[str, str], tuple[int, int]]:
     """Return ``(line, category)`` → ``(bytes, buffers)`` live at a step of a snapshot's plan."""
     live: dict[tuple[str, str], tuple[int, int]] = {}
-    for row in np.flatnonzero((plan.birth <= step) & (step < plan.death)).tolist():
+    for row in alive_at(plan, step).tolist():
         key = line_of(plan.tensor_ids[row]), plan.categories[row]
         size, count = live.get(key, (0, 0))
         live[key] = size + int(plan.size[row]), count + 1

@@ -1,4 +1,4 @@
-"""Read the notes of a plan: warnings, the memory of each tensor in a plan over memories, and the search progress."""
+"""Read the notes of a plan: warnings, the memory that ``helia`` chose for each tensor, and the search progress."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

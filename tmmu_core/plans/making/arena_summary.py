@@ -60,10 +60,6 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
     return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
 
 
-GRAPH_ADVICE = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
-INSTANCE_ADVICE = "Raise the capacity, shorten live ranges or make buffers smaller."
-
-
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
     """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph`` selects the advice.
 
@@ -77,8 +73,11 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
     other, hint = "unknown", f"The lower bound is {bound:,} B, so a search may fit: try --planner {planner}."
     if bound > summary.capacity_bytes:
         other = "no"
-        hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
-        hint += GRAPH_ADVICE if of_graph else INSTANCE_ADVICE
+        hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). Raise the capacity"
+        if of_graph:
+            hint += ", or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
+        else:
+            hint += ", shorten live ranges or make buffers smaller."
     elif problem.reuse is None and len(problem) <= ALTERNATIVE_UP_TO:
         packing = ARENA_PLANNERS[ALTERNATIVE].pack(problem, {}, None)
         if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:

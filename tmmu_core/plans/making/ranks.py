@@ -52,11 +52,9 @@ class RankPlans:
     @cached_property
     def extents(self) -> U64:
         """Shape (world_size, arenas): each rank's extent of each arena, in bytes; 0 for an unused arena."""
-        class_extents = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
-        for k, rank_class in enumerate(self.classes):
-            for arena in rank_class.solution.plan.arenas:
-                class_extents[k, self.arena_names.index(arena.name)] = arena.extent_bytes
-        return class_extents[self.class_of]
+        arenas = [{a.name: a.extent_bytes for a in c.solution.plan.arenas} for c in self.classes]
+        rows = [[extents.get(name, 0) for name in self.arena_names] for extents in arenas]
+        return np.array(rows, np.uint64)[self.class_of]
 
     def plan(self, rank: int) -> Plan:
         """Return the plan of ``rank``: the plan of its class, with the rank and its hash."""
@@ -69,12 +67,10 @@ class RankPlans:
     @cached_property
     def plan_hashes(self) -> tuple[bytes, ...]:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
-        hashes = [b""] * self.world_size
-        for rank_class in self.classes:
-            class_hashes, _ = canonical.hashes_of_ranks(rank_class.solution.plan, rank_class.ranks)
-            for rank, plan_hash in zip(rank_class.ranks, class_hashes, strict=True):
-                hashes[rank] = plan_hash
-        return tuple(hashes)
+        hashes: dict[int, bytes] = {}
+        for each in self.classes:
+            hashes |= zip(each.ranks, canonical.hashes_of_ranks(each.solution.plan, each.ranks)[0], strict=True)
+        return tuple([hashes[rank] for rank in range(self.world_size)])
 
 
 def plan_ranks(
