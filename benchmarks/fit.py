@@ -22,8 +22,7 @@ from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.lowered_graph import lower_graph
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
@@ -115,7 +114,7 @@ def recompute_rows(file: Path) -> Iterator[Row]:
         began = time.process_time()
         fitted = fit(start, Capacity(peak), ALLOWED)
         seconds = time.process_time() - began
-        assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
+        assert verify_plan(fitted.best.plan, fitted.best.plan_input.graph).ok
         percents = [100 * each / total for each in (flops, fitted.best.cost.extra_flops)]
         peaks = [round(each / 2**20, 2) for each in (peak, fitted.best.extent_bytes)]
         ours = fitted.answer, peaks[1], round(percents[1], 4), round(seconds, 2)
@@ -161,7 +160,8 @@ def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
     for name, as_given in graphs:
         graph = as_run(as_given)
         plan_input = PlanInput(graph)
-        model = order_model(solve_input(plan_input).liveness, alignments_of(plan_input))
+        liveness = solve_input(plan_input).liveness
+        model = order_model(liveness, alignments_of(plan_input, liveness.arenas))
         assert model is not None
         began = time.perf_counter()
         found = best_order(model)

@@ -24,8 +24,7 @@ import msgspec
 
 from benchmarks import peers
 from tests.support.paths import read_graph_file
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.search.fit_search import fit
@@ -111,8 +110,10 @@ def graphs() -> Iterator[tuple[str, Graph]]:
 def training_step(graph: Graph) -> Candidate:
     """Return the initial plan of a training step without in-place reuse."""
     start = initial_candidate(graph, REQUEST)
-    nodes = tuple(msgspec.structs.replace(node, inplace="none") for node in start.fitted_graph.nodes)
-    without = PlanInput(msgspec.structs.replace(start.fitted_graph, nodes=nodes), "auto", {}, start.plan_input.arenas)
+    nodes = tuple(msgspec.structs.replace(node, inplace="none") for node in start.plan_input.graph.nodes)
+    without = PlanInput(
+        msgspec.structs.replace(start.plan_input.graph, nodes=nodes), "auto", {}, start.plan_input.arenas
+    )
     return Candidate(without, (), solve_input(without))
 
 
@@ -169,7 +170,7 @@ def extra_flops(problem: dict[str, Any], runs: Sequence[int]) -> int:
 def runs_of(model: RecomputeModel, fitted: Candidate) -> list[int]:
     """Return the positions of the given order in the order of a fitted plan."""
     position = {model.node_id(n): n for n in range(len(model.node_at))}
-    given = {node.node_id: node.recomputes or node.node_id for node in fitted.fitted_graph.nodes}
+    given = {node.node_id: node.recomputes or node.node_id for node in fitted.plan_input.graph.nodes}
     return [position[given[name]] for name in fitted.plan.execution_order if given.get(name) in position]
 
 

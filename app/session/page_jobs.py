@@ -16,10 +16,9 @@ from app.session.work.jobs import Job, job_table
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import FittedSize
-from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.search.smallest_plan import curve
 from tmmu_core.fitting.search.what_if import WhatIf, what_if
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.native import native_file
@@ -90,7 +89,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     full = with_explicit_defaults(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
     compared = {"baseline": baseline_link(full), "moves": moves}
-    graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
+    graph = native_file.encode(candidate.plan_input.graph, "fitted.tmmu.cbor.gz")
     return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
 
 

@@ -3,10 +3,9 @@
 import tmmu
 from tests.fitting.test_fitting import shown, started
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.smallest_plan import curve
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 ALONE = Allowed(frozenset({"alignment"}))
@@ -31,7 +30,7 @@ def test_largest_alignment_that_fits_is_taken() -> None:
     (move,) = fitted.best.moves
     assert (fitted.answer, move.details["alignment"], move.bytes) == ("fits", 64, 4 * 64)
     assert {arena.alignment_bytes for arena in fitted.best.plan.arenas} == {64}
-    assert tmmu.plan(fitted.best.fitted_graph).extent_bytes == fitted.best.extent_bytes
+    assert tmmu.plan(fitted.best.plan_input.graph).extent_bytes == fitted.best.extent_bytes
 
 
 def test_element_is_not_split_and_the_bound_holds_for_the_finest_alignment() -> None:

@@ -11,10 +11,9 @@ from tests.support.build import chain
 from tests.support.onnx_run import arena_run, plain_run
 from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.search.curve import curve
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.smallest_plan import curve
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -38,7 +37,7 @@ def test_every_point_of_the_curve_is_a_valid_plan() -> None:
     assert [c.cost.key for c in points] == sorted(c.cost.key for c in points)
     assert len(points) > 1
     for candidate in points:
-        again = plan_graph(candidate.fitted_graph)
+        again = plan_graph(candidate.plan_input.graph)
         assert again.plan.layout_hash == candidate.plan.layout_hash
         assert verify_plan(candidate.plan, candidate.plan_input.graph).ok
 

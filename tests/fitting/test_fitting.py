@@ -14,8 +14,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS, Move, recipe
 from tmmu_core.fitting.moves.sizes import bisect_size
-from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
@@ -37,7 +36,7 @@ def shown(fitted: Fitted) -> Fitted:
     """Return the fit after checking that its plan is valid and that planning its graph again gives the same plan."""
     best = fitted.best
     assert verify_plan(best.plan, best.plan_input.graph).ok
-    again = plan_graph(best.fitted_graph, arenas=best.plan_input.arenas)
+    again = plan_graph(best.plan_input.graph, arenas=best.plan_input.arenas)
     assert extents(again.plan) == extents(best.plan)
     assert again.plan.layout_hash == best.plan.layout_hash
     if fitted.answer == "fits":

@@ -7,8 +7,7 @@ import pytest
 
 from tests.fitting.test_fitting import shown
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.search import smallest_mesh as mesh
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View

@@ -8,8 +8,8 @@ from tests.support.paths import read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.moves.offload import lower, single_moves
-from tmmu_core.fitting.problem.capacity import Capacity, extents
-from tmmu_core.fitting.problem.planner_calls import PlanInput, solve_input
+from tmmu_core.fitting.problem.answer import Capacity
+from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, solve_input
 from tmmu_core.fitting.recompute.live_curve import run
 from tmmu_core.fitting.recompute.recompute_moves import lower as lower_by_recomputing
 from tmmu_core.fitting.recompute.recover_choice import recover_choice

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import PlanInput, initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice
 from tmmu_core.fitting.recompute.recompute_model import recompute_model
@@ -66,7 +65,7 @@ def test_collectives_random_and_unknown_operators_keep_their_order(instr: str) -
     ]
     tensors = [tensor(name, size) for name, size in sizes.items()]
     ir = graph(tensors, nodes, "x", "y", execution_order=("n0", "n1", "n2", "n3", "n4"))
-    order = fitted(ir, 1, "order").best.fitted_graph.execution_order or ()
+    order = fitted(ir, 1, "order").best.plan_input.graph.execution_order or ()
     assert order.index("n2") < order.index("n3")
 
 

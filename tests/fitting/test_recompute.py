@@ -17,8 +17,7 @@ from tests.support.paths import read_graph_file
 from tests.support.strategies import graphs
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import Move, total_cost
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, minimum_cut, nodes_to_recompute
@@ -441,7 +440,7 @@ def test_result_that_waits_at_the_peak_is_computed_after_it() -> None:
     fitted = fit(Candidate(plan_input, (), solve_input(plan_input)), Capacity(total=11 * KIB), allowed)
     assert fitted.answer == "fits"
     assert fitted.best.cost.extra_flops == KIB
-    assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
+    assert verify_plan(fitted.best.plan, fitted.best.plan_input.graph).ok
 
 
 def test_last_of_several_outputs_has_all_others_beside_its_operand() -> None:

@@ -6,9 +6,8 @@ from heapq import heappop, heappush
 
 import pytest
 
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity, extents
-from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, solve_input
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan

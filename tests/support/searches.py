@@ -25,8 +25,7 @@ from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.moves import offload
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import best_order
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute import recompute_moves
 from tmmu_core.fitting.search.fit_search import fit
@@ -186,7 +185,7 @@ def fitted(name: str) -> Row:
             "moves": [move.what for move in found.best.moves],
             "cost": [found.best.cost.extra_flops, found.best.cost.moved_bytes, found.best.cost.extra_steps],
             "curve": [[point.extent_bytes, point.cost.weight] for point in found.curve],
-            "graph": ir_hash(found.best.fitted_graph).hex()[:12],
+            "graph": ir_hash(found.best.plan_input.graph).hex()[:12],
             "layout": found.best.plan.layout_hash.hex()[:12],
         }
     return row

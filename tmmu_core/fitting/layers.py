@@ -1,24 +1,23 @@
 """Bytes of a fitted training step by module: parameters, gradients, optimizer state, activations."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
-
-import numpy as np
 
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.graph.index import index_graph, view_root
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.plans.figures.live_bytes import storages_of
+from tmmu_core.plans.figures.live_bytes import storages_alive
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes.
 
 ``activations`` are the results of the forward pass that the backward pass reads, in the initial or the fitted graph.
-They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live results at the peak, also gradients.
+They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted
+plan, except persistent ones.
 """
 
 
@@ -27,14 +26,10 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 
     ``gradients`` names the parameters with a gradient; default: those with a tensor ``PARAMETER.grad``. O(operands).
     """
-    graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.fitted_graph
+    graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.plan_input.graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
         return {}
-    found: dict[str, dict[str, int]] = {}
-
-    def add(path: str, column: str, size: int) -> None:
-        found.setdefault(path, dict.fromkeys(COLUMNS, 0))[column] += size
-
+    found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COLUMNS, 0))
     liveness = fitted.start.liveness
     size_of = _sizes(liveness) | _sizes(fitted.best.liveness)
     first_of_storage = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
@@ -44,19 +39,19 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
     for tensor in (each for each in graph_before.tensors if each.id in first_of_storage):
         parent, size = tensor.id.rpartition(".")[0], size_of[tensor.id]
         if tensor.role == "parameter":
-            add(parent, "parameters", size)
+            found[parent]["parameters"] += size
             if tensor.id in gradients:
-                add(parent, "gradients", size)
+                found[parent]["gradients"] += size
         elif tensor.role == "optimizer_state":  # MODULE.PARAMETER.STATE
-            add(parent.rpartition(".")[0], "optimizer_state", size)
+            found[parent.rpartition(".")[0]]["optimizer_state"] += size
     kept, module = _results_for_backward(graph_after), _module_of_node(graph_before)
     offloaded = {node.offloads for node in graph_after.nodes if node.offloads}
     for name, node_id in sorted((_results_for_backward(graph_before) | kept).items()):
         size, path = size_of[name], module[node_id]
-        add(path, "activations", size)
-        add(path, "offloaded" if name in offloaded else "kept" if name in kept else "recomputed", size)
+        found[path]["activations"] += size
+        found[path]["offloaded" if name in offloaded else "kept" if name in kept else "recomputed"] += size
     for path, size in fitted_peak(fitted)["modules"].items():
-        add(path, "at_peak", size)
+        found[path]["at_peak"] += size
     return dict(sorted(found.items()))
 
 
@@ -87,7 +82,7 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     ``(tensor, bytes, module)``, and ``modules`` maps each module to their bytes, both largest first. ``suggestion`` is
     a change of the model, or ``""``.
     """
-    graph, plan = fitted.best.fitted_graph, fitted.best.plan
+    graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
     producers = {name: each for each in graph.nodes for name in each.outputs}
     module = _module_of_node(fitted.start.plan_input.graph)
@@ -98,23 +93,22 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     node = plan.node_at(step)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
-    modules: dict[str, int] = {}
+    modules: Counter[str] = Counter()
     loss_bytes = 0
-    storages = storages_of(plan)
-    for k in np.flatnonzero((storages.birth <= step) & (step < storages.death)).tolist():
-        row = plan.row(int(storages.head[k]))
+    for head, size in storages_alive(plan, step):
+        row = plan.row(head)
         tensor = tensors[view_root(tensors, row.tensor_id)]
-        if tensor.persistent or row.arena not in limited or not storages.size[k]:
+        if tensor.persistent or row.arena not in limited or not size:
             continue
-        producer, size = producers.get(tensor.id), int(storages.size[k])
+        producer = producers.get(tensor.id)
         path = "" if producer is None else module.get(producer.node_id, "")
         live.append((tensor.id, size, path))
-        modules[path] = modules.get(path, 0) + size
+        modules[path] += size
         loss_bytes += size if producer is not None and any(word in producer.instr for word in LOSS_OPERATORS) else 0
     return {
         "node": node,
-        "module": module.get(node or "", ""),
-        "tensors": tuple(sorted(live, key=lambda each: -each[1])),
+        "module": module.get(node, ""),
+        "tensors": tuple(live),
         "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
         "suggestion": CHUNKED_LOSS if 4 * loss_bytes > sum(modules.values()) else "",
     }

@@ -21,8 +21,7 @@ import msgspec
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset

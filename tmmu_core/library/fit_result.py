@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.fitting.assumptions import Assumptions, assumptions
 from tmmu_core.fitting.move import Cost, Move
 from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.recompute.recompute_model import recompute_model
 from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans import model
 
 P = TypeVar("P", bound=model.Plan)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The assumptions under which the answer of a fit holds."""
+
+    alignment_bytes: dict[str, int]
+    """Arena of the best plan → its alignment."""
+    not_recomputable: dict[str, int]
+    """Operator → number of its nodes that cannot run again, for example collectives and operators of unknown cost."""
+    unit: str = "byte"
+    """The unit of every size and capacity."""
+
+
+def assumptions(fitted: Fitted) -> Assumptions:
+    """Return the assumptions of ``fitted``. O(tensors + operands)."""
+    recomputable = recompute_model(fitted.start.plan_input)
+    not_recomputable = Counter(map(recomputable.instr, np.flatnonzero(~recomputable.can_rerun).tolist()))
+    alignments = {arena.name: arena.alignment_bytes for arena in fitted.best.plan.arenas}
+    return Assumptions(alignments, dict(sorted(not_recomputable.items())))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +59,7 @@ class Fit(Generic[P]):
     @property
     def graph(self) -> Graph:
         """The changed graph: nodes in execution order, with recomputations and copies to the offload memory."""
-        return self.fitted.best.fitted_graph
+        return self.fitted.best.plan_input.graph
 
     @property
     def moves(self) -> tuple[Move, ...]:

@@ -20,8 +20,7 @@ from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.moves.sizes import bisect_size
-from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.sized_graph import sized_graph
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
@@ -78,7 +77,7 @@ class TorchFit(Fit[Plan]):
                     "more than the capacity. It copies the gradients of results with gaps, such as columns.",
                     hint="Use fit.compile(), or return such results with .contiguous().",
                 )
-            return found.best.fitted_graph
+            return found.best.plan_input.graph
 
         fn: Callable[..., Any] = self.step.partition(self.graph, refit)
         return fn
@@ -400,7 +399,7 @@ def _fitted(
 
     On a GPU, a plan must also fit in the model of the allocator; if it does not, smaller plans are searched.
     """
-    from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
+    from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 

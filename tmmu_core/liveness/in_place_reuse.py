@@ -32,7 +32,7 @@ def decide_handoffs(
     refusals: list[tuple[int, ...]] = []
     for step, node in enumerate(timeline.node_at.tolist()):
         has_granted = False
-        for x, y in _candidates(index, node) if node >= 0 else ():
+        for x, y in permitted_reuses(index, node) if node >= 0 else ():
             low, high = sorted((group[x], group[y]))
             if last_read[x] != step or low == high:
                 continue
@@ -56,8 +56,8 @@ def decide_handoffs(
     return np.array(handoffs, np.int64).reshape(-1, 3), np.array(refusals, np.int64).reshape(-1, 4)
 
 
-def _candidates(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
-    """Return the pairs (input, output) that a node permits, each input once.
+def permitted_reuses(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
+    """Return the pairs (input, output) that node ``k`` permits, each input once, in the order of preference.
 
     A tensor at several input positions needs permission for all of them: they are one buffer.
     """

@@ -15,8 +15,7 @@ from uuid import uuid4
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, TmmuError
-from tmmu_core.fitting.problem.answer import Allowed
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.formats.open_file import Opened, read_any, read_at

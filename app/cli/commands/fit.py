@@ -14,12 +14,10 @@ from app.cli.options import AS_JSON, argument, flag, option, usage_errors
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text, result_text
-from tmmu_core.fitting.assumptions import assumptions
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as recipe_document
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
@@ -28,6 +26,7 @@ from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.library.arguments import allowed_moves
+from tmmu_core.library.fit_result import assumptions
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
@@ -84,7 +83,7 @@ def fit_command(
     with _interruptible() as progress:
         fitted, size = _search(graph, opened, request, limits, progress, sizes)
     if output is not None:
-        write_graph(fitted.best.fitted_graph, output, "the fitted graph")
+        write_graph(fitted.best.plan_input.graph, output, "the fitted graph")
     if recipe is not None:
         document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         console.write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")

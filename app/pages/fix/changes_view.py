@@ -17,8 +17,7 @@ from app.session.planning import Shown
 from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines, limit_text, result_text
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import size_range

@@ -14,8 +14,7 @@ from app.session.view_state import Choice
 from app.texts import numbers
 from tests.app.pages.run_page import PAGES, claim, html, opened
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import extents
 from tmmu_core.plans.figures.metrics import totals
 

@@ -29,8 +29,8 @@ def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
 
 def smaller_alignments(base: Candidate) -> Iterator[Move]:
     """Yield a move for every smaller alignment of all arenas except ``offload``, largest alignment first."""
-    before, arenas = read_arenas(base.plan_input.arenas), sorted(extents(base.plan))
-    largest = max((before.get(name, Arena()).alignment_bytes for name in arenas), default=1)
+    arenas = sorted(extents(base.plan))
+    largest = max((base.plan.arena_of[name].alignment_bytes for name in arenas), default=1)
     widest = max((itemsize(tensor.dtype) for tensor in base.plan_input.graph.tensors), default=1)
     alignment = largest // 2
     while alignment >= widest:

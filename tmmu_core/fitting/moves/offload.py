@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from tmmu_core.fitting.move import Move, some_names
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.drop_moves import (
     MOST_SINGLE_MOVES,

@@ -8,10 +8,11 @@ import numpy as np
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.order_memory import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
-from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
+from tmmu_core.fitting.order.order_search import Ordered, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.planners.problem import Progress
 
 WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
 
@@ -40,33 +41,29 @@ class OrderMove:
 
 
 def order_move(
-    base: Candidate, report: Report | None = None, *, keep_phases: bool = False, goal: int | None = None
+    base: Candidate, report: Progress | None = None, *, keep_phases: bool = False, goal: int | None = None
 ) -> OrderMove | None:
     """Return the order with the lowest sum of peaks that ``best_order`` finds for ``goal``.
 
     ``None`` if no node runs, or if the sizes sum to 2^60 bytes or more.
     """
-    model = order_model(base.liveness, alignments_of(base.plan_input), keep_phases=keep_phases)
+    alignments = alignments_of(base.plan_input, base.liveness.arenas)
+    model = order_model(base.liveness, alignments, keep_phases=keep_phases)
     if model is None or not len(model):
         return None
     ordered = best_order(model, report, goal=goal)
     if ordered.peak >= ordered.tried["given"]:
         return OrderMove(None, ordered)
-    return OrderMove(_move(base, model, ordered.order.tolist(), ordered.method), ordered)
-
-
-def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:
-    order = model.ids_of(views_late(base.liveness, model, units))
+    order = model.ids_of(_views_late(base.liveness, model, ordered.order.tolist()))
     moved = tuple(node for node, other in zip(order, base.plan.execution_order, strict=True) if node != other)
-    what = f"run the nodes in another order ({method}: {len(moved)} of {len(order)} at another step)"
-    return Move("order", what, WHY, (), moved, details={"order": list(order)})
+    what = f"run the nodes in another order ({ordered.method}: {len(moved)} of {len(order)} at another step)"
+    return OrderMove(Move("order", what, WHY, (), moved, details={"order": list(order)}), ordered)
 
 
-def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
+def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    A view that runs too early keeps its base live, or requires recomputing the base. To run it later costs nothing if
-    its node reads only the base.
+    If the base is dropped between the view and its reader, both are computed again.
     """
     index = liveness.timeline.index
     is_view = [

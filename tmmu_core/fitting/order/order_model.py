@@ -13,7 +13,7 @@ Dependencies besides the flow of data, taken from the initial order (the executi
 * **phases**, on request.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
+from tmmu_core.liveness.in_place_reuse import permitted_reuses
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import dependencies
@@ -64,12 +65,12 @@ class OrderModel:
     @cached_property
     def node_touches(self) -> I64:
         """Shape (touches, 2): a node, and a storage that it touches."""
-        return _pairs(enumerate(self.touches))
+        return _pairs(self.touches)
 
     @cached_property
     def reuses(self) -> I64:
         """Shape (pairs, 2): a node, and a storage that its output may reuse in place; preferred ones first."""
-        return _pairs(enumerate(self.candidates))
+        return _pairs(self.candidates)
 
     @cached_property
     def touched_by(self) -> I64:
@@ -86,8 +87,8 @@ class OrderModel:
         return tuple([self.node_ids[node] for unit in order for node in self.units[unit]])
 
 
-def _pairs(rows: Iterable[tuple[int, list[int]]]) -> I64:
-    return np.array([(number, value) for number, row in rows for value in row], np.int64).reshape(-1, 2)
+def _pairs(rows: list[list[int]]) -> I64:
+    return np.array([(number, value) for number, row in enumerate(rows) for value in row], np.int64).reshape(-1, 2)
 
 
 def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:
@@ -295,7 +296,7 @@ def _candidates(
         if index.base[y] >= 0 or storages.persistent[target]:
             continue
         out[k] = target
-        for x in permitted_inputs(node, index.inputs_of(k).tolist()):
+        for x, _ in permitted_reuses(index, k):
             source = int(liveness.storage_of[x])
             is_permitted = (
                 source not in (target, -1)
@@ -309,14 +310,3 @@ def _candidates(
             if is_permitted:
                 rows[-1].append(source)
     return rows, out
-
-
-def permitted_inputs(node: Node, inputs: list[int]) -> list[int]:
-    """Return the tensors that the only output of a node may overwrite, in the order of preference."""
-    if node.inplace == "none":
-        return []
-    if node.inplace is None or isinstance(node.inplace, str):
-        return list(dict.fromkeys(inputs))
-    positions = {i for i, _ in node.inplace}
-    without_permission = {x for i, x in enumerate(inputs) if i not in positions}
-    return [x for x in dict.fromkeys(inputs[i] for i, _ in node.inplace) if x not in without_permission]

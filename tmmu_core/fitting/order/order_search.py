@@ -10,7 +10,7 @@
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +19,13 @@ from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
 from tmmu_core.fitting.order.order_memory import eager, late, measure
 from tmmu_core.fitting.order.order_model import I64, OrderModel
+from tmmu_core.planners.problem import Progress
 
 SEARCHED_UP_TO = 2_500  # maximum number of units for which beam and best-first search run
 SMALL = 400  # maximum number of units of a small model
 PROOF_BUDGET_OF_SMALL = 600_000  # maximum number of expansions of the best-first search for a small model
 PROOF_BUDGET = 150_000  # the same for other models
 SHORT_BUDGET = 4_000  # the same if the lower bound exceeds the goal
-Report = Callable[[str, int, int], bool]  # ``report(what, done, of) -> should_continue``, as for planners
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Ordered:
 
 
 def best_order(
-    model: OrderModel, report: Report | None = None, *, budget: int | None = None, goal: int | None = None
+    model: OrderModel, report: Progress | None = None, *, budget: int | None = None, goal: int | None = None
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
@@ -107,12 +107,12 @@ def _initial_orders(model: OrderModel, initial: I64) -> Iterator[tuple[str, I64]
     yield "early and late", eager(model, late(model, initial))
 
 
+@dataclass
 class Watch:
     """Reports progress, and records whether the report stopped the search."""
 
-    def __init__(self, progress: Report | None) -> None:
-        self.progress = progress
-        self.stopped = False
+    progress: Progress | None
+    stopped: bool = False
 
     def __call__(self, what: str, done: int = 0, of: int = 0) -> bool:
         """Report progress; return whether to continue."""

@@ -4,7 +4,7 @@ Element i of an element-wise operator's output depends only on element i of its 
 overwrite an input of the same shape and dtype. Views are excluded: their element layout is unknown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -27,17 +27,14 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> Pairs:
     output = tensors[node.outputs[0]]
     if not operator_of(node.instr).is_elementwise or output.view is not None or output.alias_group_id is not None:
         return ()
-    permitted = {i for i, _ in _permitted_pairs(node)}
-    found = []
-    for i, name in enumerate(node.inputs):
-        x = tensors[name]
-        same_shape_and_dtype = (x.shape, x.dtype) == (output.shape, output.dtype)
-        if i not in permitted and same_shape_and_dtype and x.view is None and not x.persistent:
-            found.append((i, 0))
-    return tuple(found)
+    permitted = {i for i, _ in permitted_pairs(node)}
+    inputs = [(i, tensors[name]) for i, name in enumerate(node.inputs) if i not in permitted]
+    matching = [(i, x) for i, x in inputs if (x.shape, x.dtype) == (output.shape, output.dtype)]
+    return tuple((i, 0) for i, x in matching if x.view is None and not x.persistent)
 
 
-def _permitted_pairs(node: Node) -> Pairs:
+def permitted_pairs(node: Node) -> Pairs:
+    """Return the pairs that a node lists; none for the permissions ``any`` and ``none``."""
     return () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
 
 
@@ -45,7 +42,7 @@ def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"pairs": [[node id, [[input, output], …]], …]}``."""
     added = {node_id: tuple((i, o) for i, o in pairs) for node_id, pairs in move.details["pairs"]}
     nodes = tuple(
-        msgspec.structs.replace(node, inplace=(*_permitted_pairs(node), *added[node.node_id]))
+        msgspec.structs.replace(node, inplace=(*permitted_pairs(node), *added[node.node_id]))
         if node.node_id in added
         else node
         for node in plan_input.graph.nodes
@@ -53,9 +50,10 @@ def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
     return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, nodes=nodes))
 
 
-def missing_permissions(plan_input: PlanInput) -> Move | None:
-    """Return one move with every missing permission; ``None`` if there is none."""
+def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = None) -> Move | None:
+    """Return one move with every missing permission of ``nodes`` (default: all); ``None`` if there is none."""
     missing = _nodes_with_missing_pairs(plan_input)
+    missing = [row for row in missing if nodes is None or row[0].node_id in nodes]
     return _move(missing) if missing else None
 
 
@@ -72,14 +70,12 @@ def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
         live_bytes = live[int(storages.arena[s])]
         if live_bytes[step] + int(storages.size[s]) > max(live_bytes):
             needed.add(timeline.index.node_ids[int(timeline.node_at[step])])
-    missing = [(node, pairs) for node, pairs in _nodes_with_missing_pairs(plan_input) if node.node_id in needed]
-    return _move(missing) if missing else None
+    return missing_permissions(plan_input, needed)
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per node with missing permissions."""
-    for node, pairs in _nodes_with_missing_pairs(plan_input):
-        yield _move([(node, pairs)])
+    yield from (_move([row]) for row in _nodes_with_missing_pairs(plan_input))
 
 
 def live_bytes_in(liveness: Liveness, arena: int) -> list[int]:

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.capacity import bounds
-from tmmu_core.fitting.problem.in_place import missing_pairs
-from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
+from tmmu_core.fitting.problem.in_place import missing_pairs, permitted_pairs
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, bounds, extents
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.graph.quantities import short_bytes
@@ -60,12 +59,10 @@ class LowerBound:
         return sum(need.bytes for need in self.needs)
 
 
-def alignments_of(plan_input: PlanInput) -> dict[str, int]:
-    """Return arena → alignment of offsets, in bytes; without a configuration, of the default arenas."""
+def alignments_of(plan_input: PlanInput, arenas: Iterable[str]) -> dict[str, int]:
+    """Return arena → alignment of offsets, in bytes."""
     config = read_arenas(plan_input.arenas)
-    return {name: arena.alignment_bytes for name, arena in config.items()} or dict.fromkeys(
-        ("activations", "gradients", "parameters", OFFLOAD_ARENA), Arena().alignment_bytes
-    )
+    return {name: config.get(name, Arena()).alignment_bytes for name in arenas}
 
 
 def lower_bound(
@@ -101,11 +98,10 @@ def _order_needs(plan: Plan) -> Iterator[Need]:
 def _step_needs(
     plan_input: PlanInput, liveness: Liveness, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
 ) -> Iterator[Need]:
-    storages, alignments = liveness.storages, alignments_of(plan_input)
-    for number, arena in enumerate(liveness.arenas):
+    storages = liveness.storages
+    for number, (arena, alignment) in enumerate(alignments_of(plan_input, liveness.arenas).items()):
         if arena == OFFLOAD_ARENA:
             continue
-        alignment = alignments.get(arena, Arena().alignment_bytes)
         sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
         persistent, persistent_padding = _aligned_sum(sizes, alignment)
         need = Need(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
@@ -180,5 +176,4 @@ def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: 
     """Return the positions of inputs that the output may overwrite, after in-place moves if ``may_add_pairs``."""
     if node.inplace is None or node.inplace == "any":
         return list(range(len(node.inputs)))
-    pairs = () if isinstance(node.inplace, str) else node.inplace
-    return [i for i, _ in (*pairs, *(missing_pairs(node, tensors) if may_add_pairs else ()))]
+    return [i for i, _ in (*permitted_pairs(node), *(missing_pairs(node, tensors) if may_add_pairs else ()))]

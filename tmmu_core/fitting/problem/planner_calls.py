@@ -31,8 +31,8 @@ class PlanInput:
     """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``: with default options, it gives the plan of this input. Its planner, its
-    options, and its alignment if all arenas have the same one, are set from the other fields."""
+    """A graph with an ``execution_order``. Planner, options, and an alignment that all arenas share are copied into it,
+    so that with default options it gives the plan of this input."""
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None  # as given; capacities are ignored
@@ -81,11 +81,6 @@ class Candidate:
     def extent_bytes(self) -> int:
         """Sum of the extents of all arenas except ``offload``."""
         return sum(extents(self.plan).values())
-
-    @property
-    def fitted_graph(self) -> Graph:
-        """The graph that gives this plan with default options."""
-        return self.plan_input.graph
 
     @property
     def key(self) -> tuple[int, int, int, int]:
@@ -166,6 +161,11 @@ def _packed(entry: PlannerEntry, problem: Problem, options: Mapping[str, Any], k
 def extents(plan: Plan) -> dict[str, int]:
     """Return arena → extent in bytes, without the arena ``offload``."""
     return {arena.name: arena.extent_bytes for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
+
+
+def bounds(plan: Plan) -> dict[str, int]:
+    """Return arena → lower bound of its extent in the plan's order, in bytes."""
+    return {arena.name: arena.lower_bound_bytes or 0 for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
 
 
 def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any] | None:

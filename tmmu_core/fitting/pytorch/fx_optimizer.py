@@ -96,7 +96,7 @@ class _PeakSizes(LiveBytes):
 
 
 def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, list[int]]:
-    """Return the optimizer after two steps, and the sizes of the storages of the second step at its peak."""
+    """Return the optimizer after two steps, and the sizes of the storages that the second allocated, at its peak."""
     optimizer, values = make_optimizer(given, parameters), parameters.values()
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors

@@ -150,7 +150,8 @@ class _Rebuild:
     def _state(self, source: FxNode) -> FxNode:
         """Append a node that saves the generator state before the first run of a random operator."""
         new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
-        new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
+        size = fx_runtime.state_bytes(_device_of(source))
+        new.meta["val"] = torch.empty(size, dtype=torch.uint8, device="meta")
         return new
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
@@ -178,8 +179,3 @@ def _meta(source: FxNode) -> dict[str, Any]:
 
 def _device_of(node: FxNode) -> str:
     return next(str(each.device) for each in tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor))
-
-
-def state_bytes(device: str) -> int:
-    """Return the bytes of a saved generator state on ``device``."""
-    return fx_runtime.CPU_STATE_BYTES if device == "cpu" else fx_runtime.DEVICE_STATE_BYTES

@@ -8,10 +8,12 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-CPU_STATE_BYTES = 5056  # bytes of the state of PyTorch's generator on the CPU (Mersenne Twister)
-DEVICE_STATE_BYTES = 16  # bytes of the state of a Philox generator: a seed and an offset
-
 Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose default generator is meant
+
+
+def state_bytes(device: str) -> int:
+    """Return the bytes of a generator's state: Mersenne Twister on the CPU, else Philox, a seed and an offset."""
+    return 5056 if device == "cpu" else 16
 
 
 def saved_state(generator: Generator) -> torch.Tensor:

@@ -18,8 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from tmmu_core.fitting.pytorch.fx_live_bytes import gpu_bytes
 from tmmu_core.graph.model import Graph, Tensor
 
-_aten = torch.ops.aten
-_ROWS_ARGUMENT = {_aten.embedding_dense_backward.default: 2}
+_ROWS_ARGUMENT = {torch.ops.aten.embedding_dense_backward.default: 2}
 """Operator whose scratch memory depends on the values of its indices → position of the argument with the row count."""
 _measured: dict[str, int] = {}  # operator, layouts of its arguments and settings of PyTorch, as text → scratch bytes
 
@@ -63,11 +62,10 @@ def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
         return 0
     layouts = tree_map_only(torch.Tensor, _Layout.of, (tuple(args), dict(kwargs)))
     layouts = tree_map_only(torch.Generator, lambda _: None, layouts)
-    backends = torch.backends
     settings = (
         torch.are_deterministic_algorithms_enabled(),
         torch.get_float32_matmul_precision(),
-        *(getattr(backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+        *(getattr(torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
     )
     key = repr((operator, layouts, settings))
     if key not in _measured:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.fitting.move import Cost, Kind, Move
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
@@ -22,7 +22,7 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order: a planner can need more than the live bytes that met a goal."""
-REPORT_EVERY = 64  # simulated choices from one progress report to the next
+REPORT_EVERY = 64  # number of steps of a search from one progress report to the next
 
 
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
@@ -93,7 +93,7 @@ def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]
 
 
 def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
-    """Return a function that returns whether to continue; it reports progress at every ``REPORT_EVERY``-th call."""
+    """Return a function to call at each step of a search: it returns whether to continue, and reports progress."""
     done = 0
 
     def should_continue() -> bool:

@@ -74,8 +74,7 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
     yield from (list(subset) for subset in dict.fromkeys(subsets) if len(subset) > 1)
     flops = model.node_flops[model.producer]
     by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
-    for each in by_size[:MOST_SINGLE]:
-        yield [each.drop]
+    yield from ([each.drop] for each in by_size[:MOST_SINGLE])
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""Storages that are live while a node runs, whatever is recomputed, offloaded or reordered.
+"""Bytes that are live whatever is recomputed, offloaded or reordered: at a node, and because of the graph's outputs.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, the storage is live at each node that must run after one node that touches it and before another. Results of
@@ -16,7 +16,6 @@ from tmmu_core.fitting.problem.lower_bounds import Moment, alignments_of, moment
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
 from tmmu_core.fitting.unknown import unknown_operators
-from tmmu_core.graph.model import Arena
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
 MOST_BEFORE = 400  # maximum number of nodes from which :func:`outputs_needs` chooses the node c of an output
@@ -88,7 +87,8 @@ class _NodesOfArena:
         self.operands = csr_rows(model.in_ptr, model.in_idx)
         self.resident_bytes = (size * ~model.movable).tolist() if "offload" in allowed.kinds else self.size
         """Storage → its bytes; 0 if it can be offloaded between uses."""
-        self.alignment = alignments_of(start.plan_input).get(model.liveness.arenas[arena], Arena().alignment_bytes)
+        name = model.liveness.arenas[arena]
+        self.alignment = alignments_of(start.plan_input, [name])[name]
         self.moments: list[list[Moment]] = [[] for _ in self.operands]
         position = {model.node_id(k): k for k in range(len(self.moments))}
         for moment in moments(start.liveness, arena, self.alignment, "inplace" in allowed.kinds):

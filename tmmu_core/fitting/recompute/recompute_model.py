@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
-from tmmu_core.fitting.order.order_model import csr, csr_rows, permitted_inputs, storage_writers, storages_with
+from tmmu_core.fitting.order.order_model import csr, csr_rows, storage_writers, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.in_place_reuse import permitted_reuses
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
@@ -291,6 +292,6 @@ def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64]
         if heads[target] != y:
             continue
         edges = {int(in_idx[e]): e for e in range(in_ptr[at], in_ptr[at + 1])}
-        sources = [of[x] for x in permitted_inputs(node, index.inputs_of(k).tolist())]
+        sources = [of[x] for x, _ in permitted_reuses(index, k)]
         rows[-1] += [edges[s] for s in sources if s in edges and s != target and arena[s] == arena[target]]
     return csr(rows)

@@ -64,7 +64,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after further moves; the last move gets the bytes that the others do not save."""
+    """Return the plan of ``base`` after further moves; ``Move.bytes`` of the last one is the rest of the saving."""
     if not moves:
         return base
     plan_input = apply_moves(base.plan_input, moves)

@@ -23,11 +23,10 @@ from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.reordering import OrderMove, order_move
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.order.order_search import Watch
-from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity, bounds
+from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
-from tmmu_core.fitting.problem.planner_calls import Candidate, extents
+from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
 from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
 from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within

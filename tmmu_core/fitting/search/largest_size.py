@@ -7,8 +7,7 @@ from functools import cache
 
 from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.moves.sizes import FittedSize, bisect_size, dim_bounds
-from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.candidates import with_size
 from tmmu_core.fitting.search.fit_search import fit

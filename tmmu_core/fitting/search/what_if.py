@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-For each kind, the moves that save the most live bytes at the peak are planned, each alone. They are ranked by the bytes
-that the plan saves.
+For each kind, the moves that save the most live bytes at the peak are planned, each alone. They are ranked by the
+difference of the extents.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +12,7 @@ import numpy as np
 from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.order.order_search import Watch
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
@@ -35,35 +36,33 @@ class WhatIf:
 
 def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: Progress | None = None) -> WhatIf:
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
-    chosen = sorted({*kinds}, key=KINDS.index)
+    watch = Watch(progress)
     ranked: list[Move] = []
     packings: dict[bytes, Packing] = {}
     possible = planned = 0
-    stopped = False
-    for kind in chosen:
-        if stopped:
-            break
-        moves = sorted(_single_moves(start, kind, progress), key=lambda move: -move.bytes)
+    for kind in sorted({*kinds}, key=KINDS.index):
+        moves = sorted(_single_moves(start, kind, watch), key=lambda move: -move.bytes)
         possible += len(moves)
         for number, move in enumerate(moves[:PLANNED]):
-            if progress is not None and not progress(f"what if: {kind}", number, min(PLANNED, len(moves))):
-                stopped = True
+            if not watch(f"what if: {kind}", number, min(PLANNED, len(moves))):
                 break
             planned += 1
             extent = sum(extents_of(apply_moves(start.plan_input, (move,)), packings).values())
             if extent < start.extent_bytes:
                 ranked.append(replace(move, bytes=start.extent_bytes - extent))
+        if watch.stopped:
+            break
     ranked.sort(key=lambda move: (-move.bytes, *move.cost.key, KINDS.index(move.kind), move.what))
-    return WhatIf(tuple(ranked), planned, possible, stopped)
+    return WhatIf(tuple(ranked), planned, possible, watch.stopped)
 
 
-def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator[Move]:
+def _single_moves(start: Candidate, kind: Kind, watch: Watch) -> Iterator[Move]:
     plan_input = start.plan_input
     if kind == "planner" and plan_input.planner != BEST_PLANNER:
         yield planner_move(plan_input.planner)
     elif kind == "order":
         # Skip the proof of optimality: any order with a lower peak is a result.
-        order = order_move(start, progress, goal=0)
+        order = order_move(start, watch, goal=0)
         if order is not None and order.move is not None:
             yield replace(order.move, bytes=order.ordered.tried["given"] - order.ordered.peak)
     elif kind == "alignment":
