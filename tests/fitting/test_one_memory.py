@@ -9,6 +9,7 @@ import tmmu
 from app.cli.main import run
 from tests.support.build import graph, node, tensor
 from tests.support.paths import SAMPLES, read_graph_file
+from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
@@ -61,6 +62,13 @@ def test_every_move_keeps_to_one_memory() -> None:
     fitted = fit(start, Capacity(start.extent_bytes * 9 // 10), Allowed(kinds))
     assert {arena.name for arena in fitted.best.plan.arenas} <= {"memory", "offload"}
     assert verify_plan(fitted.best.plan, fitted.best.plan_input.graph).ok
+
+
+def test_order_search_aligns_the_storages_of_a_fitted_file() -> None:
+    start = initial_candidate(apart(), PlanRequest(one_memory=True))
+    reopened = initial_candidate(start.plan_input.graph, PlanRequest())
+    peaks = [found.ordered.peak for each in (start, reopened) if (found := order_move(each))]
+    assert peaks == [12_800 + 128] * 2
 
 
 def test_command_line_names_the_limit_that_is_exceeded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
