@@ -105,7 +105,7 @@ def apply_command(
     state = commit_execution(applied)
     arenas: list[dict[str, Any]] = [
         {"name": a.name, "extent_bytes": a.extent_bytes, "alignment_bytes": a.alignment_bytes}
-        | {"mapped_bytes": applied.arenas[a.name].size_bytes}
+        | {"mapped_bytes": len(applied.arenas[a.name].memory)}
         for a in found.plan.arenas
     ]
     bound = len(found.plan)
