@@ -62,18 +62,9 @@ def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: st
 
 
 def canvas(
-    handle: PlanHandle,
-    *,
-    key: str = "map",
-    height: int = 560,
-    step: int | None = None,
-    flags: Iterable[tuple[int, str]] = (),
-    **more: Any,
+    handle: PlanHandle, *, key: str = "map", step: int | None = None, flags: Iterable[tuple[int, str]] = (), **more: Any
 ) -> None:
-    """Draw a canvas of the choice; ``flags``: ``(step, text)``.
-
-    ``step`` and ``more``, which are settings of the drawing, replace the values of the choice.
-    """
+    """Draw a canvas of the choice. ``step`` and ``more`` (settings of :func:`draw`) replace values of the choice."""
     plan, chosen = handle.plans[more.get("plan_index", 0)], state.choice()
     arena = more.get("arena", arena_focus.drawn(plan))
     _, steps = picture_of(*handle.plans)  # first plan step of each drawn step; None: all are drawn
@@ -105,7 +96,7 @@ def canvas(
         "flags": [(drawn_step(t), text) for t, text in flags],
         "ghost": why_here.ghost_settings(plan) if steps is None else None,
         "zoom": chosen.zoom,
-        "height": height,
+        "height": 560,
         "link": "page",
     }
     callbacks: dict[str, Any] = {

@@ -65,8 +65,7 @@ def findings(shown: Shown) -> None:
     failed = sum(finding.severity == "error" for finding in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
     with st.expander(title, expanded=failed > 0 and not judged.verified.only_over_capacity):
-        columns = ["severity", "rule", "message", "tensor", "other"]
-        frame = pd.DataFrame([[getattr(finding, name) for name in columns] for finding in listed], columns=columns)
+        frame = pd.DataFrame(listed)[["severity", "rule", "message", "tensor", "other"]]
         data_table.show(frame, height=min(280, 38 + 28 * len(listed)))
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +46,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
         opened, closed = graph_levels.move_path(path, state.choice().opened, state.choice().closed)
         state.choose(opened=opened, closed=closed)
 
-    callbacks: dict[str, Callable[[Any], None]] = {
+    callbacks: dict[str, Any] = {
         "select": lambda name: state.choose(selected=str(name)),
         "open": lambda path: _open_all((str(path),)),
         "close": close,
