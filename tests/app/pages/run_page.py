@@ -1,7 +1,9 @@
 """Runs of a page by Streamlit, without a browser."""
 
+import json
 import re
 from html import unescape
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
@@ -32,6 +34,12 @@ def html(at: AppTest) -> str:
     """Return the HTML of a page, without the definitions of its terms."""
     found = "\n".join(element.proto.body for element in at.get("html") if "<style>" not in element.proto.body)
     return re.sub(r"<abbr title=[^>]*>([^<]*)</abbr>", r"\1", found)
+
+
+def drawings(at: AppTest, field: str) -> list[dict[str, Any]]:
+    """Return the data of the drawings that have a value for this field."""
+    data = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
+    return [drawing for drawing in data if drawing.get(field) is not None]
 
 
 def claim(at: AppTest) -> str:

@@ -1,6 +1,5 @@
 """The graph view as sent to the browser."""
 
-import json
 from typing import Any
 
 import msgspec
@@ -10,15 +9,13 @@ from streamlit.testing.v1 import AppTest
 from app.session import graph_levels, opening, planning
 from app.session.graph_levels import move_path, path_text, paths_of
 from app.session.view_state import Choice
-from tests.app.pages.run_page import html, opened
+from tests.app.pages.run_page import drawings, html, opened
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.graph.native import native_file
 
 
 def sent(at: AppTest) -> dict[str, Any]:
-    states = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
-    found: dict[str, Any] = next(state for state in states if "vertices" in state)
-    return found
+    return drawings(at, "vertices")[0]
 
 
 def names(at: AppTest) -> list[str]:

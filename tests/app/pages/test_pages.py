@@ -1,6 +1,5 @@
 """Every page, run by Streamlit without a browser."""
 
-import json
 import re
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from app.session import opening, planning, review
 from app.session.review import Note, Review
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
-from tests.app.pages.run_page import BROKEN, PAGES, claim, html, opened
+from tests.app.pages.run_page import BROKEN, PAGES, claim, drawings, html, opened
 from tests.support.build import chain
 from tests.support.paths import ROOT
 from tmmu_core.formats.planfile import plan_file
@@ -208,11 +207,7 @@ def test_hostile_names_are_text() -> None:
 def test_two_drawings_share_a_byte_scale_and_mark_their_own_rows() -> None:
     at = opened("compare", baseline="sample:residual_block", marked="witness", arena="activations")
     at.segmented_control(key="w.how").set_value("Side by side").run()
-    states = [
-        json.loads(element.proto.json)
-        for element in at.get("bidi_component")
-        if element.proto.id.endswith(("Baseline", "Candidate"))
-    ]
+    states = drawings(at, "plan_index")
     plans = [planning.make_plan(Choice(source=f"sample:{name}")).plan for name in ("residual_block", "resnet50")]
     arenas = [plan.arena_of["activations"] for plan in plans]
     assert [state["reach"] for state in states] == [max(arena.extent_bytes for arena in arenas)] * 2

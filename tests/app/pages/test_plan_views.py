@@ -17,7 +17,7 @@ from app.pages.plan import reuse_view
 from app.session import opening, planning
 from app.session.view_state import Choice
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
-from tests.app.pages.run_page import html, opened
+from tests.app.pages.run_page import drawings, html, opened
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE, PROGRAM
 from tests.planners.test_reuse import document, instance_of, least_cost
 from tests.runtime.test_measure import products
@@ -174,8 +174,7 @@ def test_numbers_above_those_of_a_browser_have_input_fields(page: str, data: byt
 
 def test_step_of_a_long_plan_is_drawn_in_the_range_that_contains_it() -> None:
     at = opened("peak", graph=opening.shelf().put("long.csv", LONG, ""), step=str(2**40))
-    drawings = [json.loads(element.proto.json) for element in at.get("bidi_component") if element.proto.json]
-    assert [drawing["step"] for drawing in drawings if "step" in drawing] == [0]
+    assert [drawing["step"] for drawing in drawings(at, "step")] == [0]
 
 
 def captions(at: AppTest) -> str:

@@ -1,7 +1,5 @@
 """Idle and padded bytes on the pages."""
 
-import json
-
 import numpy as np
 import pandas as pd
 
@@ -10,7 +8,7 @@ from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
-from tests.app.pages.run_page import opened
+from tests.app.pages.run_page import drawings, opened
 from tests.support.build import chain
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -21,9 +19,7 @@ def plan_of(sample: str, **choice: str) -> planning.Shown:
 
 def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
     at = opened(graph="sample:residual_block", marked="late")
-    (drawing,) = [
-        one for one in (json.loads(e.proto.json) for e in at.get("bidi_component") if e.proto.json) if one.get("flags")
-    ]
+    (drawing,) = drawings(at, "flags")
     ((step, text),) = drawing["flags"]
     shown = plan_of("residual_block")
     assert text == f"{shown.plan.node_at(step)} frees x"
