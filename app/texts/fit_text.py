@@ -36,13 +36,10 @@ def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:
     """Return ``(titles, rows)`` with a row per group of equal modules; no rows for a graph without a backward pass."""
     groups = grouped_layers(fitted_layers(fitted))
     columns = [name for name in COLUMNS if any(row[name] for _, row in groups.values())]
-    rows = [
-        [
-            f"{path} × {count}" if count > 1 else path,
-            *(numbers.short_bytes(row[name]) if row[name] else "" for name in columns),
-        ]
-        for path, (count, row) in groups.items()
-    ]
+    rows = []
+    for path, (count, row) in groups.items():
+        sizes = [numbers.short_bytes(row[name]) if row[name] else "" for name in columns]
+        rows.append([f"{path} × {count}" if count > 1 else path, *sizes])
     return ["module", *(name.replace("_", " ") for name in columns)], rows
 
 

@@ -1,14 +1,12 @@
 """HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, except those called HTML."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
@@ -17,9 +15,6 @@ from app.texts import numbers as words
 from app.texts.glossary import define, explained
 from tmmu_core.formats.open_file import nearest_reader, other_readers
 from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
-
-if TYPE_CHECKING:
-    import jinja2
 
 _LINK = "?tensor="
 
@@ -92,7 +87,7 @@ def tensor_link(name: str, letters: int = 0, text: str = "") -> Markup:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment() -> Any:
     import jinja2  # only commands with HTML load it
 
     def term(label: str, name: str = "") -> Markup:

@@ -162,10 +162,8 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
     print_lines(*(f"{arena.name}: {certificate_text.status_text(after.plan, arena)}" for arena in claimed), "")
-    table(
-        ("limit on", "arena", ">value", ">limit", "verdict"),
-        [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
-    )
+    rows = [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks]
+    table(("limit on", "arena", ">value", ">limit", "verdict"), rows)
     for side in invalid:
         resolve.print_findings(side)
     if before is not None:

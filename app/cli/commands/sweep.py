@@ -1,7 +1,5 @@
 """``tmmu sweep``: plan models with every combination of planners, modes and alignments, here or with Dask."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
