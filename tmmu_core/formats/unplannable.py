@@ -26,51 +26,40 @@ class Unplannable:
     title: str
     reason: str
     hint: str
+    endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
     magic: tuple[bytes, ...] = ()  # first bytes of a file; no reader accepts a file with them
     parts: tuple[tuple[bytes, bytes], ...] = ()  # (first bytes, bytes anywhere) of a file
-    endings: tuple[str, ...] = ()  # endings of the name of a file or folder of this format
 
     def refusal(self, tried: tuple[Tried, ...] = (), source: str = "") -> UnreadableInput:
         """Return the error for a file of this format; ``tried``: each reader, and why it rejects the file."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
 
-SAFETENSORS = Unplannable("a safetensors file", WEIGHTS_ONLY, FROM_WEIGHTS, endings=(".safetensors",))
+SAFETENSORS = Unplannable("a safetensors file", WEIGHTS_ONLY, FROM_WEIGHTS, (".safetensors",))
 COREML = Unplannable(
-    *("a Core ML model", NOT_READ, ONNX),
+    *("a Core ML model", NOT_READ, ONNX, (".mlmodel", ".mlpackage", ".mlmodelc")),
     parts=((ZIP, b".mlmodel"), (ZIP, b".mlpackage/Manifest.json")),
-    endings=(".mlmodel", ".mlpackage", ".mlmodelc"),
 )
 SAVED_MODEL = Unplannable(
-    *("a TensorFlow SavedModel", NOT_READ, FROM_TENSORFLOW),
+    *("a TensorFlow SavedModel", NOT_READ, FROM_TENSORFLOW, ("saved_model.pb", "saved_model.pbtxt")),
     parts=((ZIP, b"saved_model.pb"), (b"\x08\x01\x12", b"tensorflow")),
-    endings=("saved_model.pb", "saved_model.pbtxt"),
 )
+GGUF_MAGIC, ENGINE_MAGIC = (b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg"), (b"ftrt", b"ptrt", b"trtf", b"trtp")
 FORMATS = (
-    Unplannable(
-        *("a GGUF model (llama.cpp)", WEIGHTS_ONLY, FROM_WEIGHTS, (b"GGUF", b"FUGG", b"lmgg", b"fmgg", b"tjgg")),
-        endings=(".gguf", ".ggml"),
-    ),
+    Unplannable("a GGUF model (llama.cpp)", WEIGHTS_ONLY, FROM_WEIGHTS, (".gguf", ".ggml"), GGUF_MAGIC),
     SAFETENSORS,
-    Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, (b"\x89HDF\r\n\x1a\n",)),
-    Unplannable(
-        *("a TensorRT engine", COMPILED, FROM_SOURCE, (b"ftrt", b"ptrt", b"trtf", b"trtp")),
-        endings=(".engine", ".trt", ".plan"),
-    ),
-    Unplannable(
-        *("a Parquet file", "which is written for notebooks and cannot be opened"),
-        *('Open a plan as JSON or CBOR: "tmmu plan … -o plan.json".', (b"PAR1",)),
-    ),
+    Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, magic=(b"\x89HDF\r\n\x1a\n",)),
+    Unplannable("a TensorRT engine", COMPILED, FROM_SOURCE, (".engine", ".trt", ".plan"), ENGINE_MAGIC),
+    Unplannable("a Parquet file", NOT_READ, 'Write JSON or CBOR: "tmmu plan … -o plan.json".', magic=(b"PAR1",)),
     Unplannable(
         *("a TorchScript model", NOT_READ, FROM_TORCH),
         parts=((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/")),
     ),
     Unplannable(
-        *("a PyTorch checkpoint (`torch.save`)", WEIGHTS_ONLY, FROM_TORCH),
+        *("a PyTorch checkpoint (`torch.save`)", WEIGHTS_ONLY, FROM_TORCH, (".pth", ".ckpt")),
         parts=((ZIP, b"data.pkl"), (b"\x80", b"torch"), (b"\x80", b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")),
-        endings=(".pth", ".ckpt"),
     ),
-    Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (), ((ZIP, b"model.weights.h5"),), (".keras",)),
+    Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (".keras",), parts=((ZIP, b"model.weights.h5"),)),
     COREML,
     SAVED_MODEL,
 )

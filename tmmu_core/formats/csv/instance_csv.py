@@ -203,8 +203,7 @@ def _header(cells: list[str], line: int) -> tuple[dict[str, int], bool]:
 
 _HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
-    re.IGNORECASE,
+    r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?", re.I
 )
 
 

@@ -120,10 +120,8 @@ class _Reading:
         main = self.main
         self._run(main)
         scratch = self._scratch()
-        inputs, outputs = (
-            tuple(dict.fromkeys([self._id(main, i) for i in ends]))
-            for ends in ((*main.subgraph.inputs, *scratch), main.subgraph.outputs)
-        )
+        inputs = tuple(dict.fromkeys([self._id(main, i) for i in (*main.subgraph.inputs, *scratch)]))
+        outputs = tuple(dict.fromkeys([self._id(main, i) for i in main.subgraph.outputs]))
         buffers = {name: table.Buffer() for name, table in self.constants.items() if self.file.data_bytes(table)}
         count = Counter(buffers.values())
         for name, at in buffers.items():

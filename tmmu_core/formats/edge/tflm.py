@@ -25,9 +25,8 @@ _NUMBER = r"(\d{1,19})"
 _ID, _SIZE, _OFFSET, _FIRST, _LAST = (rf"(?P<{part}>\d{{1,19}})" for part in ("id", "size", "offset", "first", "last"))
 _PLAN = re.compile(rf"\(id={_ID}\): size={_SIZE}, offset={_OFFSET}, first_used={_FIRST},? last_used={_LAST}", re.A)
 _OLD_PLAN = re.compile(
-    rf"Planner buffer ID: {_ID}, calculated offset: {_OFFSET}, size required: {_SIZE}, "
-    rf"first_time_created: {_FIRST}, last_time_used: {_LAST}",
-    re.A,
+    rf"(?a)Planner buffer ID: {_ID}, calculated offset: {_OFFSET}, size required: {_SIZE}, "
+    rf"first_time_created: {_FIRST}, last_time_used: {_LAST}"
 )
 _ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
 _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)

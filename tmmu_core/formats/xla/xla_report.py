@@ -25,9 +25,8 @@ MARK = b"Memory Space:"
 HINT = "Dump the module again, or open its buffer assignment and live ranges, which are in the same folder."
 _TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
 _ROW = re.compile(
-    r"\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+(\d{1,15}(?:\.\d{1,4})?)(B|KiB|MiB|GiB|TiB);"
-    r"\s+(\d{1,19});\s+(\d{1,19}); (.*)",
-    re.A,
+    r"(?a)\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+(\d{1,15}(?:\.\d{1,4})?)(B|KiB|MiB|GiB|TiB);"
+    r"\s+(\d{1,19});\s+(\d{1,19}); (.*)"
 )
 _SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[([\d,]{0,200})\]", re.A)
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

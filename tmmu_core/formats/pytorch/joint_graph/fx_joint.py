@@ -174,10 +174,10 @@ class JointReader(torch.fx.Interpreter):
         return ids
 
     def _call(self, n: Any, value: Any) -> None:
-        part = fx_patterns.written_part(n) if self.folds else None
-        if part is not None and part.is_unchanged:
-            self._remove_node(part.value)
-            self._rename(value, self.env[part.whole])
+        part, is_unchanged = fx_patterns.written_part(n) if self.folds else (None, False)
+        if is_unchanged:
+            self._remove_node(part)
+            self._rename(value, self.env[n.args[0]])
             return
         operands, results = _tensors((self._values_of(n.args), self._values_of(n.kwargs))), _tensors(value)
         sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
@@ -203,7 +203,7 @@ class JointReader(torch.fx.Interpreter):
         origin_node = n
         if part is not None:
             # Eager mode runs one operator, which writes to the part in place.
-            origin_node = part.value
+            origin_node = part
             replaced, part_id = self._remove_node(origin_node), self.id_of[id(self.env[origin_node.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]

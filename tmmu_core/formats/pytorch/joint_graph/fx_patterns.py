@@ -55,27 +55,21 @@ def ends_of(joint: Any) -> Ends:
     return Ends(tuple(outputs), plain, mutations, placeholders)
 
 
-@dataclass(frozen=True)
-class Part:
-    """A write of ``value`` to a part of ``whole``; both are nodes of the traced graph."""
+def written_part(node: Any) -> tuple[Any, bool]:
+    """Return the node whose value a scatter operator writes in place, and whether the part already has this value.
 
-    whole: Any
-    value: Any
-    is_unchanged: bool  # whether the value is what the part already contains
-
-
-def written_part(node: Any) -> Part | None:
-    """Return the in-place write that the scatter operator ``node`` replaces; ``None`` for other nodes."""
+    ``(None, False)`` for other nodes. The first argument of ``node`` is the tensor with the part.
+    """
     view = SCATTERS.get(_name(node))
     if view is None:
-        return None
+        return None, False
     whole, value, *args = node.args
     part = view, whole, args, node.kwargs
     if _name(value) == "" or list(value.users) != [node] or not value.args or _part_of(value.args[0]) != part:
-        return None
+        return None, False
     if _name(value) not in WRITES and torch.Tag.pointwise not in getattr(value.target, "tags", ()):
-        return None
-    return Part(whole, value, _name(value) == "copy" and _part_of(value.args[1]) == part)
+        return None, False
+    return value, _name(value) == "copy" and _part_of(value.args[1]) == part
 
 
 def _part_of(view: Any) -> tuple[Any, ...]:
