@@ -4,8 +4,6 @@ A review file contains the review, the plan and its graph. It is JSON, or an HTM
 Opening the file restores the view and the plan.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

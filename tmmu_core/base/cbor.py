@@ -4,8 +4,6 @@ Definite lengths, shortest integers, and text keys only, sorted by their encoded
 therefore no bignums. Every float is a binary64, all NaNs are equal; the canonical form of ``cbor2`` shortens floats.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import struct

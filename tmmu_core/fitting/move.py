@@ -4,8 +4,6 @@
 native format, so the fitted graph is planned, verified, run and compared like any graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args

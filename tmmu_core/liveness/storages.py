@@ -1,7 +1,5 @@
 """Tensors that share a storage: views with their bases, alias groups, in-place writes (contract §3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ soon after its last visitor has left. Long jobs run in worker processes. The num
 and per server; further jobs wait for a free worker. The cache of results is limited in bytes.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

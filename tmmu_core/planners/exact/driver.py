@@ -1,7 +1,5 @@
 """Search of one component: target capacities, restarts, choices of in-place reuse, and the stop rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from itertools import combinations
