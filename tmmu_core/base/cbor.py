@@ -1,7 +1,8 @@
 """Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
 Definite lengths, shortest integers, and text keys only, sorted by their encoded bytes (RFC 8949 §4.2.1); no tags and
-therefore no bignums. Every float is a binary64, all NaNs are equal; the canonical form of ``cbor2`` shortens floats.
+therefore no bignums. Every float is a binary64 and all NaNs are equal. ``cbor2`` encodes only tables here, because its
+canonical form shortens floats.
 """
 
 import hashlib
@@ -64,16 +65,8 @@ def _head(major: int, n: int) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    try:
-        raw = value.encode()
-    except UnicodeEncodeError as error:
-        raise _not_text(error) from None
+    raw = value.encode()
     return _head(_TEXT, len(raw)) + raw
-
-
-def _not_text(error: UnicodeEncodeError) -> NotCanonical:
-    around = error.object[max(0, error.start - 40) : error.end + 40]
-    return NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair")
 
 
 def _sorted_keys(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
@@ -109,20 +102,12 @@ def _add(out: bytearray, x: Any) -> None:
     elif kind is Table:
         out += _head(_ARRAY, len(x))
         for start in range(0, len(x), CHUNK_ROWS):
-            out += _encoded_rows(x.rows(start, start + CHUNK_ROWS))
+            rows = x.rows(start, start + CHUNK_ROWS)
+            out += cbor2.dumps(rows)[len(_head(_ARRAY, len(rows))) :]  # canonical for texts and integers
     elif kind is Encoded:
         out += x.data
     else:
         _add(out, _plain(x))
-
-
-def _encoded_rows(rows: list[tuple[Any, ...]]) -> bytes:
-    """Return the concatenated encodings of rows of texts and integers; cbor2 encodes these canonically."""
-    try:
-        array = cbor2.dumps(rows)
-    except UnicodeEncodeError as error:
-        raise _not_text(error) from None
-    return array[len(_head(_ARRAY, len(rows))) :]
 
 
 def _plain(x: object) -> Any:
@@ -143,7 +128,11 @@ def _plain(x: object) -> Any:
 def cbor_canonical(x: Any) -> bytes:
     """Return a value as CBOR; it may contain :class:`Table` and :class:`Encoded`. Raises :class:`NotCanonical`."""
     out = bytearray()
-    _add(out, x)
+    try:
+        _add(out, x)
+    except UnicodeEncodeError as error:
+        around = error.object[max(0, error.start - 40) : error.end + 40]
+        raise NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair") from None
     return bytes(out)
 
 
