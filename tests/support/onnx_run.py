@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 
 from tests.runtime.test_philox import pattern
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.extras import install, need
+from tmmu_core.base.extras import need
 from tmmu_core.formats.onnx.onnx_model import inlined
 from tmmu_core.formats.onnx.onnx_reader import read
 from tmmu_core.graph.model import Graph, Node
@@ -29,7 +29,6 @@ from tmmu_core.runtime.apply import Applied, apply_plan
 
 Array = NDArray[Any]
 
-ADD_THE_EXTRA = install("run")
 POISON = 0xA5
 VARIED_FROM = 2
 """Elements from which a constant weight gets varied values."""

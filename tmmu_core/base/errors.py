@@ -140,7 +140,7 @@ class StoreFault(TmmuError):
     code_id = "STORE"
     recorded = ("message", "store", "hint")
 
-    def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, store: str = "", hint: str) -> None:
         self.store = store
         super().__init__(message, hint)
 

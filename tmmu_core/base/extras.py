@@ -8,17 +8,12 @@ from tmmu_core.base.errors import MissingExtra
 
 EXTRA_OF = {
     "blake3": "draft",
-    "dask": "sweep",
-    "distributed": "sweep",
+    **dict.fromkeys(("dask", "distributed"), "sweep"),
     "executorch": "executorch",
-    "onnxruntime": "run",
-    "pandas": "tables",
-    "plotly": "app",
-    "psycopg": "store",
-    "pyarrow": "tables",
-    "sqlalchemy": "store",
-    "streamlit": "app",
-    "sympy": "run",
+    **dict.fromkeys(("onnxruntime", "sympy"), "run"),
+    **dict.fromkeys(("pandas", "pyarrow"), "tables"),
+    **dict.fromkeys(("plotly", "streamlit"), "app"),
+    **dict.fromkeys(("psycopg", "sqlalchemy"), "store"),
     "tflite_micro": "tflm",
     "torch": "torch",
 }

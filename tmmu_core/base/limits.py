@@ -119,11 +119,6 @@ def raised(values: Mapping[str, int]) -> Iterator[None]:
         _raised.reset(token)
 
 
-def values_limit(file_bytes: int, is_compressed: bool) -> int:
-    """Return the limit :data:`VALUES` for a file; a large file has a larger default."""
-    return ceiling(VALUES, max(VALUES.default, 2 * file_bytes if is_compressed else file_bytes // 2))
-
-
 def limit_error(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
     """Return the error for ``subject`` above ``limit``; ``allowed``: the value of a limit that depends on the input."""
     number = f"{ceiling(limit) if allowed is None else allowed:,}"

@@ -126,7 +126,7 @@ def apply_command(
 def schema_command(name: str | None = options.argument("Schema name; omit to list all.", "NAME", None)) -> int:
     """Print a JSON Schema of a file or of --json output."""
     if name is None:
-        console.print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))
+        console.print_lines(*(f"{known:<10}{schemas.schema(known)['title']}" for known in schemas.NAMES))
         return SUCCESS
     if name not in schemas.NAMES:
         raise UsageError(f"unknown schema {name!r}.", strict.closest_hint(name, schemas.NAMES))

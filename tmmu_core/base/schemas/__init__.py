@@ -22,8 +22,3 @@ def schema(name: str) -> dict[str, Any]:
     """Return the schema ``name``."""
     document: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
     return document
-
-
-def title(name: str) -> str:
-    """Return the title of the schema ``name``: its description in one sentence."""
-    return str(schema(name)["title"])

@@ -66,7 +66,8 @@ def refuse_many_values(data: bytes, compressed_bytes: int = 0) -> None:
     need sixty bytes in memory. The number of values is estimated: in CBOR from the length and from bytes that can begin
     a list or a map, else from commas, opening brackets and lines.
     """
-    ceiling = limits.values_limit(compressed_bytes or len(data), compressed_bytes > 0)
+    most = max(limits.VALUES.default, 2 * compressed_bytes or len(data) // 2)  # a large file has a larger default
+    ceiling = limits.ceiling(limits.VALUES, most)
     if len(data) <= ceiling:
         return
     if kind(data) == "cbor":
@@ -231,7 +232,7 @@ def _no_tag(*_: Any) -> Any:
     raise ValueError("it contains a tag, which plans and graphs do not have")
 
 
-_NO_TAGS = dict.fromkeys(
+_TAG_HOOKS = dict.fromkeys(
     (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
 )
 """Hooks that reject tags that cbor2 would decode: shared values, bignums, patterns, dates."""
@@ -239,14 +240,8 @@ _NO_TAGS = dict.fromkeys(
 
 def next_cbor(stream: io.BytesIO) -> Any:
     """Return the next CBOR value of ``stream``, without tags (contract §6). Raises one of :data:`CBOR_FAULTS`."""
-    return cbor2.load(
-        stream,
-        tag_hook=_no_tag,
-        semantic_decoders=_NO_TAGS,
-        max_depth=DEEPEST,
-        allow_duplicate_keys=False,
-        strict_hashable_types=True,
-    )
+    strict_keys: dict[str, Any] = {"allow_duplicate_keys": False, "strict_hashable_types": True}
+    return cbor2.load(stream, tag_hook=_no_tag, semantic_decoders=_TAG_HOOKS, max_depth=DEEPEST, **strict_keys)
 
 
 CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, RecursionError)
