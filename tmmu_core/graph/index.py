@@ -60,8 +60,7 @@ class GraphIndex:
     @cached_property
     def readers(self) -> tuple[I64, I64]:
         """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order; a node occurs once per operand."""
-        ptr = np.zeros(len(self.tensor_ids) + 1, np.int64)
-        np.cumsum(np.bincount(self.in_idx, minlength=len(self.tensor_ids)), out=ptr[1:])
+        ptr = np.append(0, np.cumsum(np.bincount(self.in_idx, minlength=len(self.tensor_ids))))
         nodes = np.repeat(np.arange(len(self.node_ids), dtype=np.int64), np.diff(self.in_ptr))
         return ptr, nodes[np.argsort(self.in_idx, kind="stable")]
 
@@ -174,8 +173,7 @@ def _sizes(graph: Graph, dim_sizes: dict[str, int]) -> tuple[tuple[tuple[int, ..
 def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:
     """Return the ``inputs`` or ``outputs`` (``side``) of the nodes as CSR ``(ptr, idx)``."""
     names = [getattr(node, side) for node in graph.nodes]
-    ptr = np.zeros(len(names) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
+    ptr = np.append(0, np.cumsum(np.fromiter(map(len, names), np.int64, len(names))))
     idx = np.fromiter([tensor_of.get(name, -1) for name in chain.from_iterable(names)], np.int64, int(ptr[-1]))
     if (idx < 0).any():
         checks.refuse_unknown_operand(graph, tensor_of, side)

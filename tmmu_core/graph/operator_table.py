@@ -37,8 +37,8 @@ moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapeal
   upsamplenearest1d upsamplenearest3d upsamplenearestexact1d upsamplenearestexact2d upsamplenearestexact3d zeros
   zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty newfull newemptystrided
   constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape size rank varhandle
-moves inputs: gather hlo:gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
-  scatter hlo:scatter scatternd scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput
+moves inputs: gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
+  scatter scatternd scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput
   indexputimpl asstridedscatter diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward nonzerostatic
   isin
 moves nothing elementwise: clone cast castlike

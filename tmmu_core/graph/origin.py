@@ -5,27 +5,23 @@ from typing import Any
 
 from tmmu_core.graph.model import Origin
 
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-_QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
-_PARTS = re.compile(r"[./]")
-_FOLDERS = re.compile(r"[/\\]")
 LONGEST = 4096  # number of characters of a path or trace that are parsed; untrusted files may have longer ones
 
 
 def path_of(text: str) -> tuple[str, ...]:
     """Return the parts of a module name with dots or slashes: ``("h", "0", "mlp")`` for ``h.0.mlp``."""
-    return tuple([part for part in _PARTS.split(text[:LONGEST]) if part])
+    return tuple([part for part in re.split(r"[./]", text[:LONGEST]) if part])
 
 
 def source_of(trace: str) -> str:
     """Return the source line of the innermost frame of a Python trace (:func:`line_of`); ``""`` without frames."""
-    frames = _FRAME.findall(trace[-LONGEST:])
+    frames = re.findall(r'File "([^"\n]+)", line (\d+)', trace[-LONGEST:])
     return line_of(*frames[-1]) if frames else ""
 
 
 def line_of(file: str, line: object) -> str:
     """Return the last folder, the file name and the line: ``gpt2/model.py:12``."""
-    return f"{'/'.join(_FOLDERS.split(file)[-2:])}:{line}"
+    return "/".join(re.split(r"[/\\]", file)[-2:]) + f":{line}"
 
 
 def stack_path(text: str) -> tuple[str, ...]:
@@ -44,5 +40,5 @@ def saved_origin(metadata: Any) -> Origin:
 
 def scopes_path(text: str) -> tuple[str, ...]:
     """Return the module, the second last name of ``pkg.torch.onnx.name_scopes``: ``h.0`` of ``['h.0', 'linear']``."""
-    scopes = _QUOTED.findall(text[:LONGEST])
+    scopes = re.findall(r"['\"]([^'\"]*)['\"]", text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()

@@ -98,14 +98,10 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     paths = tuple(sorted([path for path in members if path in levels or _is_range(path)], key=len))
     number = {path: k for k, path in enumerate(paths)}
     levels = {*paths}
-    parent = [number[_innermost(path[:-1], levels)] for path in paths]
-    return Tree(
-        paths,
-        np.array(parent, np.int64),
-        np.array([members[path] for path in paths], np.int64),
-        _count_blocks(paths, parent, families, several_phases),
-        np.array([number[path] for path in of_node], np.int64),
-    )
+    parents = [number[_innermost(path[:-1], levels)] for path in paths]
+    columns = (parents, [members[path] for path in paths], [number[path] for path in of_node])
+    parent, counts, innermost = (np.array(column, np.int64) for column in columns)
+    return Tree(paths, parent, counts, _count_blocks(paths, parent, families, several_phases), innermost)
 
 
 def _is_range(path: Path) -> bool:
@@ -174,7 +170,7 @@ def _innermost(path: Path, levels: set[Path]) -> Path:
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
 
 
-def _count_blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
+def _count_blocks(paths: Sequence[Path], parent: I64, families: Families, several_phases: bool) -> I64:
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
         plain = tuple([part for part in path[several_phases:] if not part.startswith(REPEATED)])

@@ -106,13 +106,9 @@ def decode(data: bytes, name: str = "") -> Graph:
         inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
         outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
         nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=tuple(inputs), outputs=outputs))
-    graph = Graph(
-        tensors=tuple(tensors),
-        nodes=tuple(nodes),
-        outputs=tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)]),
-        ir_schema=GRAPH_SCHEMA,
-        **{field: getattr(read, field) for field in GRAPH_FIELDS},
-    )
+    graph_outputs = tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)])
+    same = {field: getattr(read, field) for field in GRAPH_FIELDS}
+    graph = Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same)
     return native_file.normalise_dtypes(graph)
 
 

@@ -158,7 +158,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the ``bases`` to leave whole: their views have no split of their own, and one cannot follow the base."""
+    """Return the ``bases`` to leave whole: no view of them has an explicit split, and one view cannot follow them."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:
