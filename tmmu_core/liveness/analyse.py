@@ -42,17 +42,9 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     death = groups.death.copy()
     death[handoffs[:, 1]] = handoffs[:, 0]
     storages, storage_of = _storages(timeline, ranges, groups, (heads, arena_of), pairs, death, handoffs)
+    taken, offsets = np.ones(len(handoffs), np.bool_), groups.offset
     return Liveness(
-        timeline=timeline,
-        arenas=names,
-        birth=ranges.birth,
-        death=death,
-        storage_of=storage_of,
-        offset_in_storage=groups.offset,
-        storages=storages,
-        handoffs=handoffs,
-        taken=np.ones(len(handoffs), np.bool_),
-        refusal_rows=refusals,
+        timeline, names, ranges.birth, death, storage_of, offsets, storages, handoffs, taken, refusal_rows=refusals
     )
 
 
@@ -153,7 +145,7 @@ def _storages(
     storage_of = np.full(len(tensors), -1, np.int64)
     storage_of[planned] = row = row_of_group[groups.group[planned]]
 
-    birth = ranges.birth[head].copy()
+    birth, arena = ranges.birth[head].copy(), arena_of[head].astype(np.int32)
     storage_death = np.zeros(len(head), np.int64)
     np.maximum.at(storage_death, row, death[planned])
     persistent = np.zeros(len(head), np.bool_)
@@ -172,18 +164,9 @@ def _storages(
 
     handoff_from = np.full(len(head), -1, np.int64)
     handoff_from[storage_of[handoffs[:, 2]]] = storage_of[handoffs[:, 1]]
-    storages = Storages(
-        head=head,
-        birth=birth,
-        death=storage_death,
-        size=size,
-        alignment=alignment,
-        arena=arena_of[head].astype(np.int32),
-        persistent=persistent,
-        handoff_from=handoff_from,
-        must_not_alias=np.sort(row_of_group[pairs], axis=1),
-    )
-    return storages, storage_of
+    apart = np.sort(row_of_group[pairs], axis=1)
+    columns = (head, birth, storage_death, size, alignment, arena, persistent, handoff_from, apart)
+    return Storages(*columns), storage_of
 
 
 def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:

@@ -14,12 +14,13 @@ of ``n0`` are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from tmmu_core.graph.dtypes import is_floating
 from tmmu_core.graph.model import Graph, Inplace, Node, Tensor
-from tmmu_core.graph.operators import operator_of
+from tmmu_core.graph.operators import GRADIENT, operator_of
 
 NOT_DIFFERENTIABLE = frozenset({"constant", "buffer", "optimizer_state"})
 
@@ -49,24 +50,15 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         for name in written:
             tensor = tensors[name]  # the gradient of a view owns its bytes
             gradients[name] = Tensor(_grad(name), tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
-        backward.append(
-            Node(
-                node_id=_grad(node.node_id),
-                instr=f"{node.instr}_GRAD" if node.instr else "",
-                # Without a gradient, no operands are needed.
-                inputs=(*reads, *(_saved(node, marked) if retain and edges else ())),
-                outputs=tuple(map(_grad, written)),
-                phase="backward",
-                inplace=_backward_inplace(node, reads, written),
-            )
-        )
+        instr, outputs = node.instr and node.instr + GRADIENT, tuple(map(_grad, written))
+        inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))  # without a gradient, no operands
+        inplace = _backward_inplace(node, reads, written)
+        backward.append(Node(_grad(node.node_id), instr, inputs, outputs, phase="backward", inplace=inplace))
     parameters = [tensor.id for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients]
+    all_tensors, all_nodes = (*graph.tensors, *gradients.values()), (*graph.nodes, *backward)
+    graph_outputs = (*graph.outputs, *map(_grad, parameters))
     joint = msgspec.structs.replace(
-        graph,
-        tensors=(*graph.tensors, *gradients.values()),
-        nodes=(*graph.nodes, *backward),
-        outputs=(*graph.outputs, *map(_grad, parameters)),
-        execution_order=None,
+        graph, tensors=all_tensors, nodes=all_nodes, outputs=graph_outputs, execution_order=None
     )
     return joint, [*(node.node_id for node in forward), *(node.node_id for node in backward), *later]
 
@@ -150,15 +142,15 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                     continue
                 copied = dropped.union(source.outputs)
                 copies |= {_remat(output): _copy(tensors[output], copied) for output in source.outputs}
+                inputs, outputs = _renamed(source.inputs, dropped), tuple(map(_remat, source.outputs))
+                changes: dict[str, Any] = {
+                    "phase": "backward",
+                    "inplace": "none",
+                    "in_place_write": (),
+                    "grad_edges": (),
+                }
                 recomputed[source.node_id] = msgspec.structs.replace(
-                    source,
-                    node_id=_remat(source.node_id),
-                    inputs=_renamed(source.inputs, dropped),
-                    outputs=tuple(map(_remat, source.outputs)),
-                    phase="backward",
-                    inplace="none",
-                    in_place_write=(),
-                    grad_edges=(),
+                    source, node_id=_remat(source.node_id), inputs=inputs, outputs=outputs, **changes
                 )
                 new_order.append(_remat(source.node_id))
             nodes[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
