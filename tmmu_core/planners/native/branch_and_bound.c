@@ -11,14 +11,12 @@ enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };
 enum { ENTRY_AT, ROW_OF, UNIT_AT }; /* ROW_OF: indexed by entry; the others: by row */
 enum { LOW, PLACED, PLACED_SINCE, LEVEL, HOLE, HOLE_LEVEL, HOLE_ROW, FILLER, FILLER_LOW, FILLER_END, QUEUED,
        QUEUED_LOW, CLAIM, LOW_THEN };
-enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING,
-       SECTION_COLUMNS };
+enum { OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES, CEILING, SECTION_COLUMNS };
 
 /* Results of tmmu_search; reasons of events; conflicts. TRAIL_FULL: no row is left for an event. */
 enum { FOUND = 1, INFEASIBLE = 0, BUDGET_SPENT = -1, TABLES_FULL = -2 };
 enum { BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN };
 enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL };
-#define FAR ((I)1 << 62)
 
 /* A raise of a lower bound. */
 struct event {
@@ -183,12 +181,12 @@ static I place_unit(S s, I u, I level)
         const I w = NEAR(k, OTHER);
         if (UNIT(w, PLACED))
             continue;
-        const I end = at + NEAR(k, OWN_HEIGHT), hole = UNIT(w, HOLE);
+        const I end = at + NEAR(k, OWN_HEIGHT), below = at - NEAR(k, OTHER_HEIGHT) + 1, hole = UNIT(w, HOLE);
         if (hole >= 0 && end > hole && at < hole + NEAR(k, OTHER_HEIGHT)) {
             s->filled[s->filled_count++] = (struct filled){w, hole, UNIT(w, HOLE_LEVEL)};
             close_hole(s, w);
         }
-        if (UNIT(w, LOW) < end && UNIT(w, LOW) + NEAR(k, OTHER_HEIGHT) > at && !raise_low(s, w, end, BY_UNIT, level, at - NEAR(k, OTHER_HEIGHT) + 1))
+        if (UNIT(w, LOW) < end && UNIT(w, LOW) >= below && !raise_low(s, w, end, BY_UNIT, level, below))
             return 0;
     }
     return 1;
@@ -197,7 +195,7 @@ static I place_unit(S s, I u, I level)
 static I find_filler(S s, I u)
 {
     const I hole = UNIT(u, HOLE);
-    I least = FAR, filler = -1;
+    I least = INFINITE, filler = -1;
     for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
         const I w = NEAR(k, OTHER), low = UNIT(w, LOW);
         if (UNIT(w, PLACED) || SHAPE(w, FIXED) >= 0 || low >= hole + NEAR(k, OWN_HEIGHT))
@@ -221,7 +219,7 @@ static I propagate_section(S s, I k)
         SECT(k, LOWEST) = SECT(k, SECOND_LOWEST) = -1;
         return 1;
     }
-    I low = FAR, second_low = FAR, lowest_row = -1, second_row = -1;
+    I low = INFINITE, second_low = INFINITE, lowest_row = -1, second_row = -1;
     for (I row = begin; row < begin + count; row++) {
         const I at = UNIT(ORDER(row, UNIT_AT), LOW);
         if (at < low) {
@@ -258,7 +256,7 @@ static I propagate_holes(S s)
         if (is_current && UNIT(u, LOW) >= UNIT(u, FILLER_END))
             continue;
         const I end = find_filler(s, u);
-        if (end == FAR)
+        if (end == INFINITE)
             return fail(s, HOLE_UNFILLED, u, 0);
         if (end > UNIT(u, LOW) && !raise_low(s, u, end, BY_HOLE, UNIT(u, HOLE), UNIT(u, HOLE_LEVEL)))
             return 0;
@@ -329,8 +327,7 @@ static inline void add_level(S s, I level)
 
 static inline void claim(S s, I u, I at)
 {
-    if (UNIT(u, CLAIM) < at)
-        UNIT(u, CLAIM) = at;
+    UNIT(u, CLAIM) = larger(UNIT(u, CLAIM), at);
 }
 
 /* Whether unit u was placed before the event `now`. */
@@ -392,7 +389,7 @@ static void claim_conflict(S s)
             claim(s, ORDER(row, UNIT_AT), SECT(cause, CEILING) - SECT(cause, OPEN_BYTES) + 1);
         break;
     case HOLE_UNFILLED:
-        explain_hole(s, cause, UNIT(cause, HOLE), UNIT(cause, HOLE_LEVEL), FAR, s->event_count);
+        explain_hole(s, cause, UNIT(cause, HOLE), UNIT(cause, HOLE_LEVEL), INFINITE, s->event_count);
         break;
     case DOMINATED:
         add_level(s, UNIT(detail, LEVEL));
@@ -458,7 +455,7 @@ static I branching_unit(S s)
 {
     for (I u = lowest_open_unit(s), best; u >= 0; u = best) {
         const I hole = UNIT(u, HOLE), has_hole = hole >= 0;
-        I least = has_hole ? FAR : UNIT(u, LOW);
+        I least = has_hole ? INFINITE : UNIT(u, LOW);
         best = -1;
         for (I k = SHAPE(u, NEIGHBOURS); k < SHAPE(u + 1, NEIGHBOURS); k++) {
             const I w = NEAR(k, OTHER);

@@ -31,12 +31,17 @@ static inline I chosen_offset(const struct gap *g)
     return g->best >= 0 ? g->best : align_up(g->edge, g->align);
 }
 
+struct span {
+    I start, end;
+};
+
 /* Compute the offsets of one run from a table of neighbours. */
 SHARED I tmmu_place_near(const struct near *p)
 {
     const I n = p->n;
     const I *const first = p->first, *const other = p->other, *const size = p->size;
-    I *const offset = p->offset, *const spans = p->spans, *const placed = p->placed;
+    I *const offset = p->offset, *const placed = p->placed;
+    struct span *const spans = (struct span *)p->spans;
     for (I i = 0; i < n; i++)
         offset[i] = -1;
     for (I step = 0; step < n; step++) {
@@ -51,18 +56,14 @@ SHARED I tmmu_place_near(const struct near *p)
             count += offset[other[row]] >= 0;
         }
         for (I row = 0; row < count; row++) {
-            const I start = offset[placed[row]], end = start + size[placed[row]];
+            const struct span span = {offset[placed[row]], offset[placed[row]] + size[placed[row]]};
             I k = row;
-            while (k > 0 && spans[2 * k - 2] > start) {
-                spans[2 * k] = spans[2 * k - 2];
-                spans[2 * k + 1] = spans[2 * k - 1];
-                k--;
-            }
-            spans[2 * k] = start;
-            spans[2 * k + 1] = end;
+            for (; k > 0 && spans[k - 1].start > span.start; k--)
+                spans[k] = spans[k - 1];
+            spans[k] = span;
         }
         struct gap g = {size[i], p->align[i], p->tightest, 0, -1, -1};
-        for (I k = 0; k < count && !add_range(&g, spans[2 * k], spans[2 * k + 1]); k++)
+        for (I k = 0; k < count && !add_range(&g, spans[k].start, spans[k].end); k++)
             ;
         offset[i] = chosen_offset(&g);
     }

@@ -30,6 +30,17 @@ typedef const struct lns *P;
 #define WORK(row) (p->work + (row) * (p->n + 1))
 #define NEAR(row) (p->proximity + (row) * p->n)
 
+/* Insert a unit with its key into the ascending rows `first` to `last` − 1 of `key` and `row`; row `last` is free. */
+static inline void insert_by_key(I *key, I *row, I first, I last, I value, I unit)
+{
+    for (; last > first && key[last - 1] > value; last--) {
+        key[last] = key[last - 1];
+        row[last] = row[last - 1];
+    }
+    key[last] = value;
+    row[last] = unit;
+}
+
 static inline I draw(I *state)
 {
     const uint32_t s = (uint32_t)*state, word = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
@@ -158,15 +169,8 @@ static void sort_placed(P p, I by)
             bottom[i] = (N)((at * scale) >> 33);
             upper[i] = bottom[i] + span[i];
         }
-        if (by != KEEP_ORDER) {
-            I to = k;
-            for (; to > 0 && key[to - 1] > at; to--) {
-                key[to] = key[to - 1];
-                row[to] = row[to - 1];
-            }
-            key[to] = at;
-            row[to] = i;
-        }
+        if (by != KEEP_ORDER)
+            insert_by_key(key, row, 0, k, at, i);
     }
 }
 
@@ -220,13 +224,8 @@ static void destroy(P p, I *state)
     for (I j = 0; j < n; j++) {
         if (distance[j] >= farthest)
             continue;
-        I k = count < most ? count++ : count - 1;
-        for (; k > omitted && key[k - 1] > distance[j]; k--) {
-            key[k] = key[k - 1];
-            removed[k] = removed[k - 1];
-        }
-        key[k] = distance[j];
-        removed[k] = j;
+        count += count < most;
+        insert_by_key(key, removed, omitted, count - 1, distance[j], j);
         if (count == most)
             farthest = (N)key[count - 1];
     }
@@ -246,14 +245,7 @@ static void sort_removed(P p, I *state)
     I *const key = WORK(KEY), *const order = WORK(INSERTION_ORDER);
     for (I k = 0; k < count; k++) {
         const I i = removed[k], r = draw(state);
-        const I value = by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33);
-        I at = k;
-        for (; at > 0 && key[at - 1] > value; at--) {
-            key[at] = key[at - 1];
-            order[at] = order[at - 1];
-        }
-        key[at] = value;
-        order[at] = i;
+        insert_by_key(key, order, 0, k, by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33), i);
     }
 }
 
