@@ -18,17 +18,17 @@ class PlannerEntry:
 
     name: str
     summary: str
-    function_path: str  # ``module:function``, relative to this package
     options: Mapping[str, Any] = field(default_factory=dict)  # option → default
+    function_path: str = ""  # ``module:function`` in this package; by default both have the name of the planner
     has_slots: bool = False
     defines_arenas: bool = False
-    """Whether the planner places storages in several memories, by rules and roles, instead of packing one arena."""
+    """Whether the planner places storages in several memories instead of packing one arena; it has no :attr:`call`."""
 
     @property
     def call(self) -> Callable[..., Any]:
         """The planner function."""
         module, _, name = self.function_path.partition(":")
-        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name)
+        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module or self.name}"), name or self.name)
         return function
 
     def checked_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,50 +85,35 @@ _ENTRIES = (
     PlannerEntry(
         "slots",
         "the normative planner: the fewest slots, each as large as its largest storage",
-        "slots:plan_slots",
+        function_path="slots:plan_slots",
         has_slots=True,
     ),
-    PlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", has_slots=True),
-    PlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
+    PlannerEntry("naive", "no reuse: a slot for each storage, the baseline", {}, "slots:plan_naive", has_slots=True),
+    PlannerEntry("ffd", "r10: first-fit decreasing over whole regions"),
     PlannerEntry(
         "helia",
         "several memories, chosen by rules and roles: first fit in lifetime order, spills with reasons",
-        "helia:place",
         {"memories": None, "rules": None, "min_alignment": 16},
         defines_arenas=True,
     ),
+    PlannerEntry("greedy", "one storage after another, by an order and a fit", {"order": "size", "fit": "lowest"}),
+    PlannerEntry("portfolio", "the best of the greedy runs with every order and fit", {"max_nodes": None}),
     PlannerEntry(
-        "greedy",
-        "one storage after another, by an order and a fit",
-        "greedy:greedy",
-        {"order": "size", "fit": "lowest"},
-    ),
-    PlannerEntry(
-        "portfolio", "the best of the greedy runs with every order and fit", "portfolio:portfolio", {"max_nodes": None}
-    ),
-    PlannerEntry(
-        "search",
-        "local search on the order in which greedy places",
-        "search:search",
-        {"iterations": 400, "seed": 0, "max_nodes": None},
+        "search", "local search on the order in which greedy places", {"iterations": 400, "seed": 0, "max_nodes": None}
     ),
     PlannerEntry(
         "exact",
         "branch and bound over canonical packings, with a proven bound; can be stopped",
-        "exact:exact",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),
     PlannerEntry(
         "reuse",
         "the lowest cost of shared bytes within the capacity: local search, with a proven bound of the cost",
-        "reuse:plan_reuse",
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
+        "reuse:plan_reuse",
     ),
     PlannerEntry(
-        "auto",
-        "picks a planner by size, and reports its choice and the reason",
-        "auto:auto",
-        {"minimise": None, "max_nodes": None},
+        "auto", "picks a planner by size, and reports its choice and the reason", {"minimise": None, "max_nodes": None}
     ),
 )
 PLANNERS = {entry.name: entry for entry in _ENTRIES}

@@ -3,12 +3,13 @@
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
-* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow, until one reaches the bound.
-  The lowest packing is returned. If the problem is plain, :data:`QUICK_RUNS` and :mod:`.exact.skyline` come first;
+* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow, and the lowest packing is
+  returned. For a plain problem, :mod:`.exact.skyline` runs before them, and the greedy runs are :data:`QUICK_RUNS`;
 * more, or sizes over 2^62: nothing follows. Above :data:`ALL_RUNS_UP_TO`, the greedy runs are :data:`QUICK_RUNS`.
 
-With a capacity, greedy runs and ``exact`` end at the first packing that fits, unless ``minimise`` is set. Without
-``minimise``, ``exact`` ends soon after the gap to the bound is less than one alignment.
+Nothing follows a packing that reaches the bound, or lies less than one alignment above the bound of ``exact``. With a
+capacity, all but ``search`` end at the first packing that fits, unless ``minimise`` is set. If ``minimise`` is not
+given, ``exact`` ends soon after the gap to the bound is less than one alignment.
 """
 
 from collections.abc import Mapping

@@ -13,10 +13,9 @@ All but the last are weights of cliques of the conflict graph.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
-from tmmu_core.planners.problem import Problem, without_empty
+from tmmu_core.planners.problem import Mask, Problem, without_empty
 
 MAX_MOMENTS = 64
 """Number of steps for which ``grid``, ``hand-off`` and ``never alias`` are computed: those with the most live bytes."""
@@ -133,7 +132,7 @@ def _never_alias(cols: Columns, clique: list[int]) -> list[int]:
     return further
 
 
-def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
+def _conflicts(cols: Columns, i: int) -> Mask:
     """Return an array of shape (n,): whether each storage shares no byte with storage i in any packing."""
     found = np.zeros(len(cols), np.bool_)
     for other, kind in cols.extra_conflicts[i]:

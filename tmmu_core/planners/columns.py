@@ -25,12 +25,12 @@ NEVER, HANDOFF = 0, 1
 """Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless offsets are equal."""
 
 
+@dataclass(frozen=True, eq=False)
 class ConflictTable:
     """Extra conflicts of each storage, as ``(other, kind)`` pairs. ``len``: the number of pairs of all storages."""
 
-    def __init__(self, first: I64, table: I64) -> None:
-        """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
-        self.first, self.table = first.astype(np.int64), table
+    first: I64  # shape (n + 1,): the pairs of storage i are ``table[first[i]:first[i + 1]]``
+    table: I64  # shape (m, 2)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -119,17 +119,8 @@ def columns(problem: Problem) -> Columns:
     fixed = tuple(problem.fixed.tolist()) if problem.fixed is not None else (-1,) * n
     first, lo, hi = live_parts(problem)
     births = _distinct(np.sort(lo))
-    cols = Columns(
-        problem,
-        size,
-        align,
-        fixed,
-        first,
-        np.searchsorted(births, lo).astype(np.int64),
-        np.searchsorted(births, hi).astype(np.int64),
-        births,
-        _extra_conflicts(problem),
-    )
+    lo, hi = (np.searchsorted(births, steps).astype(np.int64) for steps in (lo, hi))
+    cols = Columns(problem, size, align, fixed, first, lo, hi, births, _extra_conflicts(problem))
     if problem.fixed is not None:
         _check_fixed(cols)
     return cols
@@ -137,9 +128,7 @@ def columns(problem: Problem) -> Columns:
 
 def _distinct(ascending: I64) -> I64:
     """Return the distinct values of a sorted column; about 100 times faster than ``np.unique``."""
-    first = np.ones(len(ascending), np.bool_)
-    first[1:] = ascending[1:] != ascending[:-1]
-    return ascending[first]
+    return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
 
 
 def _extra_conflicts(problem: Problem) -> ConflictTable:
@@ -152,9 +141,9 @@ def _extra_conflicts(problem: Problem) -> ConflictTable:
     if problem.must_not_alias is not None:
         pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
     keys = np.sort(np.concatenate(pairs))
-    is_first = np.ones(len(keys), np.bool_)  # equal pairs: keep the first, because NEVER is below HANDOFF
-    is_first[1:] = keys[1:] // 2 != keys[:-1] // 2
-    pair, kind = np.divmod(keys[is_first], 2)
+    pair, kind = np.divmod(keys, 2)
+    is_first = np.diff(pair, prepend=-1) > 0  # of equal pairs, the first is kept, because NEVER is below HANDOFF
+    pair, kind = pair[is_first], kind[is_first]
     one, other = np.divmod(pair, max(n, 1))
     return ConflictTable(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
 
@@ -191,15 +180,10 @@ def _check_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
     if i == j or (may_coincide and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
         return
     one, two = cols.problem.ids[min(i, j)], cols.problem.ids[max(i, j)]
-    raise InvalidIrShapes(
-        f"storages {one!r} and {two!r} of arena {cols.problem.arena!r} are fixed on common bytes and conflict.",
-        t=int(max(cols.problem.birth[i], cols.problem.birth[j])),
-        hint="Remove one of the two fixed offsets.",
-        reason="fixed_offsets_collide",
-        arena=cols.problem.arena,
-        tensor_id=one,
-        other_tensor_id=two,
-    )
+    arena, t = cols.problem.arena, int(max(cols.problem.birth[i], cols.problem.birth[j]))
+    message = f"storages {one!r} and {two!r} of arena {arena!r} are fixed on common bytes and conflict."
+    about = {"reason": "fixed_offsets_collide", "arena": arena, "tensor_id": one, "other_tensor_id": two}
+    raise InvalidIrShapes(message, t=t, hint="Remove one of the two fixed offsets.", **about)
 
 
 def align_up(at: int, alignment: int) -> int:

@@ -132,24 +132,13 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     """Return the offsets of a run of the native loop with the segment tree; ``cols`` must be ``is_small``."""
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
     extra_of, (extra_other, extra_kind) = cols.extra_conflicts.first, cols.extra_conflicts.table.T.copy()
-    tables = {
-        "sequence": np.asarray(sequence, dtype=np.int64),
-        "part_of": cols.part_of,
-        "part_lo": cols.part_lo,
-        "part_hi": cols.part_hi,
-        "size": cols.sizes,
-        "align": cols.aligns,
-        "fixed": np.asarray(cols.fixed, dtype=np.int64),
-        "extra_of": extra_of,
-        "extra_other": extra_other,
-        "extra_kind": extra_kind,
-        "begin": np.zeros(4 * leaves, np.int64),
-        "count": np.zeros(4 * leaves, np.int32),
-        "room": np.zeros(4 * leaves, np.int32),
-        "blocked": np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64),
-        "placed": np.empty(int(np.diff(extra_of).max(initial=0)), np.int64),
-        "state": np.array([0, -1, 0], np.int64),
-    }
+    tables: dict[str, Any] = {name: getattr(cols, name) for name in ("part_of", "part_lo", "part_hi")}
+    tables |= {"size": cols.sizes, "align": cols.aligns, "fixed": np.asarray(cols.fixed, np.int64)}
+    tables |= {"sequence": np.asarray(sequence, np.int64), "state": np.array([0, -1, 0], np.int64)}
+    tables |= {"extra_of": extra_of, "extra_other": extra_other, "extra_kind": extra_kind}
+    tables |= {"begin": np.zeros(4 * leaves, np.int64), "placed": np.empty(np.diff(extra_of).max(initial=0), np.int64)}
+    tables |= {name: np.zeros(4 * leaves, np.int32) for name in ("count", "room")}
+    tables["blocked"] = np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64)
     offset = np.full(n, -1, np.int64)
     pool = np.empty((2, max(1024, 16 * n)), np.int64)
     while True:
@@ -183,9 +172,8 @@ def _treeless_call(cols: Columns) -> tuple[str, Any]:
             other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
             one = order[one]
             table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
-            first = np.zeros(n + 1, np.int64)
-            np.cumsum(np.bincount(one, minlength=n) + np.bincount(other, minlength=n), out=first[1:])
-            most = int(np.diff(first).max(initial=0))
+            neighbours = np.bincount(one, minlength=n) + np.bincount(other, minlength=n)
+            first, most = np.append(0, np.cumsum(neighbours)), int(neighbours.max(initial=0))
             tables = {"first": first, "other": table, "spans": np.empty(2 * most, np.int64)}
             tables["placed"] = np.empty(most, np.int64)
         if tables is not None:

@@ -112,14 +112,11 @@ class _Placing:
                     region.spills.append(spill)
                 return
             reasons.append(reason)
-        raise ArenaTooSmall(
-            f"storage {self.problem.ids[i]!r} ({int(self.problem.size[i]):,} B, {role}) fits no memory: "
-            f"{'; '.join(reasons)}.",
-            arena=f"{role}@{candidates[0][0]}",
-            capacity=self.memory[candidates[0][0]].max_size or 0,
-            required=int(self.problem.size[i]),
-            hint="Enlarge or add a memory, or add a rule that moves other tensors to another memory.",
-        )
+        wanted, size = candidates[0][0], int(self.problem.size[i])
+        message = f"storage {self.problem.ids[i]!r} ({size:,} B, {role}) fits no memory: {'; '.join(reasons)}."
+        hint = "Enlarge or add a memory, or add a rule that moves other tensors to another memory."
+        capacity = self.memory[wanted].max_size or 0
+        raise ArenaTooSmall(message, arena=f"{role}@{wanted}", capacity=capacity, required=size, hint=hint)
 
     def _candidates(self, i: int) -> tuple[str, list[Candidate]]:
         """Return the decider (see ``Region.decided_by``) and the candidates of storage ``i``, a requested memory first.
@@ -156,13 +153,10 @@ class _Placing:
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != source:
             if is_requested and region.is_requested:
-                raise InvalidIrShapes(
-                    f"rules give the constant arena of {memory.name} two sources, {region.source_memory} and "
-                    f"{source} (storage {self.problem.ids[i]!r}).",
-                    reason="constant_source",
-                    node_id="",
-                    hint="Use one source memory for all constants of a memory.",
-                )
+                sources = f"{region.source_memory} and {source} (storage {self.problem.ids[i]!r})"
+                message = f"rules give the constant arena of {memory.name} two sources, {sources}."
+                hint = "Use one source memory for all constants of a memory."
+                raise InvalidIrShapes(message, reason="constant_source", node_id="", hint=hint)
             return f"the constants of {memory.name} come from {region.source_memory}"
         size, used = int(self.problem.size[i]), region.used if region else 0
         minima = (self.platform.min_alignment, memory.arena_alignment or 1, self.facts[i].dtype_alignment)
@@ -183,13 +177,9 @@ class _Placing:
             if reason := self._overflow_reason(candidate, memory_name):
                 return reason
         if end > U64_MAX:
-            raise AllocationOverflow(
-                f"storage {self.problem.ids[i]!r} would end at byte {end:,} of {candidate.name}, past 2^64 − 1.",
-                arena=candidate.name,
-                offset=min(offset, U64_MAX),
-                size=size,
-                hint="Check the shapes for a wrong dimension, and the alignments.",
-            )
+            message = f"storage {self.problem.ids[i]!r} would end at byte {end:,} of {candidate.name}, past 2^64 − 1."
+            hint, offset = "Check the shapes for a wrong dimension, and the alignments.", min(offset, U64_MAX)
+            raise AllocationOverflow(message, arena=candidate.name, offset=offset, size=size, hint=hint)
         if role == "scratch" and size:
             death = NEVER_FREED if i in self.never_aliased else int(self.problem.death[i])
             blocks.append((death, offset, offset + size))

@@ -16,7 +16,7 @@ class Meter:
     the search, :attr:`limit` becomes a number of nodes. A run with this limit gives the same result on every machine.
     """
 
-    def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
+    def __init__(self, progress: Progress | None, limit: int | None) -> None:
         self.limit, self.used, self.halted = limit, 0, False
         self.watched = progress is not None  # whether there is a ``progress`` that may stop the search
         self._progress = progress
@@ -42,6 +42,14 @@ class Meter:
             if self._best.get(arena) != best:
                 self._best[arena] = best
                 report(arena, self.used, *best)
+
+    def count_run(self, what: str, done: int, of: int, best: tuple[str, int, int]) -> bool:
+        """Count a node, and report progress and ``best`` (arena, extent, bound); return whether the search must end."""
+        self.improved(*best)
+        self.used += 1
+        if not self(what, done, of):
+            self.halt()
+        return self.ended()
 
     def halt(self, more: int = 0) -> None:
         """Record that a user stopped the search, and lower the limit to at most ``more`` nodes from now on."""

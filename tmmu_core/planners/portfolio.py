@@ -38,13 +38,9 @@ class Best:
     def packing(self, cols: Columns, bound: Bound) -> Packing:
         """Return the run as a packing; its notes are the order, the fit and the number of runs."""
         last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
-        return Packing(
-            offset_column(cols, self.offset),
-            lower_bound=bound.bytes,
-            optimal=self.extent == bound.bytes,
-            stopped=self.stopped,
-            notes={"order": self.order, "fit": self.fit, "runs": self.runs, **last},
-        )
+        notes = {"order": self.order, "fit": self.fit, "runs": self.runs, **last}
+        offset, lower, is_optimal = offset_column(cols, self.offset), bound.bytes, self.extent == bound.bytes
+        return Packing(offset, lower_bound=lower, optimal=is_optimal, stopped=self.stopped, notes=notes)
 
 
 def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -77,13 +73,9 @@ def best_greedy(
         best = replace(best, runs=number)
         if best.extent <= target:
             break
-        if meter is not None:
-            meter.improved(cols.problem.arena, best.extent, bound.bytes)
-            meter.used += 1
-            if not meter("portfolio", number, len(runs)):
-                meter.halt()
-            if meter.ended():
-                return replace(best, stopped=number < len(runs))
+        report = (cols.problem.arena, best.extent, bound.bytes)
+        if meter is not None and meter.count_run("portfolio", number, len(runs), report):
+            return replace(best, stopped=number < len(runs))
     assert best is not None
     return best
 

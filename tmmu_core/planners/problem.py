@@ -18,6 +18,7 @@ from tmmu_core.graph.model import StorageOrigin
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
 UNLIMITED = 2**64 - 1  # capacity of an arena without a limit
 
@@ -90,14 +91,8 @@ class Problem:
         hint = "Split the arena, or make its storages smaller."
         if alignment > self.size.max(initial=0):
             hint = f"Lower the alignment of {alignment:,} B: it is larger than every storage."
-        return AllocationOverflow(
-            f"{what} of arena {self.arena!r} would end at byte {offset + size:,}, past 2^64 − 1.",
-            arena=self.arena,
-            offset=offset,
-            size=size,
-            hint=hint,
-            **fields,
-        )
+        message = f"{what} of arena {self.arena!r} would end at byte {offset + size:,}, past 2^64 − 1."
+        return AllocationOverflow(message, arena=self.arena, offset=offset, size=size, hint=hint, **fields)
 
     @property
     def assumptions(self) -> str:
@@ -161,10 +156,9 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
         changes["must_not_alias"] = pairs[(pairs >= 0).all(axis=1)]
     if problem.fixed is not None:
         changes["fixed"] = problem.fixed[indices]
-    if problem.gaps is not None:
-        changes["gaps"] = tuple([problem.gaps[i] for i in rows])
-    if problem.roles:
-        changes["roles"] = tuple([problem.roles[i] for i in rows])
+    for name in ("gaps", "roles"):
+        if column := getattr(problem, name):
+            changes[name] = tuple([column[i] for i in rows])
     if problem.reuse is not None:
         changes["reuse"] = problem.reuse.renumbered(number)
     return replace(problem, ids=tuple([problem.ids[i] for i in rows]), **changes)

@@ -63,18 +63,11 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
             order, current = changed, found
         memory[done % MEMORY] = current[0]
         done += 1
-        meter.improved(problem.arena, least[0], bound.bytes)
-        meter.used += 1
-        if not meter("search", done, iterations):
-            meter.halt()
-        stopped = meter.ended() and done < iterations
-    return Packing(
-        offset_column(cols, least[1]),
-        lower_bound=bound.bytes,
-        optimal=least[0] == bound.bytes,
-        stopped=stopped,
-        notes={"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done},
-    )
+        report = (problem.arena, least[0], bound.bytes)
+        stopped = meter.count_run("search", done, iterations, report) and done < iterations
+    offset, is_optimal = offset_column(cols, least[1]), least[0] == bound.bytes
+    notes = {"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done}
+    return Packing(offset, lower_bound=bound.bytes, optimal=is_optimal, stopped=stopped, notes=notes)
 
 
 def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
@@ -29,9 +28,9 @@ from tmmu_core.planners.exact.branch_and_bound import Searcher
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
 from tmmu_core.planners.exact.search_model import search_model
-from tmmu_core.planners.meter import metered
+from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
-from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress, subproblem
+from tmmu_core.planners.problem import I64, UNLIMITED, Mask, Packing, Problem, Progress, subproblem
 
 DEFAULT_BUDGET = 600_000
 """Default number of nodes. Large components get fewer (:data:`.driver.FULL_BUDGET_ENTRIES`)."""
@@ -47,6 +46,7 @@ ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 1
 minimum number of live bytes of a step of the peak, in sixteenths of the target."""
 MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
 MIN_NODES = 64
+Reported = Callable[[int], int]
 NODES_PER_STORAGE = (16, 5)  # nodes of an attempt above ``MIN_NODES`` per 4 storages: peak only, all storages
 
 
@@ -59,21 +59,16 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
     the packing may exceed the capacity. Raises ``AllocationOverflow`` for an extent past 2^64 − 1.
     """
     cols = columns(problem)
-    return exact_from(cols, bound_of(cols), None, options, progress)
+    return exact_from(cols, bound_of(cols), None, options, metered(progress, options))
 
 
 def exact_from(
-    cols: Columns,
-    bound: Bound,
-    start: Best | None,
-    options: Mapping[str, Any],
-    progress: Progress | None,
-    reported: Callable[[int], int] = int,
+    cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], meter: Meter, reported: Reported = int
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole arena for ``progress``.
+    bound). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole arena for ``meter``.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -83,10 +78,9 @@ def exact_from(
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
-        return _pack_around_always_live(cols, bound, start, always, options, progress, reported)
+        return _pack_around_always_live(cols, bound, start, always, options, meter, reported)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
-    meter = metered(progress, options)
     log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *map(reported, row)))
     if start.extent > max(lower, goal):
         if not cols.is_small:
@@ -109,16 +103,11 @@ def exact_from(
                 log.record(notes["nodes"], extent_of(cols, offset), lower)
             notes[PROGRESS_NOTE] = [[nodes, *map(reported, row)] for nodes, *row in log.rows]
     _reject_if_proven(problem, lower, bound.max_live)
-    return Packing(
-        offset_column(cols, offset),
-        lower_bound=lower,
-        optimal=extent_of(cols, offset) == lower,
-        stopped=stopped,
-        notes=notes,
-    )
+    is_optimal = extent_of(cols, offset) == lower
+    return Packing(offset_column(cols, offset), lower_bound=lower, optimal=is_optimal, stopped=stopped, notes=notes)
 
 
-def always_live(cols: Columns) -> NDArray[np.bool_]:
+def always_live(cols: Columns) -> Mask:
     """Return an array of shape (n,): whether each storage is live at every step.
 
     All false if all are always live, or if the problem is not plain, not small, or has several alignments.
@@ -130,13 +119,7 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 
 
 def _pack_around_always_live(
-    cols: Columns,
-    bound: Bound,
-    start: Best,
-    always: NDArray[np.bool_],
-    options: Mapping[str, Any],
-    progress: Progress | None,
-    reported: Callable[[int], int],
+    cols: Columns, bound: Bound, start: Best, always: Mask, options: Mapping[str, Any], meter: Meter, reported: Reported
 ) -> Packing:
     """Pack the always live storages below the others; move one of them to the top if that lowers the extent.
 
@@ -147,9 +130,9 @@ def _pack_around_always_live(
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
-    rest, others = np.flatnonzero(~always), np.flatnonzero(always)
-    others = others[np.argsort(padded[others] - cols.sizes[others], kind="stable")]
-    base, top_padding = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
+    rest, stacked = np.flatnonzero(~always), np.flatnonzero(always)
+    stacked = stacked[np.argsort(padded[stacked] - cols.sizes[stacked], kind="stable")]
+    base, top_padding = int(padded[stacked].sum()), int(padded[stacked[-1]] - cols.sizes[stacked[-1]])
     inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
 
     def total_of(rest_bytes: int) -> int:
@@ -157,21 +140,17 @@ def _pack_around_always_live(
         with_top = -(-rest_bytes // grid) * grid + base - top_padding
         return max(bound.bytes, min(base + rest_bytes, with_top))
 
-    packing = exact_from(
-        inner,
-        bound_of(inner),
-        None,
-        {**options, "minimise": True},
-        progress,
-        lambda extent: reported(min(start.extent, total_of(extent))),
-    )
+    def reported_total(rest_bytes: int) -> int:
+        return reported(min(start.extent, total_of(rest_bytes)))
+
+    packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, meter, reported_total)
     extent = extent_of(inner, packing.offset)
     lower, total = total_of(packing.lower_bound or 0), total_of(extent)
     offset = np.zeros(len(cols), np.uint64)
-    offset[others] = np.cumsum(padded[others]) - padded[others]
+    offset[stacked] = np.cumsum(padded[stacked]) - padded[stacked]
     offset[rest] = packing.offset + np.uint64(base)
     if total < base + extent:
-        last = others[-1]
+        last = stacked[-1]
         offset[rest] -= np.uint64(padded[last])
         offset[last] = total - cols.size[last]
     if start.extent < total:
@@ -186,17 +165,11 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
         return
     if problem.capacity == UNLIMITED:
         raise problem.overflow("the least packing", 0, bound)
-    raise ArenaTooSmall(
-        f"the storages of arena {problem.arena!r} do not fit in its capacity of {problem.capacity:,} B.",
-        hint=f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
-        "Raise the capacity, shorten live ranges or make buffers smaller.",
-        arena=problem.arena,
-        capacity=problem.capacity,
-        required=bound,
-        lower_bound=bound,
-        peak_live_bytes=max_live,
-        proven=True,
-    )
+    message = f"the storages of arena {problem.arena!r} do not fit in its capacity of {problem.capacity:,} B."
+    hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
+    hint += "Raise the capacity, shorten live ranges or make buffers smaller."
+    proof: dict[str, Any] = {"required": bound, "lower_bound": bound, "peak_live_bytes": max_live, "proven": True}
+    raise ArenaTooSmall(message, hint=hint, arena=problem.arena, capacity=problem.capacity, **proof)
 
 
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:

@@ -9,15 +9,7 @@ from tmmu_core.planners.bounds import possible_extent
 from tmmu_core.planners.columns import Columns, align_up
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
-from tmmu_core.planners.exact.lns import (
-    ALMOST_OMITTED,
-    PLANNED_RUNS,
-    Run,
-    is_applicable,
-    iterations_for,
-    lns_run,
-    run_schedule,
-)
+from tmmu_core.planners.exact.lns import FEW_OMITTED, PLANNED_RUNS, Run, applies, iterations_for, lns_run, run_schedule
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.meter import Meter
 
@@ -38,7 +30,7 @@ PATIENCE = 1 << 30  # a search below ``near`` ends after this many nodes × neig
 class ProgressLog:
     """Rows ``[nodes, extent, bound]``: a row whenever the extent falls or the bound rises."""
 
-    def __init__(self, extent: int, bound: int, report: Callable[[int, int], None] = lambda *_: None) -> None:
+    def __init__(self, extent: int, bound: int, report: Callable[[int, int], None]) -> None:
         self._report = report
         report(extent, bound)
         self.rows = [[0, extent, bound]]
@@ -245,7 +237,7 @@ class _LnsRuns:
 
     def next_run(self, spent: int, allowed: int) -> Run | None:
         """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due."""
-        if not is_applicable(self.component.variants[0].model, self.extent, self.low):
+        if not applies(self.component.variants[0].model, self.extent, self.low):
             return None
         if spent >= allowed:
             if self.schedule is None:
@@ -283,7 +275,7 @@ class _LnsRuns:
             self.component.accept(variant, offset)
         if self.schedule is not None:
             self.next_scheduled = self.schedule.send((self.extent, run.fewest_omitted))
-        elif run.fewest_omitted > ALMOST_OMITTED:
+        elif run.fewest_omitted > FEW_OMITTED:
             self.turns = LNS_TURNS
 
 

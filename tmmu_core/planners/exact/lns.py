@@ -25,8 +25,8 @@ from tmmu_core.planners.problem import I64
 CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
-MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` of them, or after one that omits over ``ALMOST_OMITTED`` units."""
+MAX_LONG_RUNS_AT_LOW, FEW_OMITTED = 3, 2
+"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` of them, or after one that omits over ``FEW_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
@@ -197,7 +197,7 @@ def noise_of(count: int) -> NDArray[np.int32]:
     return np.array(drawn, dtype=np.int32).T.copy()
 
 
-def is_applicable(model: Model, extent: int, bound: int) -> bool:
+def applies(model: Model, extent: int, bound: int) -> bool:
     """Return whether a model has a suitable size and its extent is near the bound."""
     is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
     return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < moves.MAX_STEPS * model.grain
@@ -236,7 +236,7 @@ def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Ru
         long_runs += 1
         extent, fewest = yield at, LONG_RUN_FACTOR * normal, long_runs
         fewest_at_low = min(fewest_at_low, fewest) if at == low else fewest_at_low
-        if at > low or fewest > ALMOST_OMITTED or long_runs >= MAX_LONG_RUNS_AT_LOW:
+        if at > low or fewest > FEW_OMITTED or long_runs >= MAX_LONG_RUNS_AT_LOW:
             failed = at if fewest else failed
             at = middle()
     if fewest_at_low <= CLOSE_OMITTED:

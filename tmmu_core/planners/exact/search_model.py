@@ -190,8 +190,7 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...] | None = None
     if not ascends.all():  # they ascend if each storage is a unit and all conflicts are overlaps in time
         by_unit = np.lexsort((height, section, unit))
         section, height = section[by_unit], height[by_unit]
-    entry_of = np.zeros(len(units) + 1, dtype=np.int64)
-    entry_of[1:] = np.cumsum(np.bincount(unit, minlength=len(units)))
+    entry_of = np.append(0, np.cumsum(np.bincount(unit, minlength=len(units))))
     align, length = np.ones(len(units), dtype=np.int64), np.zeros(len(units), dtype=np.int64)
     fixed = np.full(len(units), -1, dtype=np.int64)
     np.maximum.at(align, unit_of, cols.aligns)

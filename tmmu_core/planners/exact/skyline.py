@@ -30,7 +30,7 @@ PHILOX_KEY = 5  # key of the random stream
 TOP = 2**62  # height of the skyline outside the steps
 
 
-def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: int = 0) -> Best:
+def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: int) -> Best:
     """Return the run of least extent, or ``best`` if no run is lower; stop at the bound, at the goal or by the meter.
 
     ``cols`` must be plain and small.
@@ -55,11 +55,7 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         extent = extent_of(cols, offset)
         if extent < best.extent:
             best = replace(best, offset=offset.tolist(), extent=extent, order="skyline", fit="lowest", crown=crown)
-        meter.improved(cols.problem.arena, best.extent, bound.bytes)
-        meter.used += 1
-        if not meter("skyline", number, runs):
-            meter.halt()
-        if meter.ended():
+        if meter.count_run("skyline", number, runs, (cols.problem.arena, best.extent, bound.bytes)):
             return replace(best, stopped=True)
     return best
 

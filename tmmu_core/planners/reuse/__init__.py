@@ -44,12 +44,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         return replace(auto(problem, {}, meter), cost_bound=0)
     model = reuse_model(_with_in_place_reuse(problem, problem.fixed))
     if model.contradiction:
-        raise InvalidIrShapes(
-            f"arena {problem.arena!r} has no placement: {model.contradiction}.",
-            reason="constraints",
-            node_id="",
-            hint="Drop one of the two constraints.",
-        )
+        message = f"arena {problem.arena!r} has no placement: {model.contradiction}."
+        raise InvalidIrShapes(message, reason="constraints", node_id="", hint="Drop one of the two constraints.")
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
     is_small = len(model) <= RESTART_UNITS
     rounds *= 1 if is_small else LARGE_FACTOR
@@ -145,19 +141,15 @@ def relaxed(problem: Problem) -> Problem:
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
     birth = [*problem.birth.tolist(), *[int(problem.birth.min())] * count]
-    combined = replace(
-        problem,
-        ids=ids,
-        birth=np.array(birth, np.int64),
-        death=np.append(problem.death, [problem.death.max()] * count).astype(np.int64),
-        size=np.array(size, np.uint64),
-        alignment=np.append(problem.alignment, [1] * count).astype(np.uint64),
-        handoff_from=None if problem.handoff_from is None else np.append(problem.handoff_from, [-1] * count),
-        fixed=np.array([*fixed, *(begin for begin, _ in reserved)], np.int64),
-        gaps=None if problem.gaps is None else (*problem.gaps, *[()] * count),
-        roles=(),
-        reuse=None,
-    )
+    columns: dict[str, Any] = {"birth": np.array(birth, np.int64), "size": np.array(size, np.uint64)}
+    columns["death"] = np.append(problem.death, [problem.death.max()] * count).astype(np.int64)
+    columns["alignment"] = np.append(problem.alignment, [1] * count).astype(np.uint64)
+    columns["fixed"] = np.array([*fixed, *(begin for begin, _ in reserved)], np.int64)
+    if problem.handoff_from is not None:
+        columns["handoff_from"] = np.append(problem.handoff_from, [-1] * count)
+    if problem.gaps is not None:
+        columns["gaps"] = (*problem.gaps, *[()] * count)
+    combined = replace(problem, ids=ids, roles=(), reuse=None, **columns)
     dropped.update(i for i in range(n) if not size[i])
     order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
     return subproblem(combined, np.array(order, np.int64))
@@ -205,17 +197,12 @@ def moved_down(model: ReuseModel, offset: list[int]) -> list[int]:
     return place.offset
 
 
-def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
+def _too_small(problem: Problem, bound: int | None) -> ArenaTooSmall:
     where = f"arena {problem.arena!r} of {problem.capacity:,} B"
     message = f"no placement was found that keeps every constraint of {where}."
     if bound is not None:
         message = f"no placement fits {where}: at least {bound:,} B are needed {problem.assumptions} (proven)."
     penalty_hint = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
-    return ArenaTooSmall(
-        message,
-        arena=problem.arena,
-        capacity=problem.capacity,
-        required=bound or problem.capacity + 1,
-        proven=bound is not None,
-        hint=f"Raise the capacity{penalty_hint}.",
-    )
+    required, hint = bound or problem.capacity + 1, f"Raise the capacity{penalty_hint}."
+    about: dict[str, Any] = {"capacity": problem.capacity, "required": required, "proven": bound is not None}
+    return ArenaTooSmall(message, arena=problem.arena, hint=hint, **about)

@@ -103,13 +103,9 @@ def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
         (sum(cost for *_, cost in terms.penalties), "the reuse penalties"),
     ):
         if total > LARGEST:
-            raise AllocationOverflow(
-                f"{what} of arena {problem.arena!r} add up to {total:,}, over 2^61.",
-                arena=problem.arena,
-                offset=0,
-                size=total,
-                hint="Lower the largest value.",
-            )
+            message = f"{what} of arena {problem.arena!r} add up to {total:,}, over 2^61."
+            hint = "Lower the largest value."
+            raise AllocationOverflow(message, arena=problem.arena, offset=0, size=total, hint=hint)
 
 
 def reuse_model(problem: Problem) -> ReuseModel:
@@ -152,16 +148,9 @@ def reuse_model(problem: Problem) -> ReuseModel:
     rows = np.concatenate([hard, soft])
     rows = np.concatenate([rows, rows[:, [1, 0, 3, 2, 4]]])
     rows = rows[np.lexsort(rows.T[::-1])]
-    return ReuseModel(
-        unit_of=unit,
-        capacity=min(problem.capacity, LARGEST),
-        size=size,
-        align=align,
-        pin=np.where(size > 0, pin, -1),
-        empty_at=np.maximum(pin, 0),
-        first=np.searchsorted(rows[:, 0], np.arange(units + 1)).astype(np.int64),
-        rows=rows,
-        reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
-        unavoidable=int(penalties[is_one, 2].sum()),
-        contradiction=edge_error or pin_error,
-    )
+    first = np.searchsorted(rows[:, 0], np.arange(units + 1)).astype(np.int64)
+    empty_at, pin = np.maximum(pin, 0), np.where(size > 0, pin, -1)
+    reserved = np.array(terms.reserved, np.int64).reshape(-1, 2)
+    cost, capacity = int(penalties[is_one, 2].sum()), min(problem.capacity, LARGEST)
+    error = edge_error or pin_error
+    return ReuseModel(unit, capacity, size, align, pin, first, rows, empty_at, reserved, cost, error)
