@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -58,59 +59,45 @@ def _columns(kind: Any, names: str) -> list[sql.Column[Any]]:
     return [sql.Column(name, kind, nullable=False) for name in names.split()]
 
 
-PLANS = sql.Table(
-    "plans",
-    METADATA,
-    sql.Column("content", sql.LargeBinary, primary_key=True),
-    *_columns(sql.BigInteger, "bytes"),
-    *_columns(sql.LargeBinary, "packed"),
+_key = partial(sql.Column, primary_key=True)
+_names, _texts, _numbers, _bytes = (
+    partial(_columns, kind) for kind in (sql.String, sql.Text, sql.BigInteger, sql.LargeBinary)
 )
+
+PLANS = sql.Table("plans", METADATA, _key("content", sql.LargeBinary), *_numbers("bytes"), *_bytes("packed"))
 
 RUNS = sql.Table(
     "runs",
     METADATA,
-    sql.Column("number", NUMBER, primary_key=True, autoincrement=True),
+    _key("number", NUMBER, autoincrement=True),
     sql.Column("key", sql.LargeBinary, nullable=False, unique=True),
-    *_columns(sql.String, "model commit branch at planner mode preset graph"),
+    *_names("model commit branch at planner mode preset graph"),
     *_columns(U64, "steps extent_bytes peak_live_bytes"),
-    *_columns(sql.BigInteger, "peak_step"),
+    *_numbers("peak_step"),
     *_columns(U64, "lower_bound_bytes"),
-    *_columns(sql.LargeBinary, "layout_hash tmmu_plan_hash"),
+    *_bytes("layout_hash tmmu_plan_hash"),
     sql.Column("content", sql.LargeBinary, sql.ForeignKey("plans.content"), nullable=False),
-    *_columns(sql.Text, "arenas"),
+    *_texts("arenas"),
     sql.Index("ix_runs_series", "model", "branch", "planner", "mode", "preset", "at", "number", "extent_bytes"),
     sql.Index("ix_runs_model_at", "model", "at", "number"),
     sql.Index("ix_runs_model_commit", "model", "commit"),
     sql.Index("ix_runs_graph_model", "graph", "model"),
 )
 
-SWEEPS = sql.Table(
-    "sweeps",
-    METADATA,
-    sql.Column("sweep", sql.String, primary_key=True),
-    *_columns(sql.String, "at"),
-    *_columns(sql.Text, "asked"),
-    *_columns(sql.BigInteger, "points"),
-)
+SWEEPS = sql.Table("sweeps", METADATA, _key("sweep", sql.String), *_names("at"), *_texts("asked"), *_numbers("points"))
 
 SWEEP_POINTS = sql.Table(
     "sweep_points",
     METADATA,
-    sql.Column("sweep", sql.String, sql.ForeignKey("sweeps.sweep"), primary_key=True),
-    sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
+    _key("sweep", sql.String, sql.ForeignKey("sweeps.sweep")),
+    _key("number", sql.BigInteger, autoincrement=False),
     *_columns(sql.Integer, "failed"),
-    *_columns(sql.Text, "row"),
+    *_texts("row"),
 )
 
 FILES = sql.Table(
-    "files",
-    METADATA,
-    sql.Column("digest", sql.String, primary_key=True),
-    *_columns(sql.String, "name at"),
-    *_columns(sql.BigInteger, "bytes"),
-    *_columns(sql.LargeBinary, "packed"),
+    "files", METADATA, _key("digest", sql.String), *_names("name at"), *_numbers("bytes"), *_bytes("packed")
 )
-
 
 LOCK = 0x746D6D75  # key of the advisory lock for creating tables in PostgreSQL: "tmmu"
 LOCK_TIMEOUT = 120.0  # seconds that a SQLite writer waits for the lock
