@@ -74,14 +74,9 @@ def _row(source: Source, point: Point) -> dict[str, Any]:
 def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:
     capacity = Capacity(fits.get(""), {arena: size for arena, size in fits.items() if arena})
     fitted = fit(initial_candidate(graph, request.but(one_memory="" in fits)), capacity, Allowed())
-    return {
-        **figures(fitted.best.plan, fitted.warnings),
-        "extent_bytes": sum(extents(fitted.best.plan).values()),
-        "lower_bound_bytes": fitted.lower_bound_bytes,
-        "answer": fitted.answer,
-        "over_bytes": fitted.over_bytes,
-        "cost": {**vars(fitted.best.cost), "moves": len(fitted.best.moves)},
-    }
+    row = figures(fitted.best.plan, fitted.warnings) | {"extent_bytes": sum(extents(fitted.best.plan).values())}
+    row |= {name: getattr(fitted, name) for name in ("lower_bound_bytes", "answer", "over_bytes")}
+    return row | {"cost": {**vars(fitted.best.cost), "moves": len(fitted.best.moves)}}
 
 
 def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -90,14 +85,11 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     row: dict[str, Any] = {"name": plan.ir_name, "mode": plan.mode, "preset": plan.preset}
     row |= {name: getattr(sums, name) for name in ("lower_bound_bytes", "extent_bytes")} | {"places": plan.places}
     row |= {name: sum(getattr(arena, name) for arena in plan.arenas) for name in ("slots", "storages")}
-    return row | {
-        "steps": plan.steps,
-        "layout_hash": plan.layout_hash.hex(),
-        "status": {a.name: a.status for a in plan.arenas},
-        "warnings": list(dict.fromkeys((*warnings, *plan_warnings(plan)))),
-        "arenas": {a.name: a.extent_bytes for a in plan.arenas},
-        "allocation_time_ns": plan.metrics.get("allocation_time_ns"),
-    }
+    row |= {"steps": plan.steps, "layout_hash": plan.layout_hash.hex()}
+    row |= {"status": {a.name: a.status for a in plan.arenas}}
+    row |= {"warnings": list(dict.fromkeys((*warnings, *plan_warnings(plan))))}
+    row |= {"arenas": {a.name: a.extent_bytes for a in plan.arenas}}
+    return row | {"allocation_time_ns": plan.metrics.get("allocation_time_ns")}
 
 
 @lru_cache(maxsize=CACHED_SOURCES)
