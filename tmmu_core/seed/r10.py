@@ -51,7 +51,7 @@ class TensorLifetime:
 
 @dataclass(frozen=True)
 class SharingOpportunity:
-    """An unordered pair of tensors that may share a region, as an analyzer found."""
+    """An unordered pair of tensors that may share a region, found by an analyzer."""
 
     first: str
     second: str
