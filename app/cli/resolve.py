@@ -154,8 +154,7 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, **settings: 
             problem = f"{name} is a finished plan. These options have no effect on it: {', '.join(ignored)}."
             raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        finished = Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from"))
-        return _verified(finished, **settings)
+        return _verified(Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from")), **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.formats.c_project.c_export import c_header, c_source, residency_json
+from tmmu_core.formats.c_project.c_export import from_template, residency_json
 from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.making.engine import plan_graph
@@ -182,8 +182,8 @@ def awkward() -> Graph:
 
 def compiled(folder: Path, plan: Plan, prefix: str, header: str | None = None) -> subprocess.CompletedProcess[str]:
     render = build_render_plan(plan, module_prefix=prefix)
-    (folder / f"{prefix}_memory.h").write_text(header or c_header(render))
-    (folder / f"{prefix}_memory.c").write_text(c_source(render))
+    (folder / f"{prefix}_memory.h").write_text(header or from_template("memory.h", render))
+    (folder / f"{prefix}_memory.c").write_text(from_template("memory.c", render))
     (folder / "main.c").write_text(
         f'#include "{prefix}_memory.h"\n#include <stdio.h>\nint main(void) {{\n'
         f"    for (size_t i = 0; i < {prefix.upper()}_TENSOR_COUNT; i++)\n"
@@ -209,7 +209,7 @@ def test_header_and_source_compile(tmp_path: Path, g: Graph, planner: str) -> No
 
 def test_edited_offset_fails_a_static_assertion(tmp_path: Path) -> None:
     plan = planned()
-    header = c_header(build_render_plan(plan, module_prefix="net"))
+    header = from_template("memory.h", build_render_plan(plan, module_prefix="net"))
     edited = header.replace("_OFFSET UINT64_C(0)", "_OFFSET UINT64_C(8)", 1)
     assert edited != header
     built = compiled(tmp_path, plan, "net", edited)

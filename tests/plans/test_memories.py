@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.formats.c_project.c_export import c_header, residency_json
+from tmmu_core.formats.c_project.c_export import from_template, residency_json
 from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
@@ -98,7 +98,7 @@ def test_alignment_of_a_dtype_is_recorded() -> None:
     )
     plan = planned(g, memories=[SRAM], min_alignment=1)
     assert {row.tensor_id: row.alignment for row in plan.rows()} == {"x": 8, "y": 1}
-    header = c_header(build_render_plan(plan))
+    header = from_template("memory.h", build_render_plan(plan))
     assert "MODEL_T_X_OFFSET % UINT64_C(8) == 0u" in header
 
 

@@ -16,7 +16,7 @@ from tmmu_core.base.errors import escaped_surrogates
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
-from tmmu_core.formats.c_project.c_export import Blobs, c_header, c_project, c_source, residency_json, write_project
+from tmmu_core.formats.c_project.c_export import Blobs, c_project, from_template, residency_json, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
@@ -37,8 +37,8 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     "model-explorer": overlays.to_model_explorer,
     "instance": plan_file.to_instance,
     "residency": lambda plan: residency_json(_render(plan)),
-    "c-header": lambda plan: c_header(_render(plan)).encode(),
-    "c-source": lambda plan: c_source(_render(plan)).encode(),
+    "c-header": lambda plan: from_template("memory.h", _render(plan)).encode(),
+    "c-source": lambda plan: from_template("memory.c", _render(plan)).encode(),
 }
 
 

@@ -16,7 +16,7 @@ import torch
 from torch._higher_order_ops import utils as hops
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
@@ -70,7 +70,7 @@ def eager_step(
                 recorder.declare(each.removeprefix(WRAPPER) + ACCUMULATED, value.grad, "buffer")
         for each, value in module.named_buffers():
             recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
-        args, kwargs = stand_ins.in_arguments((call.args, call.kwargs))
+        args, kwargs = tree_map_only(torch.Tensor, stand_ins.of, (call.args, call.kwargs))
         named_inputs = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
         inputs = [recorder.declare(*each, "input") for each in named_inputs if isinstance(each[1], torch.Tensor)]
         try:

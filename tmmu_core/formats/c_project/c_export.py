@@ -51,19 +51,19 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
     buffer_bytes = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
     checks = [(region, part, digest) for region, blob in render.blob_of.items() for part, digest in blob.digests()]
     texts = {
-        f"{prefix}_memory.h": c_header(render),
-        f"{prefix}_memory.c": c_source(render),
-        f"{prefix}_arenas.c": _from_template("arenas.c", render, fits_image=buffer_bytes <= MAX_IMAGE_BYTES),
-        f"{prefix}_selftest.c": _from_template("selftest.c", render, checks=checks),
+        f"{prefix}_memory.h": from_template("memory.h", render),
+        f"{prefix}_memory.c": from_template("memory.c", render),
+        f"{prefix}_arenas.c": from_template("arenas.c", render, fits_image=buffer_bytes <= MAX_IMAGE_BYTES),
+        f"{prefix}_selftest.c": from_template("selftest.c", render, checks=checks),
         "memory.ld": _linker_fragment(render),
-        "CMakeLists.txt": _from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
+        "CMakeLists.txt": from_template("CMakeLists.txt", render, blobs_source=source, sidecars=sidecars),
     }
     files: dict[str, Piece] = {name: partial(in_memory, text.encode()) for name, text in texts.items()}
     files["residency.json"] = partial(in_memory, residency_json(render))
     if source and is_inline:
         files[source] = partial(_inline_blobs, render)
     elif source:
-        text = _from_template("blobs.S", render, blobs=list(_blobs(render)))
+        text = from_template("blobs.S", render, blobs=list(_blobs(render)))
         files[source] = partial(in_memory, text.encode())
         files |= {blob.sidecar_filename: blob.chunks for blob in sidecars}
     return files
@@ -90,9 +90,6 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
 
 
-STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")  # in C, the value is the index
-
-
 def comment(text: str) -> str:
     """Return ``text`` without line breaks, backslashes, comment delimiters and trigraphs, for use in a C comment."""
     plain = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/")
@@ -115,15 +112,13 @@ def _environment() -> jinja2.Environment:
         comment_start_string="/*#",
         comment_end_string="#*/",
     )
-    environment.filters |= {
-        "comment": comment,
-        "literal": "UINT64_C({})".format,
-        "c_bytes": lambda data: "{" + ", ".join(f"0x{byte:02x}u" for byte in data) + "}",
-    }
+    environment.filters["comment"] = comment
+    environment.filters["c_bytes"] = lambda data: "{" + ", ".join(f"0x{byte:02x}u" for byte in data) + "}"
     return environment
 
 
-def _from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str:
+def from_template(template: str, render: RenderMemoryPlan, **values: Any) -> str:
+    """Return a file of the project, such as ``memory.h``, from its template."""
     values |= {
         "r": render,
         "p": render.prefix,
@@ -132,19 +127,8 @@ def _from_template(template: str, render: RenderMemoryPlan, **values: Any) -> st
         "tensors": [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors],
         # The symbol's name contains the hashes, so code for a plan with other arenas or offsets does not link.
         "plan_symbol": f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}",
-        "statuses": STATUSES,
     }
     return _environment().get_template(template).render(values)
-
-
-def c_header(render: RenderMemoryPlan) -> str:
-    """Return the header ``<prefix>_memory.h``: sizes, alignments, offsets and the plan hash."""
-    return _from_template("memory.h", render)
-
-
-def c_source(render: RenderMemoryPlan) -> str:
-    """Return the source ``<prefix>_memory.c``: tables of regions (by id) and tensors (by tensor id)."""
-    return _from_template("memory.c", render)
 
 
 def _linker_fragment(render: RenderMemoryPlan) -> str:
@@ -153,12 +137,12 @@ def _linker_fragment(render: RenderMemoryPlan) -> str:
     origins = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
     # Generated names begin with an underscore, so they differ from all valid names.
     names = {m: m if _LINKER_NAME.fullmatch(m) else f"_{k}_{identifier(m)}" for k, m in enumerate(memories)}
-    return _from_template("memory.ld", render, memories=names, origins=origins)
+    return from_template("memory.ld", render, memories=names, origins=origins)
 
 
 def _inline_blobs(render: RenderMemoryPlan) -> Iterator[bytes]:
     """Yield the file ``<prefix>_blobs.c`` in parts: it is several times as long as the blobs."""
-    yield _from_template("blobs.c", render).encode()
+    yield from_template("blobs.c", render).encode()
     upper = render.prefix.upper()
     for arena, name, blob in _blobs(render):
         start = (

@@ -24,8 +24,8 @@ typedef enum {
 
 /*% for arena, name in regions %*/
 /* «arena.role | comment» in «arena.memory | comment»«(', staged from ' ~ arena.source_memory if arena.is_staged else '') | comment» */
-#define «name.stem»_SIZE «arena.size | literal»
-#define «name.stem»_ALIGNMENT «arena.alignment | literal»
+#define «name.stem»_SIZE UINT64_C(«arena.size»)
+#define «name.stem»_ALIGNMENT UINT64_C(«arena.alignment»)
 «P»_ASSERT((«name.stem»_ALIGNMENT & («name.stem»_ALIGNMENT - 1u)) == 0u, "«name.stem»: alignment");
 /*% endfor %*/
 
@@ -33,10 +33,10 @@ typedef enum {
 /*% set region = r.region_names[tensor.region_id].stem %*/
 /* «tensor.tensor_id | comment» */
 #define «stem»_REGION «region»
-#define «stem»_OFFSET «tensor.offset | literal»
-#define «stem»_SIZE «tensor.size | literal»
+#define «stem»_OFFSET UINT64_C(«tensor.offset»)
+#define «stem»_SIZE UINT64_C(«tensor.size»)
 «P»_ASSERT(«stem»_OFFSET + «stem»_SIZE <= «region»_SIZE, "«stem»: past its region");
-«P»_ASSERT(«stem»_OFFSET % «tensor.alignment | literal» == 0u, "«stem»: alignment");
+«P»_ASSERT(«stem»_OFFSET % UINT64_C(«tensor.alignment») == 0u, "«stem»: alignment");
 /*% endfor %*/
 
 typedef struct {
@@ -60,9 +60,11 @@ extern const uint32_t «plan_symbol»;
 void *«p»_address(uint8_t *const bases[], size_t index);
 
 typedef enum {
-/*% for status in statuses %*/
-    «P»_«status» = «loop.index0»«'' if loop.last else ','»
-/*% endfor %*/
+    «P»_OK = 0,
+    «P»_ERROR_REGION = 1,
+    «P»_ERROR_UNBOUND = 2,
+    «P»_ERROR_ALIGNMENT = 3,
+    «P»_ERROR_BLOB_HASH = 4
 } «p»_status_t;
 
 /* Address of each region, by region id; NULL if the caller must bind it. Do not write constants that are not staged. */

@@ -17,7 +17,7 @@ typedef struct {
 
 static const check_t checks[] = {
 /*% for region, part, digest in checks %*/
-    {«region»u, «part.offset | literal», «part.size | literal», «digest | c_bytes»},
+    {«region»u, UINT64_C(«part.offset»), UINT64_C(«part.size»), «digest | c_bytes»},
 /*% else %*/
     {0u, 0u, 0u, {0}},
 /*% endfor %*/

@@ -174,11 +174,12 @@ class _Reader:
         written = [self._value(name) for argument in outs for name in self._tensors_in(argument.arg)]
         written = operands[:1] if op.is_in_place else written
         bases = written if op.has_out else operands
+        is_by_position = op.has_out or (op.space == "aten" and op.name in pt2_operators.VIEWS_OF_ALL)
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
                 raise _broken(f'the value "{name}" is written twice')
-            ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.has_view_of_all else bases)
+            ids += self._declare_result(name, op, operation, bases[k:] if is_by_position else bases)
         # An input that the program writes is an output, because the caller reads it.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
@@ -206,7 +207,8 @@ class _Reader:
         """Return whether a result is in the storage of ``first``: its ``out`` argument, else an operand."""
         if op.space not in ("aten", "prims"):
             return False
-        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.has_view_of_all or op.is_in_place:
+        views = pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS | pt2_operators.VIEWS_OF_ALL
+        if op.name in views or op.is_in_place:
             return True
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)

@@ -92,11 +92,6 @@ class Operator:
         """Whether the operator writes and returns its last arguments, one per result: ``add.out``, ``topk.values``."""
         return self.space == "aten" and ("out" in self.overload.split("_") or self.overload in _OUT_OVERLOADS)
 
-    @property
-    def has_view_of_all(self) -> bool:
-        """Whether each result is a view of the argument at its position."""
-        return self.space == "aten" and self.name in VIEWS_OF_ALL
-
 
 def operator(target: str) -> Operator:
     """Parse ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or ExecuTorch's ``aten_add_Tensor``."""

@@ -31,7 +31,7 @@ from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import register_dataclass, tree_flatten, tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import register_dataclass, tree_flatten, tree_leaves, tree_map
 
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
 
@@ -159,10 +159,6 @@ class StandIns:
                     replaced = {name: self.of(value) for name, value in by_name.items() if value is not None}
                     stack.enter_context(mock.patch.dict(by_name, replaced))
             yield
-
-    def in_arguments(self, arguments: Any) -> Any:
-        """Return the nested ``arguments`` with stand-ins for their tensors."""
-        return tree_map_only(torch.Tensor, self.of, arguments)
 
 
 def objects_as_containers(output: Any) -> Any:

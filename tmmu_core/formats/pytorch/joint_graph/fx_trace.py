@@ -195,7 +195,7 @@ def exported(
         if stand_in:
             stand_ins = fx_fake_tensors.StandIns(mode)
             stack.enter_context(stand_ins.in_module(module))
-            args, kwargs = stand_ins.in_arguments((args, kwargs))
+            args, kwargs = tree_map_only(torch.Tensor, stand_ins.of, (args, kwargs))
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
