@@ -21,15 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes, with_scratch
-from tmmu_core.formats.pytorch.joint_graph import fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
-    StandIns,
-    cudnn_disabled,
-    mode_of,
-    state_restored,
-    uncompiled,
-    value_checks_disabled,
-)
+from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
@@ -49,16 +41,16 @@ def eager_step(
     """
     refuse_inputs(module, call, name)
     leaves = tree_leaves((call.args, call.kwargs))
-    mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
-    stand_ins = StandIns(mode, real=True)
+    mode = fx_fake_tensors.mode_of([*module.parameters(), *module.buffers(), *leaves])
+    stand_ins = fx_fake_tensors.StandIns(mode, real=True)
     with (
         TRACING,
         random_state_kept(module),
         mode,
-        value_checks_disabled(),
-        state_restored(module),
-        uncompiled(module),
-        cudnn_disabled(module),
+        fx_fake_tensors.value_checks_disabled(),
+        fx_fake_tensors.state_restored(module),
+        fx_fake_tensors.uncompiled(module),
+        fx_fake_tensors.cudnn_disabled(module),
         stand_ins.in_module(module),
         gradients_of_zeros(module, accumulated),
         fx_origins.operator_origins(module.module) as origin_now,
