@@ -152,7 +152,7 @@ def pixel_of(page: Page, name: str, drawings: str = ".tmmu-canvas[data-paintings
 _SPY = """() => {
     const pen = CanvasRenderingContext2D.prototype, plain = pen.fillText, texts = [];
     pen.fillText = function (text, ...where) { texts.push(text); plain.call(this, text, ...where); };
-    for (const chart of tmmuCanvas.charts) chart.soon("layout");
+    for (const chart of tmmuCanvas.charts) chart.scheduleDraw("layout");
     return new Promise((done) => setTimeout(() => { pen.fillText = plain; done(texts); }, 500));
 }"""
 

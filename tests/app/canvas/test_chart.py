@@ -436,7 +436,7 @@ def test_selection_from_outside_scrolls_into_view(draw: Draw) -> None:
         ("selected", "(id) => charts[0].select(charts[0].plan.rowOf(id), 'click')", "a", "b", "c"),
         ("step", "(step) => charts[0].goStep(step)", 1, 2, 3),
         ("colour", "(name) => charts[0].choose('colour', name)", "slot", "role", "arena"),
-        ("search", "(text) => { charts[0].find.value = text; charts[0].input.onSearch(0); }", "n", "n2", "w"),
+        ("search", "(text) => { charts[0].searchField.value = text; charts[0].input.onSearch(0); }", "n", "n2", "w"),
     ],
 )
 def test_late_answer_does_not_undo_a_newer_choice(

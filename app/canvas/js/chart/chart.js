@@ -55,7 +55,7 @@ export class Chart extends Drawing {
     this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") }; // for drawBoxes()
     const parts = (this.parts = build(this));
-    this.find = parts.find;
+    this.searchField = parts.searchField;
     this.attach(parent, { ...parts, canvases: [parts.base, parts.over] });
     this.input = new ChartInput(this);
   }
@@ -113,7 +113,7 @@ export class Chart extends Drawing {
     this.stage.style.height = room ? `max(${height}px, 100vh - ${room}px)` : `${height}px`;
     this.parts.bar.hidden = !state.toolbar;
     this.parts.title.hidden = !state.title;
-    if (this.find.value !== state.search) this.find.value = state.search;
+    if (this.searchField.value !== state.search) this.searchField.value = state.search;
     if (!this.plan) return;
     if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) this.newScene();
     if (hasAny("view", "colour")) this.colouring = null;
@@ -125,7 +125,7 @@ export class Chart extends Drawing {
     }
     if (hasAny("zoom")) this.pendingZoom = { zoom: state.zoom }; // layout() applies it
     this.showState();
-    this.soon("layout");
+    this.scheduleDraw("layout");
   }
 
   setRows(settings) {
@@ -180,7 +180,7 @@ export class Chart extends Drawing {
     const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
     this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(lastBirth, birth)), conflicts: null };
     this.send("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
-    this.soon("over");
+    this.scheduleDraw("over");
   }
 
   choose(name, value) {
@@ -382,7 +382,7 @@ export class Chart extends Drawing {
   /** Redraw after a change of the window, and apply the window to the linked charts unless `quiet`. */
   windowChanged(quiet = false) {
     this.clamp();
-    this.soon("base");
+    this.scheduleDraw("base");
     this.tip.hidden = true;
     this.emitZoom();
     if (quiet) return;
@@ -475,7 +475,7 @@ export class Chart extends Drawing {
     const label = text ? `${grouped(rows.length)} found` : `${counted(heads.size, "buffer")} marked`;
     this.parts.count.textContent = rows ? label : "";
     this.root.dataset.hits = rows?.length ?? "";
-    this.soon("base");
+    this.scheduleDraw("base");
   }
 
   /** Select the next (1) or previous (−1) hit. The first hit follows the last one. */
@@ -529,7 +529,7 @@ export class Chart extends Drawing {
       if (scene.view === this.scene.view && scene.top === this.scene.top) [this.win.v0, this.win.v1] = levels;
       this.windowChanged(true);
     }
-    this.soon("over");
+    this.scheduleDraw("over");
   }
 }
 

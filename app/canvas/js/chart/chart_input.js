@@ -6,17 +6,17 @@ import { Input } from "./input.js";
 export class ChartInput extends Input {
   constructor(chart) {
     super(chart);
-    const { stage, find } = chart;
+    const { stage, searchField } = chart;
     stage.addEventListener("dblclick", () => chart.fit());
-    find.addEventListener("input", () => this.onSearch(300));
-    find.addEventListener("keydown", (e) => this.onSearchKey(e));
+    searchField.addEventListener("input", () => this.onSearch(300));
+    searchField.addEventListener("keydown", (e) => this.onSearchKey(e));
   }
 
   hover(point) {
     const { chart } = this, row = point ? chart.pick(...point) : -1;
     if (row !== chart.hovered || chart.tip.hidden !== row < 0) {
       chart.hovered = row;
-      chart.soon("over");
+      chart.scheduleDraw("over");
       chart.fillTip(row < 0 ? null : chart.lines(row));
     }
     if (point) chart.placeTip(point);
@@ -38,7 +38,7 @@ export class ChartInput extends Input {
     if (spanStart !== null) {
       const ends = [spanStart, plane.at(x, y).t], end = Math.min(chart.plan.steps, Math.ceil(Math.max(...ends)));
       chart.state.span = [Math.max(0, Math.floor(Math.min(...ends))), end];
-      chart.soon("over");
+      chart.scheduleDraw("over");
     } else if (box) chart.moveGhost(box, plane.delta(x - began[0], y - began[1]));
     else chart.pan(plane.delta(x - last[0], y - last[1]));
   }
@@ -79,23 +79,19 @@ export class ChartInput extends Input {
     const { chart } = this, { win, state } = chart, stepsPerKey = shiftKey ? 10 : 1;
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const zoom = (factor) => chart.zoom(factor, middle, { steps: true, levels: true });
+    const fit = () => chart.fit(), zoomIn = () => zoom(1 / 1.4);
+    const back = () => this.walk(-stepsPerKey), forward = () => this.walk(stepsPerKey);
     return {
       Escape: () => chart.clear(),
-      ...(state.toolbar && { "/": () => chart.find.focus() }),
+      ...(state.toolbar && { "/": () => chart.searchField.focus() }),
       Enter: () => chart.nextHit(shiftKey ? -1 : 1),
       p: () => chart.toPeak(),
       t: () => chart.choose("transposed", !state.transposed),
-      f: () => chart.fit(),
-      0: () => chart.fit(),
+      f: fit, 0: fit,
       "[": () => chart.walkSlot(-1),
       "]": () => chart.walkSlot(1),
-      "+": () => zoom(1 / 1.4),
-      "=": () => zoom(1 / 1.4),
-      "-": () => zoom(1.4),
-      ArrowLeft: () => this.walk(-stepsPerKey),
-      ArrowUp: () => this.walk(-stepsPerKey),
-      ArrowRight: () => this.walk(stepsPerKey),
-      ArrowDown: () => this.walk(stepsPerKey),
+      "+": zoomIn, "=": zoomIn, "-": () => zoom(1.4),
+      ArrowLeft: back, ArrowUp: back, ArrowRight: forward, ArrowDown: forward,
     };
   }
 
@@ -107,8 +103,8 @@ export class ChartInput extends Input {
 
   onSearch(wait) {
     const { chart } = this;
-    chart.apply({ search: chart.find.value });
-    chart.send("search", chart.find.value.trim(), wait);
+    chart.apply({ search: chart.searchField.value });
+    chart.send("search", chart.searchField.value.trim(), wait);
   }
 
   onSearchKey(event) {
@@ -118,7 +114,7 @@ export class ChartInput extends Input {
       event.preventDefault();
       chart.nextHit(event.shiftKey ? -1 : 1);
     } else if (event.key === "Escape") {
-      chart.find.value = "";
+      chart.searchField.value = "";
       this.onSearch(0);
       chart.stage.focus();
     }

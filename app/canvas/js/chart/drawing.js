@@ -32,13 +32,13 @@ export class Drawing {
     Object.assign(this, { root, stage, tip, canvases, timers: {} });
     parent.append(root);
     root.drawing = this; // for tests and benchmarks
-    this.resizes = new ResizeObserver(() => this.soon("layout"));
+    this.resizes = new ResizeObserver(() => this.scheduleDraw("layout"));
     this.resizes.observe(stage);
     // A change of the theme has no event of its own, but it starts the colour transition of the root element.
     root.addEventListener("transitionend", (event) => {
       if (event.target !== root) return;
       this.look = null;
-      this.soon("base");
+      this.scheduleDraw("base");
     });
     charts.add(this);
   }
@@ -51,7 +51,7 @@ export class Drawing {
   }
 
   /** Draw in the next frame. `kind`: "over" (overlay), "base" (also the picture) or "layout" (both in a new layout). */
-  soon(kind) {
+  scheduleDraw(kind) {
     if (PRIORITY[kind] > (PRIORITY[this.due] ?? 0)) this.due = kind;
     this.frame ??= requestAnimationFrame(() => {
       const { due } = this;

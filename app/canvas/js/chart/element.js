@@ -27,7 +27,7 @@ export function build(chart) {
   const base = el("canvas", { class: "base" }), over = el("canvas", { class: "over" });
   const tip = el("div", { class: "tip", hidden: "" }), title = el("div", { class: "claim" });
   const colours = menu("colour by", "colour"), arenas = menu("arena", "arena");
-  const find = el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" });
+  const searchField = el("input", { type: "search", placeholder: "search  /", "aria-label": "search tensors and nodes", spellcheck: "false" });
   const outlines = el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) });
   const overlay = el("label", { class: "overlay", hidden: "" }, outlines, " Outline changes");
   const count = el("span", { class: "count" }), legend = el("span", { class: "legend" });
@@ -41,13 +41,13 @@ export function build(chart) {
     el("label", {}, "Arena ", arenas),
     overlay,
     count,
-    find,
+    searchField,
     button("⇄", "Swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
     button("Go to peak", "Go to peak (p)", () => chart.toPeak()),
     button("Show all", "Show all (f, double-click)", () => chart.fit()),
   );
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, el("div", { class: "foot" }, legend, status), live);
-  return { root, title, bar, views, tabs, colours, arenas, overlay, outlines, count, find, stage, base, over, tip, legend, status, live };
+  return { root, title, bar, views, tabs, colours, arenas, overlay, outlines, count, searchField, stage, base, over, tip, legend, status, live };
 }
 
 export function fillMenu(menu, pairs) {

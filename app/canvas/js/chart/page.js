@@ -92,7 +92,7 @@ document.addEventListener("keydown", (event) => {
   const chart = [...charts].find(({ root, state }) => root.isConnected && state.toolbar && root.offsetParent);
   if (!chart) return;
   event.preventDefault();
-  chart.find.focus();
+  chart.searchField.focus();
 });
 
 const textFunctions = { byteLabels, namerOf, shortBytes, fullBytes, offsetText }; // for tests

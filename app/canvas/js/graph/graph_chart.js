@@ -96,7 +96,7 @@ class GraphChart extends Drawing {
       if (this.shape !== shape) this.applyLayout(layout, shape);
       Object.assign(this.root.dataset, { vertices: vertices.length, took: Math.round(performance.now() - began) });
       this.root.dataset.selected = vertices[data.marks.selected]?.name ?? "";
-      this.soon("base");
+      this.scheduleDraw("base");
     } catch (error) {
       layouts.delete(shape);
       this.showStatus(`layout failed: ${error.message} `);
@@ -117,7 +117,7 @@ class GraphChart extends Drawing {
       this.view.x += (before[0] + before[2] / 2 - after[0] - after[2] / 2) * scale;
       this.view.y += (before[1] - after[1]) * scale;
     } else this.showStart();
-    this.soon("layout");
+    this.scheduleDraw("layout");
   }
 
   /** Show the whole graph if its labels are readable; else show the selection, the peak or the first box. */
@@ -144,20 +144,20 @@ class GraphChart extends Drawing {
     const scale = Math.min(1.2, (clientWidth - 24) / Math.max(1, width), (clientHeight - 24) / Math.max(1, height));
     this.view.scale = Math.max(0.004, scale);
     this.centre([0, 0, width, height]);
-    this.soon("base");
+    this.scheduleDraw("base");
   }
 
   zoom(factor, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
     const scale = Math.min(3, Math.max(0.004, this.view.scale * factor)), ratio = scale / this.view.scale;
     this.view = { scale, x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio };
-    this.soon("base");
+    this.scheduleDraw("base");
   }
 
   goTo(vertex) {
     if (!this.layout || !(vertex >= 0)) return;
     this.view.scale = Math.max(this.view.scale, READABLE);
     this.centre(this.layout.boxes[vertex]);
-    this.soon("base");
+    this.scheduleDraw("base");
   }
 
   /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module) or null. */

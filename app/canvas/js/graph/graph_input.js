@@ -14,7 +14,7 @@ export class GraphInput extends Input {
     view.x += now[0] - last[0];
     view.y += now[1] - last[1];
     this.highlight(null);
-    this.chart.soon("base");
+    this.chart.scheduleDraw("base");
   }
 
   click(point) {
@@ -36,7 +36,7 @@ export class GraphInput extends Input {
       chart.hovered = item;
       chart.stage.style.cursor = item ? "pointer" : "grab";
       chart.fillTip(item && tipOf(chart.data, item));
-      chart.soon("base");
+      chart.scheduleDraw("base");
     }
     if (point) chart.placeTip(point);
   }
