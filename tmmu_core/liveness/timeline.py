@@ -18,16 +18,18 @@ from tmmu_core.graph.index import I64, GraphIndex, index_graph
 from tmmu_core.graph.model import Graph, Mode, Phase, Preset
 from tmmu_core.liveness.backward import with_backward, with_rematerialisation
 from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.live_ranges import view_roots
 
 
 def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I64]:
     """Return edges (writer, reader) between nodes. ``in_mode``: whether a node is part of this mode's timeline.
 
-    The reader of a view without a producer waits for the producer of its nearest base with one. Raises
-    ``InvalidIrShapes`` for a reader whose writer is not part of the timeline.
+    The reader of a view without a producer waits for the producer of its root base. Raises ``InvalidIrShapes`` for a
+    reader whose writer is not part of the timeline.
     """
+    source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
     after = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    before = index.producer[index.root[index.in_idx]]
+    before = source[index.in_idx]
     keep = (before >= 0) & in_mode[after]
     before, after = before[keep], after[keep]
     outside = np.flatnonzero(~in_mode[before]).tolist()

@@ -151,14 +151,12 @@ def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> lis
     """Return the node ids of the mode: in ``order``, or for ``None`` in topological order with ties by id bytes."""
     nodes_in_mode = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
-    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
+    root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
     for node in sorted(nodes_in_mode.values(), key=lambda node: node.node_id.encode()):
-        waits_for[node.node_id] = set()
-        for name in node.inputs:
-            while name not in writer and name in base:  # a view that no node writes: the writer of its nearest base
-                name = base[name]
-            waits_for[node.node_id] |= {writer[name]} if name in writer else set()
+        # A view that no node writes depends on the writer of its root.
+        sources = [writer.get(name) or writer.get(root[name]) for name in node.inputs]
+        waits_for[node.node_id] = {source for source in sources if source is not None}
         if not waits_for[node.node_id] <= nodes_in_mode.keys():
             refuse("producer_outside_mode", node_id=node.node_id)
     return _topological_order(waits_for) if order is None else _checked_order(graph, order, waits_for)
