@@ -163,7 +163,7 @@ class ModelFile:
         for owner, side, operands, least in ends:
             wrong = next((i for i in operands if not least <= i < len(rows)), None)
             if wrong is not None:
-                raise self.damaged(f"{owner} has the tensor {wrong} of {len(rows)} among its {side}.", number)
+                raise self.damaged(f"{owner} has tensor number {wrong} in its {side}; there are {len(rows)}.", number)
         ids = _ids([_text(row.Name()) for row in rows])
         written = {i: k for k, operator in enumerate(parsed) for i in operator.outputs if i != ABSENT}
         for i, k in written.items():
