@@ -140,21 +140,12 @@ def _storages(plan: Plan) -> PlanStorages:
     is_start = plan.offset == offset[storage]
     alignment = _reduce_groups(np.maximum, 1, storage[is_start], plan.alignment[is_start], n)
     birth = np.clip(birth, 0, plan.end)
+    size, death = end - offset, np.clip(death, birth, plan.end)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = group_numbers(arena, slot)
-    backing = _reduce_groups(np.maximum, int(plan.has_slots), slot_of, end - offset, slots)
-    return PlanStorages(
-        head=head,
-        arena=arena,
-        slot=slot,
-        offset=offset,
-        size=end - offset,
-        alignment=alignment,
-        birth=birth,
-        death=np.clip(death, birth, plan.end),
-        backing=backing[slot_of],
-        slot_alignment=_reduce_groups(np.maximum, 1, slot_of, alignment, slots)[slot_of],
-    )
+    backing = _reduce_groups(np.maximum, int(plan.has_slots), slot_of, size, slots)[slot_of]
+    slot_alignment = _reduce_groups(np.maximum, 1, slot_of, alignment, slots)[slot_of]
+    return PlanStorages(head, arena, slot, offset, size, alignment, birth, death, backing, slot_alignment)
 
 
 def _reduce_groups(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -55,14 +55,9 @@ class Totals:
 def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_peak_bytes: int | None = None) -> Totals:
     """Return the totals of arenas; ``peak`` is (step, bytes) of the peak over all arenas."""
     costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
-    return Totals(
-        peak_live_bytes=peak[1],
-        peak_step=peak[0],
-        extent_bytes=sum(a.extent_bytes for a in arenas),
-        lower_bound_bytes=sum(a.bound_bytes for a in arenas),
-        reserved_peak_bytes=reserved_peak_bytes,
-        reuse_cost=sum(costs) if costs else None,
-    )
+    extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
+    peak_step, peak_bytes = peak
+    return Totals(peak_bytes, peak_step, extent, bound, reserved_peak_bytes, sum(costs) if costs else None)
 
 
 def totals(plan: Plan) -> Totals:

@@ -1,6 +1,7 @@
 """Compute the figures and the certificate (lower bound, optimality) of an arena; check capacity and budget."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
 from tmmu_core.graph.model import ONE_MEMORY, Arena
@@ -83,17 +84,11 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
             other, hint = ALTERNATIVE, f"It fits with --planner {ALTERNATIVE}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
-    raise ArenaTooSmall(
-        f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
-        arena=summary.name,
-        capacity=summary.capacity_bytes,
-        required=summary.extent_bytes,
-        peak_live_bytes=summary.peak_live_bytes,
-        alignment_bytes=summary.alignment_bytes,
-        another_planner_would_fit=other,
-        proven=other == "no",
-        hint=hint,
-    )
+    message = f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B."
+    about: dict[str, Any] = {name: getattr(summary, name) for name in ("peak_live_bytes", "alignment_bytes")}
+    about |= {"capacity": summary.capacity_bytes, "required": summary.extent_bytes}
+    about |= {"another_planner_would_fit": other, "proven": other == "no"}
+    raise ArenaTooSmall(message, arena=summary.name, hint=hint, **about)
 
 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
@@ -105,22 +100,13 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
-        raise AllocationFailure(
-            f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B; nothing was "
-            "committed.",
-            arena=largest.name,
-            peak_required_bytes=needed,
-            memory_bytes_budget=budget,
-            allocation_failures=1,
-            hint=f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
-            f"tmmu fit FILE --capacity {budget} looks for a graph that fits.",
-        )
+        what = f"the plan needs {needed:,} B over all arenas, but the quota (--budget) is {budget:,} B"
+        hint = f"The largest arena is {largest.name!r} with {largest.extent_bytes:,} B. "
+        hint += f"tmmu fit FILE --capacity {budget} looks for a graph that fits."
+        about: dict[str, Any] = {"peak_required_bytes": needed, "memory_bytes_budget": budget, "allocation_failures": 1}
+        raise AllocationFailure(f"{what}; nothing was committed.", arena=largest.name, hint=hint, **about)
     if committed > U64_MAX:
         largest = max(summaries, key=lambda summary: (summary.committed_bytes, summary.name))
-        raise AllocationOverflow(
-            f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.",
-            arena=largest.name,
-            offset=committed - largest.committed_bytes,
-            size=largest.committed_bytes,
-            hint=f"The largest arena is {largest.name!r} with {largest.committed_bytes:,} B: look at its tensors.",
-        )
+        message, size = f"the plan needs {committed:,} B over all arenas, past 2^64 − 1.", largest.committed_bytes
+        hint = f"The largest arena is {largest.name!r} with {size:,} B: look at its tensors."
+        raise AllocationOverflow(message, arena=largest.name, offset=committed - size, size=size, hint=hint)

@@ -202,23 +202,12 @@ def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str
     tensor_ids = tuple([ids[row] for row in order])
     recorded = instance.recorded
     category_of = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
-    return {
-        "tensor_ids": tensor_ids,
-        "arena": arena,
-        "logical_slot": slot[source],
-        "offset": offset[source],
-        "size": size[source],
-        "alignment": alignment[source],
-        "birth": birth,
-        "death": death,
-        "generation": generation,
-        "storage": storage,
-        "roles": tuple([roles[i] for i in source.tolist()]),
-        "dtypes": ("uint8",) * len(order),
-        "shapes": tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist())),
-        "alias_group_ids": (None,) * len(order),
-        "base_tensor_uids": (None,) * len(order),
-        "handoffs": tuple(handoffs),
-        "taken": tuple(taken),
-        "categories": tuple([category_of[name] for name in tensor_ids]) if category_of else (),
-    }
+    columns: dict[str, Any] = {"logical_slot": slot, "offset": offset, "size": size, "alignment": alignment}
+    columns = {name: column[source] for name, column in columns.items()}
+    columns |= {"tensor_ids": tensor_ids, "arena": arena, "birth": birth, "death": death}
+    columns |= {"generation": generation, "storage": storage, "roles": tuple([roles[i] for i in source.tolist()])}
+    columns |= {"dtypes": ("uint8",) * len(order), "handoffs": tuple(handoffs), "taken": tuple(taken)}
+    columns |= dict.fromkeys(("alias_group_ids", "base_tensor_uids"), (None,) * len(order))
+    columns["shapes"] = tuple(map({n: (n,) for n in size.tolist()}.__getitem__, size[source].tolist()))
+    columns["categories"] = tuple([category_of[name] for name in tensor_ids]) if category_of else ()
+    return columns

@@ -155,6 +155,11 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
     return options
 
 
+def _file(option: str, content: str, about: str, read: Callable[[str], Any]) -> OptionSpec:
+    """Return the spec of an option whose value is the name of a file with this content."""
+    return OptionSpec(option, "FILE", about, read, json_text, file=content)
+
+
 OPTION_SPECS: Mapping[str, OptionSpec] = {
     "mode": OptionSpec(
         "--mode",
@@ -175,13 +180,9 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         json_text,
         many=True,
     ),
-    "arenas": OptionSpec(
-        "--arenas",
-        "FILE",
-        "Arena configuration: JSON, arena → capacity, alignment, page size.",
+    "arenas": _file(
+        *("--arenas", "arena configuration", "Arena configuration: JSON, arena → capacity, alignment, page size."),
         read_arenas_text,
-        json_text,
-        file="arena configuration",
     ),
     "alignment": OptionSpec("--alignment", "BYTES", "Alignment of every arena [128].", _bytes),
     "capacities": OptionSpec(
@@ -202,13 +203,8 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         flag=True,
     ),
     "page_size": OptionSpec("--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page"),
-    "order": OptionSpec(
-        "--order",
-        "FILE",
-        "Execution order: a JSON list of node ids, or one id per line.",
-        _order,
-        json_text,
-        file="execution order",
+    "order": _file(
+        "--order", "execution order", "Execution order: a JSON list of node ids, or one id per line.", _order
     ),
     "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
     "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", whole_number),
@@ -216,13 +212,9 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "world_size": OptionSpec(
         "--world-size", "W", "Number of ranks [size of the mesh, or 1].", whole_number, link="world"
     ),
-    "shard_spec": OptionSpec(
-        "--shard",
-        "FILE",
-        "Shard spec, JSON: plan the rank's share of the graph.",
+    "shard_spec": _file(
+        *("--shard", "shard spec", "Shard spec, JSON: plan the rank's share of the graph."),
         lambda text: read_json_object(text, "shard spec"),
-        json_text,
-        file="shard spec",
     ),
     "dims": OptionSpec(
         "--dims",
