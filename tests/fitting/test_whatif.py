@@ -42,4 +42,4 @@ def test_whatif_can_be_stopped() -> None:
 def test_extents_without_details_equal_those_of_the_plan() -> None:
     for planner in ("slots", "naive", "greedy", "auto", "helia"):
         start = started(two_branches(), planner=planner)
-        assert extents_of(start.plan_input, {}) == extents(start.plan)
+        assert extents_of(start.plan_input) == extents(start.plan)

@@ -1,12 +1,10 @@
 """The classes ``PlanInput`` and ``Candidate``. No other module of ``fitting`` calls planners."""
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from tmmu_core.fitting.move import Cost, Kind, Move, total_cost
 from tmmu_core.fitting.problem.lowered_graph import in_one_memory, lower_graph
@@ -15,8 +13,8 @@ from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
-from tmmu_core.planners import PlannerEntry, planner_named
-from tmmu_core.planners.problem import Packing, Problem, Progress
+from tmmu_core.planners import planner_named
+from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
@@ -124,11 +122,8 @@ def solve_input(plan_input: PlanInput) -> Solution:
     return solve(plan_input.graph, request)
 
 
-def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
-    """Return arena → extent in bytes; faster than :func:`solve_input`, because it does not build the rows of the plan.
-
-    ``known`` is a cache of optimal packings: a move does not change most arenas, so that their packings are reused.
-    """
+def extents_of(plan_input: PlanInput) -> dict[str, int]:
+    """Return arena → extent in bytes; faster than :func:`solve_input`, because it builds no rows of the plan."""
     entry = planner_named(plan_input.planner)
     if entry.defines_arenas:
         return extents(solve_input(plan_input).plan)
@@ -137,25 +132,8 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)
     problems = arena_problems(liveness, config)
     options = entry.checked_options(plan_input.options)
-    known = {} if known is None else known
-    packings = [_packed(entry, problem, options, known) for problem in problems]
-    arenas = map(packed_arena, problems, packings)
+    arenas = [packed_arena(problem, entry.pack(problem, options)) for problem in problems]
     return {arena.problem.arena: arena.extent for arena in arenas if arena.problem.arena != OFFLOAD_ARENA}
-
-
-def _packed(entry: PlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]) -> Packing:
-    """Return the packing of a problem. The cache key has the storages and the order of births and deaths."""
-    times, ranks = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
-    digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())
-    for column in (ranks, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias):
-        digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
-    key = digest.digest()
-    if key not in known:
-        packing = entry.pack(problem, options, None)
-        if not packing.optimal:
-            return packing
-        known[key] = packing
-    return known[key]
 
 
 def extents(plan: Plan) -> dict[str, int]:

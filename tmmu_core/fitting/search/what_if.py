@@ -19,7 +19,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, planner_move
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.planners.problem import Packing, Progress
+from tmmu_core.planners.problem import Progress
 
 PLANNED = 8  # maximum number of moves of one kind that are planned
 
@@ -38,7 +38,7 @@ def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: P
     """Rank single moves on ``start``. ``progress`` can stop the search; results so far are kept."""
     watch = Watch(progress)
     ranked: list[Move] = []
-    packings: dict[bytes, Packing] = {}
+
     possible = planned = 0
     for kind in sorted({*kinds}, key=KINDS.index):
         moves = sorted(_single_moves(start, kind, watch), key=lambda move: -move.bytes)
@@ -47,7 +47,7 @@ def what_if(start: Candidate, kinds: Iterable[Kind] = DEFAULT_KINDS, progress: P
             if not watch(f"what if: {kind}", number, min(PLANNED, len(moves))):
                 break
             planned += 1
-            extent = sum(extents_of(apply_moves(start.plan_input, (move,)), packings).values())
+            extent = sum(extents_of(apply_moves(start.plan_input, (move,))).values())
             if extent < start.extent_bytes:
                 ranked.append(replace(move, bytes=start.extent_bytes - extent))
         if watch.stopped:
