@@ -60,10 +60,6 @@ class Capacity:
         over_arenas = sum(max(0, size - self.arenas.get(name, size)) for name, size in counted.items())
         return over_arenas if self.total is None else max(over_arenas, sum(counted.values()) - self.total)
 
-    def fits(self, plan: Plan) -> bool:
-        """Return whether the extents of the plan fit."""
-        return self.over(extents(plan)) == 0
-
 
 @dataclass(frozen=True)
 class Allowed:

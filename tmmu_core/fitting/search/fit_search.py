@@ -183,7 +183,7 @@ class _FitSearch:
         return self.capacity.over(self.bound.bytes_of) > 0 or (total is not None and self.total_bound > total)
 
     def fits(self, candidate: Candidate) -> bool:
-        return self.capacity.fits(candidate.plan)
+        return not self.capacity.over(extents(candidate.plan))
 
     def raise_bound(self) -> None:
         """Raise the bound at fixed sizes and alignments: by storages that no move drops, or by the order search."""

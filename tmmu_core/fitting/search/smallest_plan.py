@@ -51,7 +51,7 @@ def fit_or_smallest(
 
 
 def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
-    curve = tuple(pareto([*fitted.curve, *other.curve]))
+    curve = pareto([*fitted.curve, *other.curve])
     best = best_of((fitted.best, other.best, *curve), fitted.capacity)
     bound = max(fitted.bound, other.bound, key=lambda each: each.bytes)
     proven = max(fitted.proven_bytes, other.proven_bytes)

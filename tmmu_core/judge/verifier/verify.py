@@ -127,10 +127,9 @@ def verify_plan(
     claiming_arenas = [arena.name for arena in certified if arena.proven_bytes is not None]
     if claiming_arenas:
         left_out["certificate"] = f"the bound of {', '.join(claiming_arenas)} was not recomputed"
-    checked = tuple(rule for rule in RULES if rule not in left_out)
     return Verdict(
         limited(findings),
-        checked,
+        tuple(rule for rule in RULES if rule not in left_out),
         tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
         certified,
         "graph" if lives else "rows",
