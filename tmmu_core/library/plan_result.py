@@ -281,8 +281,7 @@ class Plan(model.Plan):
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
-        html: str = app_module("report.html_report").notebook_view(self, repr(self))
-        return html
+        return app_module("report.html_report").notebook_view(self, repr(self))
 
 
 @dataclass(frozen=True)

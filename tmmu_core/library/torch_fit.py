@@ -79,8 +79,7 @@ class TorchFit(Fit[Plan]):
                 )
             return found.best.plan_input.graph
 
-        fn: Callable[..., Any] = self.step.partition(self.graph, refit)
-        return fn
+        return self.step.partition(self.graph, refit)
 
     def compile(self, backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the fitted step.
@@ -90,8 +89,7 @@ class TorchFit(Fit[Plan]):
         The plan contains gradients that exist at the time of the fit (gradient accumulation). The function warns once
         about others.
         """
-        run: Callable[..., Any] = self.step.compiled(self.partition_fn, backend)
-        return run
+        return self.step.compiled(self.partition_fn, backend)
 
     def check(self) -> dict[str, Any]:
         """Run one real step and compare it with the plan, and with the same compiled step without moves.

@@ -28,8 +28,7 @@ class PlannerEntry:
     def call(self) -> Callable[..., Any]:
         """The planner function."""
         module, _, name = self.function_path.partition(":")
-        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module or self.name}"), name or self.name)
-        return function
+        return getattr(import_module(f"{__name__}.{module or self.name}"), name or self.name)
 
     def checked_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the defaults updated by ``options``. Raises ``InvalidIrShapes`` for an unknown option."""

@@ -80,8 +80,7 @@ def _sorted_by(*keys: NDArray[Any]) -> list[int]:
     n = len(keys[0])
     if any(key.dtype == object for key in keys):  # lexsort has no Python integers
         return sorted(range(n), key=lambda i: (*(-int(key[i]) for key in keys), i))
-    order: list[int] = np.lexsort((np.arange(n), *(-key for key in reversed(keys)))).tolist()
-    return order
+    return np.lexsort((np.arange(n), *(-key for key in reversed(keys)))).tolist()
 
 
 def _byte_steps(cols: Columns, steps: I64) -> NDArray[Any]:
@@ -124,8 +123,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     call.fields["fixed"][:] = -1 if cols.problem.fixed is None else cols.problem.fixed
     call.tightest = int(tightest)
     native.run(loops, function, call)
-    offset: list[int] = call.fields["offset"].tolist()
-    return offset
+    return call.fields["offset"].tolist()
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
@@ -146,8 +144,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
         call = native.call_of("tree", n=n, leaves=leaves, tightest=tightest, offset=offset, **room, **tables)
         missing_rows = native.run(loops, "place", call)
         if not missing_rows:
-            offsets: list[int] = offset.tolist()
-            return offsets
+            return offset.tolist()
         pool = np.concatenate([pool, np.empty((2, pool.shape[1] + missing_rows), np.int64)], axis=1)
 
 
@@ -180,8 +177,7 @@ def _treeless_call(cols: Columns) -> tuple[str, Any]:
             tables |= {"size": cols.sizes, "align": cols.aligns}
             tables |= {name: np.empty(n, np.int64) for name in ("sequence", "fixed", "offset")}
         cols.memo["treeless"] = function, tables and native.call_of("near", n=n, **tables)
-    treeless: tuple[str, Any] = cols.memo["treeless"]
-    return treeless
+    return cols.memo["treeless"]
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:

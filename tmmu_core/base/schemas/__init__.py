@@ -20,5 +20,4 @@ def file(name: str) -> Path:
 
 def schema(name: str) -> dict[str, Any]:
     """Return the schema ``name``."""
-    document: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
-    return document
+    return json.loads(file(name).read_text(encoding="utf-8"))

@@ -17,8 +17,7 @@ Bytes = tuple[int, ...]  # bytes by arena
 def measure(model: OrderModel, order: I64) -> I64:
     """Return the peak of each arena in bytes, persistent storages included; shape (arenas,)."""
     _, during, _ = _live_bytes(model, order)
-    peaks: I64 = during.max(axis=1) + model.constant
-    return peaks
+    return during.max(axis=1) + model.constant
 
 
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:

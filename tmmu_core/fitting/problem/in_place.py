@@ -83,8 +83,7 @@ def live_bytes_in(liveness: Liveness, arena: int) -> list[int]:
     storages = liveness.storages
     in_arena = storages.arena == arena
     columns = (storages.birth[in_arena], storages.death[in_arena], storages.size[in_arena])
-    live_bytes: list[int] = live_bytes_of(*columns, liveness.timeline.steps).tolist()
-    return live_bytes
+    return live_bytes_of(*columns, liveness.timeline.steps).tolist()
 
 
 def _nodes_with_missing_pairs(plan_input: PlanInput) -> list[tuple[Node, Pairs]]:

@@ -29,8 +29,7 @@ def generator_of(generator: Generator) -> torch.Generator:
     device = torch.device(generator)
     if device.type == "cpu":
         return torch.default_generator
-    found: torch.Generator = torch.get_device_module(device).default_generators[device.index]
-    return found
+    return torch.get_device_module(device).default_generators[device.index]
 
 
 def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:

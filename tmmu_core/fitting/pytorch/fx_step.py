@@ -320,8 +320,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
     """Return the code of the next step's joint graph, with the attributes ``changed``; ``None`` if not traceable."""
     with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
-        code: str = joint.graph_module.code
-        return code
+        return joint.graph_module.code
     return None
 
 

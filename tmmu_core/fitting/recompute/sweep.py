@@ -233,8 +233,7 @@ def _drops_by_cost(search: Search, point: Point) -> list[int]:
     """Return the drops that a point adds to the initial choice, most expensive first."""
     new = point.choice - search.initial
     flops = search.model.node_flops[search.model.producer[new.storages(search.model)]]
-    drops: list[int] = new.drops[np.lexsort((new.drops, -flops))].tolist()
-    return drops
+    return new.drops[np.lexsort((new.drops, -flops))].tolist()
 
 
 def _remove_drops(search: Search, point: Point) -> Point:

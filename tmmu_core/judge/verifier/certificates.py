@@ -50,8 +50,7 @@ class Blocks:
 
     def live_at(self, storages: I64, step: int) -> list[int]:
         """Return the elements of ``storages`` that are live at ``step``."""
-        found: list[int] = storages[(self.birth[storages] <= step) & (step < self.death[storages])].tolist()
-        return found
+        return storages[(self.birth[storages] <= step) & (step < self.death[storages])].tolist()
 
     def conflict(self, a: int, b: int) -> bool:
         """Return whether two storages cannot share a byte."""

@@ -154,8 +154,7 @@ def _twin_candidates(model: Model) -> list[int]:
     span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
     order = np.argsort(span, kind="stable")
     same = span[order[1:]] == span[order[:-1]]
-    units: list[int] = np.union1d(order[1:][same], order[:-1][same]).tolist()
-    return units
+    return np.union1d(order[1:][same], order[:-1][same]).tolist()
 
 
 def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: int) -> int:

@@ -25,8 +25,7 @@ def file_name(machine: str) -> str:
 
 def manifest() -> dict[str, Any]:
     """Return ``flags``, ``sources`` (file name → SHA-256) and ``libraries`` (file name → compiler, SHA-256)."""
-    found: dict[str, Any] = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    return found
+    return json.loads(MANIFEST.read_text(encoding="utf-8"))
 
 
 def built_file_name() -> str:

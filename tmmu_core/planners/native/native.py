@@ -39,8 +39,7 @@ def _as_word(value: Any) -> int:
         return number
     assert value.flags.c_contiguous
     assert value.dtype in ELEMENTS
-    address: int = value.__array_interface__["data"][0]
-    return address
+    return value.__array_interface__["data"][0]
 
 
 _STRUCTURES: dict[str, type[Call]] = {

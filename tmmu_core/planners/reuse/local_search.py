@@ -30,8 +30,7 @@ class Placement:
 
     def edges(self, u: int) -> list[list[int]]:
         """Return ``[other, own_size, other_size, weight]`` of each edge of a unit."""
-        rows: list[list[int]] = self.rows[self.first[u] : self.first[u + 1]].tolist()
-        return rows
+        return self.rows[self.first[u] : self.first[u + 1]].tolist()
 
     def price(self, u: int, at: int) -> int:
         """Return the cost of unit ``u`` at offset ``at``, or −1 if a hard edge or a reserved range forbids it."""
