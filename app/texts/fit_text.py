@@ -49,6 +49,16 @@ def peak_text(fitted: Fitted) -> str:
     return f"Peak: {peak['node']} in {peak['module'] or 'the model'}. {peak['suggestion']}".rstrip()
 
 
+def unknown_operators(fitted: Fitted) -> str:
+    """Return a sentence about the operators that limit the fit, with at most 8 of their names."""
+    names = [
+        f"{each.name or '(no name)'} ({numbers.count(each.nodes, 'node')}, {numbers.short_bytes(each.bytes)})"
+        for each in fitted.unknown
+    ]
+    rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
+    return f"{rule}: {numbers.some(names, 8)}."
+
+
 def bound_lines(fitted: Fitted) -> list[str]:
     """Return the lower bound of each limited arena, with its reason and up to four tensors that cause it."""
     lines = []

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from tmmu_core.base.escaping import shortened as shortened
-from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.graph.quantities import short_bytes as short_bytes
 
 UNKNOWN = "unknown"
@@ -159,13 +158,6 @@ def rank_ranges(ranks: Sequence[int]) -> str:
     parts = [f"{found[0]}" if len(found) == 1 else f"{found[0]}–{found[-1]}" for found in ranges[:4]]
     rest = sum(map(len, ranges[4:]))
     return ", ".join(parts) + (f" and {rest:,} more" if rest else "")
-
-
-def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return a sentence about how ``fit`` treats unknown operators, with at most 8 of their names."""
-    names = [f"{item.name or '(no name)'} ({count(item.nodes, 'node')}, {short_bytes(item.bytes)})" for item in found]
-    rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
-    return f"{rule}: {some(names, 8)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:

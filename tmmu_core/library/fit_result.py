@@ -12,9 +12,8 @@ import numpy as np
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
 from tmmu_core.fitting.move import Cost, Move
-from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.problem.answer import Fitted, UnknownOperator
 from tmmu_core.fitting.recompute.recompute_model import recompute_model
-from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans import model

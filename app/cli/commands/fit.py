@@ -13,7 +13,7 @@ from app.cli.console import FINDING, NOT_COMPARABLE, STREAM, SUCCESS, UsageError
 from app.cli.options import AS_JSON, argument, flag, option, usage_errors
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
-from app.texts.fit_text import bound_lines, module_table, peak_text, result_text
+from app.texts.fit_text import bound_lines, module_table, peak_text, result_text, unknown_operators
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as recipe_document
@@ -191,7 +191,7 @@ def _print_fit(fitted: Fitted) -> None:
     excluded = ", ".join(f"{name} ({count})" for name, count in assumed.not_recomputable.items()) or "none"
     console.print_lines(f"  alignment: {alignments}; operators that cannot be recomputed (nodes): {excluded}")
     if fitted.unknown:
-        console.print_lines(numbers.unknown_operators(fitted.unknown))
+        console.print_lines(unknown_operators(fitted))
     if fitted.stopped:
         console.print_lines("  The search was stopped; this is the best result so far.")
     sizes = [(name, extents(start.plan).get(name, 0), size) for name, size in extents(best.plan).items()]

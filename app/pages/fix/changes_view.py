@@ -15,7 +15,7 @@ from app.pages.fix import move_tables
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from app.texts.fit_text import bound_lines, limit_text, result_text
+from app.texts.fit_text import bound_lines, limit_text, result_text, unknown_operators
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
@@ -93,7 +93,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     preview = _plan_with_selected_change() or clicked
     _buttons(shown, preview)
     if fitted.unknown:
-        st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
+        st.html(f'<div class="tm soft">{markup.esc(unknown_operators(fitted))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
         if preview.moves:

@@ -11,11 +11,10 @@ import numpy as np
 
 from tmmu_core.fitting.order.order_exact import bits
 from tmmu_core.fitting.order.order_model import csr_rows, order_model
-from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.answer import Allowed, unknown_operators
 from tmmu_core.fitting.problem.lower_bounds import Moment, alignments_of, moments
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel, recompute_model
-from tmmu_core.fitting.unknown import unknown_operators
 
 ORDERED_UP_TO = 2_500  # maximum number of units (``order/order_model.py``); for more, no storages are listed
 MOST_BEFORE = 400  # maximum number of nodes from which :func:`outputs_needs` chooses the node c of an output

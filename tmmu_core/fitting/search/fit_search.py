@@ -23,7 +23,7 @@ from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.reordering import OrderMove, order_move
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.order.order_search import Watch
-from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted
+from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, UnknownOperator, unknown_operators
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
@@ -32,7 +32,6 @@ from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_nee
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 from tmmu_core.fitting.recompute.schedule import schedule_move
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, pareto, plan_moves, planner_move, with_size
-from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress

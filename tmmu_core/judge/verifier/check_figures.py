@@ -143,8 +143,7 @@ def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Findin
             problems += _witness_problems(facts, number, arena)
         if is_incomplete and arena.status not in (INCOMPLETE, INVALID):
             problems.append(f'has the status "{arena.status}", but a part of the graph is not planned')
-        for problem in problems:
-            yield error("certificate", f"{arena.name} {problem}.", arena=arena.name)
+        yield from (error("certificate", f"{arena.name} {problem}.", arena=arena.name) for problem in problems)
 
 
 def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[str]:

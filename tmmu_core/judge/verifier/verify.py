@@ -211,8 +211,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             problems.append("is between two offsets")
         if taken != is_at_one_offset:
             problems.append(f"is marked as {'taken' if taken else 'not taken'}, which is wrong")
-        for problem in problems:
-            yield error("handoff", f"{reuse} {problem}.", tensor=x, other=y, step=step)
+        yield from (error("handoff", f"{reuse} {problem}.", tensor=x, other=y, step=step) for problem in problems)
 
 
 def check_remarks(plan: Plan) -> Iterator[Finding]:
