@@ -14,7 +14,7 @@ from app.session.work.jobs import Job, job_table
 from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.graph.model import Dim
+from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
@@ -25,6 +25,12 @@ DYNAMIC = "sample:dynamic_batch"
 COLUMNS = '{"mesh":{"tp":4},"tensors":{"w1":{"axis":1,"mesh":"tp"}}}'
 
 
+def graph_of(source: str = DYNAMIC) -> Graph:
+    found = opening.open_source(source).graph
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", ""])
 def test_spec_that_is_no_object_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableInput):
@@ -33,16 +39,14 @@ def test_spec_that_is_no_object_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("sample", ["dynamic_batch", "views", "training_step", "gpt2_small_train_b1_s1024"])
 def test_every_preset_is_planned(sample: str) -> None:
-    whole = opening.open_source(f"sample:{sample}").graph
-    assert whole is not None
+    whole = graph_of(f"sample:{sample}")
     for _, text in rank_sets.presets(whole).values():
         spec = rank_sets.spec_of(text)
         assert plan_ranks(whole, PlanRequest(shard_spec=spec)).world_size == read_spec(spec).world_size
 
 
 def test_tensor_parallel_preset_shards_heads_and_mlp_activations() -> None:
-    whole = opening.open_source("sample:llama3_8b_train_b1_s2048").graph
-    assert whole is not None
+    whole = graph_of("sample:llama3_8b_train_b1_s2048")
     split = shard(whole, read_spec(rank_sets.spec_of(rank_sets.presets(whole)["Tensor parallel 8"][1])))
     shares = {shape: own for shape, own in zip(split.shapes, split.splits, strict=True) if own}
     assert shares[1, 32, 2048, 2048] == ((1, "tp"),)  # scores of 32 heads
@@ -65,9 +69,7 @@ def test_heat_map_has_the_bytes_of_each_rank() -> None:
 
 
 def test_curve_has_the_figures_of_the_core() -> None:
-    dynamic = opening.open_source(DYNAMIC).graph
-    assert dynamic is not None
-    curve = peak_over_dim(dynamic, "B", PlanRequest())
+    curve = peak_over_dim(graph_of(), "B", PlanRequest())
     figure = dim_curve(curve, "activations", current=8, capacity=2**64 - 1)
     extent = next(trace for trace in figure.data if trace.name == "arena size")
     assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
@@ -94,9 +96,7 @@ def test_chosen_size_is_used_by_all_pages() -> None:
 
 
 def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    dynamic = opening.open_source(DYNAMIC).graph
-    assert dynamic is not None
-    curve = peak_over_dim(dynamic, "B", PlanRequest(), lambda *_: False)
+    curve = peak_over_dim(graph_of(), "B", PlanRequest(), lambda *_: False)
     job: Job[DimCurve] = job_table().job("stopped", "planning the sizes", lambda _: curve)
     monkeypatch.setattr(page_jobs, "over_dim", lambda *_: job)
     assert claim(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
@@ -140,9 +140,8 @@ def test_rank_becomes_the_current_plan_and_back() -> None:
 def test_current_rank_is_the_plan_of_the_command_line() -> None:
     chosen = Choice(source=DYNAMIC, shard_spec=json.loads(COLUMNS), rank=2)
     shown = planning.make_plan(chosen)
-    whole = opening.open_source(DYNAMIC).graph
-    assert whole is not None
-    assert shown.plan.tmmu_plan_hash == plan_ranks(whole, PlanRequest(shard_spec=json.loads(COLUMNS))).plan_hashes[2]
+    ranks = plan_ranks(graph_of(), PlanRequest(shard_spec=json.loads(COLUMNS)))
+    assert shown.plan.tmmu_plan_hash == ranks.plan_hashes[2]
     assert shown.plan.shapes[shown.plan.row_of["w1"]] == (784, 128)
 
 
@@ -158,7 +157,6 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
 )
 def test_malformed_spec_is_a_card_with_a_fix(spec: str, shown_text: str) -> None:
     at = opened("ranks", graph=DYNAMIC, shard=spec)
-    page = html(at)
     assert claim(at) == "This shard spec cannot be planned"
-    assert shown_text in page
-    assert "Fix:" in page
+    assert shown_text in html(at)
+    assert "Fix:" in html(at)

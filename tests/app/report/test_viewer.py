@@ -15,7 +15,6 @@ from app.cli.main import run
 from tests.support.build import graph, node, tensor
 from tests.support.paths import DATA, SAMPLES
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.model import Graph
 
 BLOCK = SAMPLES / "residual_block.tmmu.json"
 pytestmark = [pytest.mark.browser, pytest.mark.gate]
@@ -69,13 +68,10 @@ def test_plans_of_earlier_versions_are_drawn(viewer: Page) -> None:
 EQUAL = graph([tensor("x", role="input", arena="b"), tensor("y", arena="c")], [node("n", "x", "y")], "x", "y")
 
 
-@pytest.mark.parametrize(
-    ("source", "arenas"), [("mixed_sizes", None), ("training_step", None), (EQUAL, {"b": {}, "c": {}})]
-)
-def test_peak_size_and_gap_are_those_of_the_notebook_view(
-    viewer: Page, tmp_path: Path, source: str | Graph, arenas: dict[str, dict[str, int]] | None
-) -> None:
-    plan = tmmu.plan(SAMPLES / f"{source}.tmmu.json" if isinstance(source, str) else source, arenas=arenas)
+@pytest.mark.parametrize("sample", ["mixed_sizes", "training_step", "equal arenas"])
+def test_peak_size_and_gap_are_those_of_the_notebook_view(viewer: Page, tmp_path: Path, sample: str) -> None:
+    source = SAMPLES / f"{sample}.tmmu.json"
+    plan = tmmu.plan(EQUAL, arenas={"b": {}, "c": {}}) if sample == "equal arenas" else tmmu.plan(source)
     viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
     drawn = "document.querySelector('#map .tmmu-canvas .claim').textContent"
     viewer.locator("#map .tmmu-canvas[data-paintings]").wait_for()
