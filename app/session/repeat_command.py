@@ -11,7 +11,7 @@ from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, option_texts
+from tmmu_core.plans.making.request_options import OPTION_SPECS, option_pairs, option_texts
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file of the command
 
@@ -30,9 +30,6 @@ def command(shown: Shown, before_option: str = " ") -> str:
                 is_text = option_pairs([f"{key}={value}"]) == {key: value}  # else the value needs JSON quotes
                 text = value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
                 parts += [spec.option, f"{key}={text}"]
-        elif name == "capacities":
-            for part in capacity_texts(request.capacities):
-                parts += [spec.option, part]
         else:
             parts += [spec.option, FILES.get(name, text)]
     stem = file_stem(shown.opened.name)

@@ -13,10 +13,10 @@ from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.graph.quantities import pair_texts, parse_bytes
+from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.request import ANY_ARENA
-from tmmu_core.plans.making.request_options import OPTION_SPECS
+from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts
 
 MODES = {
     "inference/inference": "inference",
@@ -62,8 +62,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
 
 
 def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
-    pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
-    text = ", ".join(_short(pair) for pair in pair_texts(pairs))
+    text = ", ".join(map(_short, capacity_texts(full.capacities)))
 
     def read(text: str) -> Any:
         capacities = OPTION_SPECS["capacities"].read(text)

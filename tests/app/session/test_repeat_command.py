@@ -32,7 +32,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
         Choice(source="sample:mixed_sizes", planner="greedy", options={"fit": "tightest", "order": "area"}),
         Choice(source="sample:mixed_sizes", planner="helia", options=MEMORIES),
         Choice(source="sample:dynamic_batch", dims={"B": 2}, alignment=64, page_size=4096, budget=2**40),
-        Choice(source="sample:two_arenas", capacities={"activations": 2**30}),
+        Choice(source="sample:two_arenas", capacities={"activations": 2**30, "parameters": 2**30}),
         Choice(source="sample:A", planner="search", options={"iterations": 5, "seed": 3}),
         Choice(source="sample:iree_first", capacities={"arena": 2**30}, planner="greedy"),
         Choice(source="sample:iree_first"),
