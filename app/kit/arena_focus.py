@@ -2,14 +2,13 @@
 
 from app.session import state
 from app.session.planning import Shown
+from app.session.view_state import ALL_ARENAS
 from app.session.work.jobs import remembered
 from app.texts.totals_text import main_arena
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
-
-ALL = "*"  # value of Choice.arena for all arenas in one drawing
 
 
 def arena(shown: Shown) -> str:
@@ -21,9 +20,16 @@ def arena(shown: Shown) -> str:
 def drawn(plan: Plan, default: str = "") -> str | None:
     """Return the chosen arena; without one, ``default`` or the main arena; ``None`` for all arenas or no arena."""
     chosen = state.choice().arena
-    if chosen == ALL:
+    if chosen == ALL_ARENAS:
         return None
     return chosen if chosen in plan.arena_of else default or main_arena(plan) or None
+
+
+def follow_selection(plan: Plan, default: str = "") -> None:
+    """Choose the arena of the selected tensor if no arena is chosen and the drawing shows another one."""
+    row, shown = plan.row_of.get(state.choice().selected), drawn(plan, default)
+    if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
+        state.choose(arena=name)
 
 
 @remembered

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.session.pages import FIRST
-from app.session.view_state import LANDING, Choice, from_query, to_query
+from app.session.view_state import ALL_ARENAS, LANDING, Choice, from_query, to_query
 
 _SESSION = "tmmu.session"
 
@@ -82,6 +82,8 @@ def choose(**changes: Any) -> None:
         current.refusals = []
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried=None)
+    if new.selected not in ("", old.selected) and "arena" not in changes and new.arena != ALL_ARENAS:
+        new = new.but(arena="")  # see ``arena_focus.follow_selection``
     current.choice = new
 
 

@@ -22,6 +22,7 @@ TABS = (
     *("map", "peak", "device", "fragmentation", "snapshot", "reuse"),
     *("changes", "planners", "compare", "history", "shapes", "ranks"),
 )
+ALL_ARENAS = "*"  # value of ``Choice.arena`` for all arenas in one drawing
 COLOURS = ("role", "category", "slot", "arena", "operator", "module")
 
 

@@ -86,7 +86,7 @@ def changed(before: Plan, after: Plan) -> str:
         change = f" unchanged, {numbers.short_bytes(new)}"
         if old != new:
             delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'
-            change = f" {numbers.short_bytes(old)} → {numbers.short_bytes(new)} {delta}"
+            change = f" {numbers.change(*map(numbers.short_bytes, (old, new)))} {delta}"
         parts.append(esc(name) + change)
     settings = numbers.change(distinct_settings(before, after), distinct_settings(after, before))
     return f"<b>{esc(settings)}</b>: {'; '.join(parts)}"

@@ -120,6 +120,8 @@ def test_click_in_the_treemap_selects_a_buffer(visit: Visit) -> None:
     still(page)
     box.click()
     expect(page).to_have_url(re.compile("tensor=r"))
+    page.locator(".tmmu-canvas .stage").press("ArrowRight")
+    expect(page.locator('input[aria-label="Step"]')).to_have_value("15")
 
 
 def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:

@@ -26,7 +26,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     """Return the hint of an error about an unknown name: a similar known name, and a list of known names."""
     names = list(dict.fromkeys(known))
     if not names:
-        return "No name is defined here."
+        return "There is no name to choose from. Remove this one."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
     closest = similar(name, names, 0.5)
     question = f"Did you mean {closest!r}? " if closest else ""
@@ -83,7 +83,7 @@ def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"
     if not word or word.strip("0123456789abcdef"[:base]):
-        raise ValueError(f"{shown(text)} is not a whole number.")
+        raise ValueError(f"{shown(text)} is not a whole number of at least 0.")
     if len(digits) > len(str(most)) or int(digits, base) > most:  # ``int`` rejects more than 4,300 decimal digits
         raise ValueError(f"{shown(text)} is over {limit_text(most)}.")
     return int(digits, base)

@@ -83,15 +83,15 @@ class PlannerEntry:
 _ENTRIES = (
     PlannerEntry(
         "slots",
-        "the normative planner: the fewest slots, each as large as its largest storage",
+        "the planner of the TMMU specification; the fewest slots, each as large as its largest storage",
         function_path="slots:plan_slots",
         has_slots=True,
     ),
-    PlannerEntry("naive", "no reuse: a slot for each storage, the baseline", {}, "slots:plan_naive", has_slots=True),
-    PlannerEntry("ffd", "r10: first-fit decreasing over whole regions"),
+    PlannerEntry("naive", "no reuse; each storage has its own slot", {}, "slots:plan_naive", has_slots=True),
+    PlannerEntry("ffd", "largest storage first, in the first region free for its whole lifetime"),
     PlannerEntry(
         "helia",
-        "several memories, chosen by rules and roles: first fit in lifetime order, spills with reasons",
+        "several memories, selected by rules and roles; first fit in lifetime order, with the reason of each spill",
         {"memories": None, "rules": None, "min_alignment": 16},
         defines_arenas=True,
     ),
@@ -102,17 +102,17 @@ _ENTRIES = (
     ),
     PlannerEntry(
         "exact",
-        "branch and bound over canonical packings, with a proven bound; can be stopped",
+        "branch and bound, with a proven lower bound; can be stopped",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),
     PlannerEntry(
         "reuse",
-        "the lowest cost of shared bytes within the capacity: local search, with a proven bound of the cost",
+        "lowest reuse cost within the capacity; local search, with a proven lower bound of the cost",
         {"rounds": 20_000, "work": 4_000_000_000, "max_nodes": None},
         "reuse:plan_reuse",
     ),
     PlannerEntry(
-        "auto", "picks a planner by size, and reports its choice and the reason", {"minimise": None, "max_nodes": None}
+        "auto", "selects a planner by problem size, and gives the reason", {"minimise": None, "max_nodes": None}
     ),
 )
 PLANNERS = {entry.name: entry for entry in _ENTRIES}

@@ -1,4 +1,4 @@
-"""``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
+"""``slots``: the planner of the specification (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
 Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. A
 storage keeps its slot during the steps of its lifetime at which it takes no bytes (``Problem.gaps``). Without such

@@ -5,13 +5,13 @@ from typing import Any
 
 import streamlit as st
 
-from app.kit import arena_focus, controls
+from app.kit import controls
 from app.kit.frame import gallery, long_work, toolbar
 from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
-from app.session.view_state import Choice
+from app.session.view_state import ALL_ARENAS, Choice
 from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers, totals_text
@@ -235,7 +235,7 @@ def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:
         missing["selected"] = f"the tensor {numbers.shortened(choice.selected, 60)}"
     if choice.step is not None and choice.step >= max(1, plan.steps):
         missing["step"] = f"step {choice.step:,} of {plan.steps:,}"
-    if choice.arena not in ("", arena_focus.ALL, *plan.arena_of):
+    if choice.arena not in ("", ALL_ARENAS, *plan.arena_of):
         missing["arena"] = f"the arena {numbers.shortened(choice.arena, 60)}"
     names, changes = list(missing.values()), {field: getattr(Choice(), field) for field in missing}
     planner = shown.choice.planner or DEFAULT_PLANNER

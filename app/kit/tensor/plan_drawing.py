@@ -11,7 +11,7 @@ from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown
-from app.session.view_state import COLOURS, VIEWS
+from app.session.view_state import ALL_ARENAS, COLOURS, VIEWS
 from app.session.work.jobs import remembered
 from tmmu_core.plans.model import Plan
 
@@ -106,7 +106,7 @@ def canvas(
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
         "view": lambda view: state.choose(view=view) if view in VIEWS else None,
         "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
-        "arena": lambda arena: state.choose(arena=arena or arena_focus.ALL),
+        "arena": lambda arena: state.choose(arena=arena or ALL_ARENAS),
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:

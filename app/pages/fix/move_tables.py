@@ -37,7 +37,12 @@ def by_module(fitted: Fitted) -> None:
     titles, rows = module_table(fitted)
     if not rows:
         return
-    st.html(markup.heading("Memory by module", "activations: tensors that the backward pass reads"))
+    st.html(
+        markup.heading(
+            "Memory by module",
+            "activations: tensors that the backward pass reads; kept: without recomputation and offload",
+        )
+    )
     st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
     cells = [[markup.esc(cell) for cell in row] for row in rows]
     st.html(markup.table(titles, cells, numbers=range(1, len(titles))))

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from app.kit.frame import page_frame
+from app.kit.frame import page_frame, toolbar
 from app.kit.tensor import tensor_card, tensor_table
 from app.pages.graph import graph_view
 from app.session import graph_levels, state
@@ -29,14 +29,14 @@ def page() -> None:
 
 
 def claim(shown: Shown) -> str:
-    """Return the title: ``resnet50: 176 nodes, 445 tensors, 177 steps in mode inference``."""
+    """Return the title: ``resnet50: 176 nodes, 445 tensors, 177 steps; mode: inference``."""
     timeline = shown.timeline
     added = len(timeline.graph.nodes) - len(timeline.source.nodes)
     added_text = f" ({added:,} added for this mode)" if added else ""
     return (
         f"{page_frame.name_of(shown)}: {numbers.count(len(timeline.graph.nodes), 'node')}{added_text}, "
-        f"{numbers.count(len(timeline.graph.tensors), 'tensor')}, {numbers.count(timeline.steps, 'step')} "
-        f"in mode {timeline.mode}"
+        f"{numbers.count(len(timeline.graph.tensors), 'tensor')}, {numbers.count(timeline.steps, 'step')}; "
+        f"mode: {toolbar.MODES.get(f'{shown.plan.mode}/{shown.plan.preset}', timeline.mode)}"
     )
 
 

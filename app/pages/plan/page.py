@@ -1,6 +1,6 @@
 """The page Plan: the memory map of one plan and its views, which share the selected tensor, step and arena."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -39,15 +39,7 @@ def page() -> None:
         titles["reuse"] = "Reuse cost"
     if snapshot_view.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
-    with controls.row("views"):
-        view = controls.pick_view(titles)
-        if view in STEP_VIEWS:
-            last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
-            step = min(arena_focus.step_of(shown), last)
-            st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))
-        if view == "map":
-            marks.pick_layer(shown)
-    _body(shown, plan_drawing.store(shown), view)
+    _body(shown, plan_drawing.store(shown), titles)
     review_panel.draw(shown)
     with st.expander("Arenas"):
         st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
@@ -71,7 +63,16 @@ def _given_offsets(shown: Shown, instance_notes: Sequence[str]) -> None:
 
 
 @st.fragment
-def _body(shown: Shown, handle: plan_drawing.PlanHandle, view: str) -> None:
+def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, str]) -> None:
+    arena_focus.follow_selection(shown.plan)
+    with controls.row("views"):
+        view = controls.pick_view(titles)
+        if view in STEP_VIEWS:
+            last = min(shown.plan.steps - 1, controls.MOST_NUMBER)
+            step = min(arena_focus.step_of(shown), last)
+            st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step))
+        if view == "map":
+            marks.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)

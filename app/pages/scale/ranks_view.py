@@ -101,7 +101,7 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
 
 
 def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
-    st.html(markup.heading("Bytes per rank", "all arenas; stronger blue: more bytes; click a rank to select it"))
+    st.html(markup.heading("Bytes per rank", "all arenas; deeper blue: more bytes; click a rank to select it"))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
@@ -145,9 +145,8 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
         options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
         st.button("Open plan", key="use-rank", type="primary", help=about, **options)
         subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-        st.html(
-            f'<div class="tm soft">{markup.esc(f"{rank_sets.place(ranks.spec, rank)}; {subject} the same graph")}</div>'
-        )
+        place = f"Rank {rank:,} is {rank_sets.place(ranks.spec, rank)}"
+        st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
 
 
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]

@@ -84,7 +84,7 @@ def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: Di
             titles = {name: for_markdown(name) for name in sorted(graph.dims)}
             controls.switch("Dimension", titles, **state.bound("dim", dim))
         options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
-        label = f"Largest planned size that fits: {largest:,}" if fitting else "No planned size fits"
+        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
         about = "The page Fix can find a larger size, because it also changes the plan."
         st.button(label, help=about, disabled=current == largest, **options)
 

@@ -43,6 +43,7 @@ def test_other_readers_and_the_record_are_folded() -> None:
     assert "<b>tflite</b>" not in in_view
     assert "<b>tflite</b>" in folded
     assert "UNREADABLE_INPUT" in folded
+    assert "<code>.tflite</code> or <code>.pt2</code>" in in_view
 
 
 def test_unknown_format_names_the_closest_reader_and_v_lists_all() -> None:
@@ -89,10 +90,6 @@ def test_selection_of_an_unknown_tensor_is_reported_and_dropped() -> None:
     assert "The link selects" not in html(at)
 
 
-def test_selection_of_an_unknown_arena_is_reported() -> None:
-    assert "the arena nowhere, which this plan does not have" in html(opened(arena="nowhere"))
-
-
 def test_selection_survives_a_mode_without_it() -> None:
     at = opened(graph="sample:residual_block", mode="backward")
     gradient = next(name for name in at.dataframe[0].value["tensor"] if name.endswith("@grad"))
@@ -116,6 +113,7 @@ def test_planner_that_needs_a_graph_is_a_row_without_error() -> None:
 @pytest.mark.parametrize(
     ("page", "query", "shown_text"),
     [
+        ("plan", {"arena": "nowhere"}, "the arena nowhere"),
         ("plan", {"capacity": "nowhere=1"}, "a capacity of the arena nowhere"),
         ("plan", {"graph": "sample:A", "mode": "backward"}, "the mode backward"),
         ("shapes", {"graph": "sample:dynamic_batch", "dim": "Q"}, "the dimension Q"),

@@ -24,6 +24,7 @@ def test_list_has_the_colours_of_the_map() -> None:
     assert swatches == [(normalised, "r11"), (convolved, "r12"), (normalised, "r13")]
     assert "all arenas at #14" in html(opened("device")).split("Largest at the peak")[1]
     assert " of all arenas in " in claim(opened("peak", graph="sample:resnet50", arena="*"))
+    assert " of parameters in " in claim(opened("peak", graph="sample:resnet50", tensor="gpu_0/pred_w_0"))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_list_has_the_colours_of_the_map() -> None:
         ("fragmentation", "of activations are unused, mostly slot rounding"),
         ("compare", "Choose a baseline"),
         ("planners", " best: "),
-        ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps in mode inference"),
+        ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps; mode: inference"),
         ("report", "Export resnet50"),
     ],
 )
@@ -111,10 +112,9 @@ def test_review_file_is_shown_among_other_uploads() -> None:
 
 def test_two_uploads_are_compared() -> None:
     at = opened()
-    files = [
-        (f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes()) for n in ("linear_chain", "in_place")
-    ]
-    at.file_uploader(key="upload.0").set_value([(name, data, "application/json") for name, data in files]).run()
+    names = ("linear_chain", "in_place")
+    files = [(f"{n}.tmmu.json", (opening.SAMPLES / f"{n}.tmmu.json").read_bytes(), "application/json") for n in names]
+    at.file_uploader(key="upload.0").set_value(files).run()
     at.switch_page("pages/compare/page.py").run()
     assert "in_place" in claim(at)
     assert "linear_chain" in claim(at)
@@ -134,10 +134,9 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planners", "arena"), [(("slots", "greedy"), "activations"), (("greedy", "auto"), "parameters")]
+    ("before", "after", "arena"), [("slots", "greedy", "activations"), ("greedy", "auto", "parameters")]
 )
-def test_compare_opens_the_arena_whose_size_changed(planners: tuple[str, str], arena: str) -> None:
-    before, after = planners
+def test_compare_opens_the_arena_whose_size_changed(before: str, after: str, arena: str) -> None:
     at = opened("compare", graph="sample:mobilenet_v2", planner=after, baseline=f"planner:{before}")
     assert f" of {arena}, in order of" in html(at)
 

@@ -106,7 +106,7 @@ def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.Mon
 def test_largest_size_that_fits_is_offered(limit: dict[str, str]) -> None:
     at = opened("shapes", graph=DYNAMIC, dims="B=7", **limit)
     assert "B = 32" in html(at)  # the plan over the limit has figures
-    next(button for button in at.button if button.label == "Largest planned size that fits: 19").click().run()
+    next(button for button in at.button if button.label == "Select the largest size that fits: 19").click().run()
     assert "over the limit" not in html(at)
     assert at.query_params["dims"] == "B=19"
 

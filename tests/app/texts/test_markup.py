@@ -44,7 +44,7 @@ def test_accounts_of_the_waste_ledger_are_defined(term: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "term"), [("reuse", "reuse ratio"), ("fragmentation", "internal fragmentation ratio"), ("slots", "slot")]
+    ("label", "term"), [("reuse", "reuse ratio"), ("unused at peak", "internal fragmentation ratio"), ("slots", "slot")]
 )
 def test_figures_of_the_arena_table_are_defined(label: str, term: str) -> None:
     assert f'<abbr title="{define(term)}">{label}</abbr>' in markup.arena_table([ARENA], slots=True)

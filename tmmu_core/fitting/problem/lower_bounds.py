@@ -111,8 +111,8 @@ def _step_needs(
             if needed > need.bytes:
                 largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
-                why = moment.why + f", less {short_bytes(moment.reused)} of in-place reuse" * (moment.reused > 0)
-                why += f", plus {short_bytes(persistent)} of persistent tensors" * (persistent > 0)
+                why = moment.why + f"; in-place reuse saves {short_bytes(moment.reused)}" * (moment.reused > 0)
+                why += f"; persistent tensors add {short_bytes(persistent)}" * (persistent > 0)
                 need = Need(arena, needed, moment.step, tuple(names), why)
         yield need
 

@@ -276,7 +276,7 @@ class _Method:
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(self.memory_bytes) if size)
         yield f"the program reserves {sum(self.memory_bytes):,} bytes ({listed})"
         if views := sum(value.viewed is not None for value in self.values.values()):
-            yield f"{views} values share the bytes of another value: elided views and in-place results"
+            yield f"values that share the bytes of another value (elided views and in-place results): {views}"
         if self.unplaced:
             yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
         if self.delegate_calls:
