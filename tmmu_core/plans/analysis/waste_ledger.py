@@ -70,16 +70,9 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
     gaps, top = _gaps_and_top(s, here, points)
     used = occupied + gaps
-    return WasteLedger(
-        arena=arena,
-        extent=extent,
-        live=live,
-        alignment_gaps=gaps,
-        slot_rounding=occupied - live,
-        holes=np.where(top > used, top - used, np.uint64(0)),
-        tail=np.uint64(extent) - np.minimum(top, np.uint64(extent)),
-        steps=points.steps,
-    )
+    holes = np.where(top > used, top - used, np.uint64(0))
+    tail = np.uint64(extent) - np.minimum(top, np.uint64(extent))
+    return WasteLedger(arena, extent, live, gaps, occupied - live, holes, tail, points.steps)
 
 
 def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64, U64]:

@@ -118,17 +118,10 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
         if start > covered_end:
             free_ranges.append((covered_end, start))
         covered_end = max(covered_end, end)
-    return WhyHere(
-        row=int(s.head[k]),
-        offset=offset,
-        size=size,
-        position=position,
-        storages=plan.arenas[s.arena[k]].storages,
-        blockers=blockers,
-        free_ranges=tuple(free_ranges),
-        lowest=free_gap([(start, end) for _, start, end in others], size, _alignment(plan, s, k)),
-        slot=_slot(s, k) if plan.has_slots else None,
-    )
+    row, storages = int(s.head[k]), plan.arenas[s.arena[k]].storages
+    lowest = free_gap([(start, end) for _, start, end in others], size, _alignment(plan, s, k))
+    slot = _slot(s, k) if plan.has_slots else None
+    return WhyHere(row, offset, size, position, storages, blockers, tuple(free_ranges), lowest, slot)
 
 
 def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
@@ -192,17 +185,13 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     end = offset + int(s.size[k])
     is_other = s.arena == s.arena[k]
     is_other[k] = False
-    live = _live_together(s, k, birth, birth + steps)
-    return Ghost(
-        row=int(s.head[k]),
-        offset=offset,
-        birth=birth,
-        death=birth + steps,
-        conflicts=tuple(int(s.head[i]) for i, start, stop in live if start < end and offset < stop),
-        aligned=offset % _alignment(plan, s, k) == 0,
-        extent=max(end, int((s.offset + s.size)[is_other].max(initial=0))),
-        planned_extent=plan.arenas[s.arena[k]].extent_bytes,
-    )
+    row, death = int(s.head[k]), birth + steps
+    live = _live_together(s, k, birth, death)
+    conflicts = tuple(int(s.head[i]) for i, start, stop in live if start < end and offset < stop)
+    is_aligned = offset % _alignment(plan, s, k) == 0
+    extent = max(end, int((s.offset + s.size)[is_other].max(initial=0)))
+    planned_extent = plan.arenas[s.arena[k]].extent_bytes
+    return Ghost(row, offset, birth, death, conflicts, is_aligned, extent, planned_extent)
 
 
 def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
