@@ -101,8 +101,8 @@ def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path
 
 
 def test_bookmarked_step_of_a_long_plan_is_drawn_in_the_range_that_contains_it(viewer: Page, tmp_path: Path) -> None:
-    (tmp_path / "long.csv").write_text("id,lower,upper,size\na,0,1099511627776,100\n")
-    (tmp_path / "review.json").write_bytes(review_file(plan_file.to_cbor(tmmu.plan(tmp_path / "long.csv"))))
+    plan = tmmu.plan(b"id,lower,upper,size\na,0,1099511627776,100\n")
+    (tmp_path / "review.json").write_bytes(review_file(plan_file.to_cbor(plan)))
     viewer.set_input_files("#file", tmp_path / "review.json")
     viewer.locator("#bookmarks").get_by_role("button").click()
     assert viewer.evaluate("document.querySelector('#map .tmmu-canvas').drawing.state.step") == 0

@@ -105,11 +105,8 @@ def test_every_field_of_a_request_has_an_option() -> None:
     assert list(OPTION_SPECS) == [field.name for field in fields(PlanRequest)]
 
 
-IN_USE = ("activations", "parameters")
-
-
 def test_chosen_capacity_declares_every_arena_in_use() -> None:
-    config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
+    config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), ("activations", "parameters"))
     assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
 
 

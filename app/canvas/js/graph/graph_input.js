@@ -42,12 +42,10 @@ export class GraphInput extends Input {
   }
 
   keys() {
-    const { chart } = this, { marks } = chart.data;
+    const { chart } = this, { marks } = chart.data, zoomIn = () => chart.zoom(1.3);
     return {
       Escape: () => chart.emit("select", ""),
-      "+": () => chart.zoom(1.3),
-      "=": () => chart.zoom(1.3),
-      "-": () => chart.zoom(1 / 1.3),
+      "+": zoomIn, "=": zoomIn, "-": () => chart.zoom(1 / 1.3),
       0: () => chart.fit(),
       s: () => chart.goTo(marks.selected),
       p: () => chart.goTo(marks.peak),
