@@ -288,8 +288,7 @@ def largest_size(
         size = search(with_scratch, size)
     if found[size].answer == "cannot":
         found[size] = _fitted(with_scratch(size), capacity, allowed, progress, steps[size].device)
-    plan = Plan.of_candidate(found[size].best)
-    return TorchFit(found[size], plan, steps[size], {**upper, name: size})
+    return TorchFit(found[size], Plan.of_candidate(found[size].best), steps[size], {**upper, name: size})
 
 
 def _ends(name: str, given: Any) -> tuple[int, int]:

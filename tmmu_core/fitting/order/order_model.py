@@ -201,15 +201,13 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     """Return the dependencies as an array of shape (edges, 2): a node, and a node that must run after it."""
     timeline = liveness.timeline
     index = timeline.index
-    is_run = timeline.step_of >= 0
-    before, after = dependencies(index, is_run)
+    before, after = dependencies(index, timeline.step_of >= 0)
     nodes = timeline.graph.nodes
     fixed = (node for node in order if operator_of(nodes[node].instr).keeps_position)
     extra = [*pairwise(fixed), *_overwrite_edges(liveness)]
     edges = np.concatenate([np.stack([before, after], axis=1), np.array(extra, np.int64).reshape(-1, 2)])
     if keep_phases:
-        kept = [*_phase_edges(edges, nodes, order)]
-        edges = np.concatenate([edges, np.array(kept, np.int64).reshape(-1, 2)])
+        edges = np.concatenate([edges, np.array([*_phase_edges(edges, nodes, order)], np.int64).reshape(-1, 2)])
     return edges
 
 

@@ -150,8 +150,7 @@ class _Rebuild:
     def _state(self, source: FxNode) -> FxNode:
         """Append a node that saves the generator state before the first run of a random operator."""
         new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
-        size = fx_runtime.state_bytes(_device_of(source))
-        new.meta["val"] = torch.empty(size, dtype=torch.uint8, device="meta")
+        new.meta["val"] = torch.empty(fx_runtime.state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
         return new
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:

@@ -154,8 +154,7 @@ class TorchStep:
             )
             names = [*joint.params_spec, *joint.buffers_spec]
             inputs = [node.meta["desc"] for node in ends_of(joint.graph_module).mutations.values()]
-        input_names = self.call.input_names
-        written = {each.target if hasattr(each, "target") else input_names[each.idx] for each in inputs}
+        written = {each.target if hasattr(each, "target") else self.call.input_names[each.idx] for each in inputs}
         shared = _shared(_named(module, self.call), written)
         has_warned, parts = False, _parts(module, read)
         for path in observed.changed:  # the forward pass sets them itself

@@ -213,8 +213,7 @@ class DropWalk:
     def __init__(self, model: RecomputeModel, choice: Choice) -> None:
         storages = len(model.size)
         positions, dropped = choice.pairs
-        bounds = np.searchsorted(positions, np.arange(len(model.node_at) + 1))
-        self.drops = csr_rows(bounds, dropped)
+        self.drops = csr_rows(np.searchsorted(positions, np.arange(len(model.node_at) + 1)), dropped)
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))

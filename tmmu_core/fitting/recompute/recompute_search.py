@@ -118,8 +118,7 @@ class Search:
         last = np.full(count, -1, np.int64)
         last[model.in_idx] = model.reader
         droppable = np.flatnonzero(model.droppable).tolist()
-        drops = [k * count + s for s in droppable for k in range(model.producer[s], last[s])]
-        return np.array(drops, np.int64)
+        return np.array([k * count + s for s in droppable for k in range(model.producer[s], last[s])], np.int64)
 
     def all_points(self) -> list[Point]:
         """Return the points of all subsets of the possible drops, without arrays."""

@@ -36,8 +36,7 @@ def run_suffix(number: int) -> str:
 
 def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
     """Return the drops of a choice by name, in graph order."""
-    found = list(zip(*(column.tolist() for column in choice.pairs), strict=True))
-    drops = [(k, s, "") for k, s in found]
+    drops = [(k, s, "") for k, s in zip(*(column.tolist() for column in choice.pairs), strict=True)]
     edges = (-1 - choice.drops[choice.drops < 0]).tolist()
     drops += [(int(model.reader[e]), int(model.in_idx[e]), MARK) for e in edges]
     return tuple((model.name_of(s), model.node_id(k) + mark) for k, s, mark in sorted(drops))

@@ -68,8 +68,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 def gradient_edges(node: Node) -> list[tuple[int, int]]:
     """Return the (input, output) positions between which gradients flow: as declared, else all pairs."""
-    all_pairs = [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
-    return list(node.grad_edges) or all_pairs
+    return list(node.grad_edges) or [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
 
 
 def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:

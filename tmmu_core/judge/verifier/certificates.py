@@ -110,8 +110,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     stated_bound, status = arena.stated_bound_bytes, arena.status
     stated_cost_bound = arena.reuse_cost_lower_bound
     confirmed_cost_bound = None if stated_cost_bound is None else min(stated_cost_bound, cost_bound)
-    best = max(bounds)[0]
-    bound = min(best, stated_bound if status == CLAIMED else arena.bound_bytes)
+    bound = min(max(bounds)[0], stated_bound if status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
     if stated_bound > bound and arena.witness:  # keep the file's witness: it may prove the stated bound with the graph
         witness, step = arena.witness, arena.witness_step

@@ -68,8 +68,7 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
     """Return the platform of the options, with the arenas of the configuration as memories if there are any."""
     if options.get("memories") is not None and config:
         message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
-        hint = "Give alignments and sizes in the option: arena_alignment, max_size."
-        raise option_error(message, hint)
+        raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
     if config:
         memories = [
             Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)

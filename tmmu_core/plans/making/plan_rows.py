@@ -205,8 +205,7 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     slot_number, _ = group_numbers(arena, slot)
-    first_of_slot = np.searchsorted(slot_number[order], slot_number)
-    return number, number - first_of_slot
+    return number, number - np.searchsorted(slot_number[order], slot_number)
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
