@@ -4,8 +4,8 @@ Greedy runs come first; on most graphs their extent equals the lower bound. Othe
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
 * up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow, and the lowest packing is
-  returned. For a plain problem, :mod:`.exact.skyline` runs before them, and the greedy runs are :data:`QUICK_RUNS`;
-* more, or sizes over 2^62: nothing follows. Above :data:`ALL_RUNS_UP_TO`, the greedy runs are :data:`QUICK_RUNS`.
+  returned. For a plain problem, few greedy runs and :mod:`.exact.skyline` come first;
+* more, or sizes over 2^62: only these runs. Above :data:`ALL_RUNS_UP_TO`, they are :data:`QUICK_RUNS`.
 
 Nothing follows a packing that reaches the bound, or lies less than one alignment above the bound of ``exact``. With a
 capacity, all but ``search`` end at the first packing that fits, unless ``minimise`` is set. If ``minimise`` is not
@@ -47,8 +47,9 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     goal = 0 if minimise or is_quick else problem.capacity
     bound = replace(bound, bytes=possible_extent(cols, bound.bytes))
     count = len(cols)
-    uses_skyline = EXACT_ALONE_UP_TO < count <= SEARCH_UP_TO and cols.is_plain and cols.is_small
-    best = best_greedy(cols, bound, meter, QUICK_RUNS if uses_skyline or count > ALL_RUNS_UP_TO else RUNS, goal=goal)
+    uses_skyline = EXACT_ALONE_UP_TO < count <= ALL_RUNS_UP_TO and cols.is_plain and cols.is_small
+    runs = QUICK_RUNS if count > ALL_RUNS_UP_TO or (uses_skyline and count <= SEARCH_UP_TO) else RUNS
+    best = best_greedy(cols, bound, meter, runs[: len(RUNS) // 2] if uses_skyline else runs, goal=goal)
     if uses_skyline and not best.stopped:
         best = best_skyline(cols, bound, best, meter, goal)
     kind, picked = ("skyline", "skyline") if best.order == "skyline" else ("greedy", "portfolio")
@@ -65,7 +66,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     elif not cols.is_small:
         why = "sizes beyond 2^62 are packed greedily"
     elif count > SEARCH_UP_TO:
-        why = f"{count} storages: greedy runs only"
+        why = f"{count} storages: {kind} runs only"
     if why:
         return _noted(best.packing(cols, bound), picked, why)
     found = [(picked, best.packing(cols, bound))] if picked == "skyline" else []
@@ -77,7 +78,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         lower, extent = packing.lower_bound or 0, extent_of(cols, packing.offset)
         is_done = extent <= goal or extent < lower + min(cols.align) or bool(packing.notes.get("interrupted"))
     if count > EXACT_ALONE_UP_TO and not is_done:
-        found.append(("search", search(problem, {}, meter)))
+        found.append(("search", search(problem, {}, meter, best)))
     extents = [extent_of(cols, packing.offset) for _, packing in found]
     picked, packing = found[extents.index(min(extents))]
     why = f"{gap}; the lowest packing of {', '.join(name for name, _ in found)}"

@@ -24,6 +24,7 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 FITS = ("lowest", "tightest", "free_list")
 MAX_MEAN_NEIGHBOURS = 128  # mean number of neighbours per storage up to which the native loop sorts them
+MAX_SCANNED = 2_500  # storages up to which a scan of all placed storages finds the lowest fit faster than the tree
 MAX_PAIR_ROWS = 2_000_000  # maximum rows (about 40 bytes each) of the neighbour table; above, the tree is smaller
 
 
@@ -117,7 +118,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     if loops is None:
         return _place(cols, sequence, tightest)
     function, call = _treeless_call(cols) if cols.has_intervals else ("", None)
-    if call is None:
+    if call is None or (function == "place_all" and not tightest and len(cols) > MAX_SCANNED):
         return place_native(loops, cols, sequence, tightest)
     call.fields["sequence"][:] = sequence
     call.fields["fixed"][:] = -1 if cols.problem.fixed is None else cols.problem.fixed

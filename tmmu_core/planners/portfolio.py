@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tmmu_core.planners.bounds import Bound, bound_of
 from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
 from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
@@ -78,6 +80,13 @@ def best_greedy(
             return replace(best, stopped=number < len(runs))
     assert best is not None
     return best
+
+
+def turned_over(cols: Columns, run: Best) -> Best:
+    """Place the storages again, at the lowest fit, from the topmost end down: this fills holes in the packing."""
+    sequence = np.argsort(-(np.array(run.offset) + cols.sizes), kind="stable").tolist()
+    offset = place(cols, sequence, "lowest")
+    return replace(run, offset=offset, extent=extent_of(cols, offset), sequence=sequence, fit="lowest", crown=-1)
 
 
 def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:

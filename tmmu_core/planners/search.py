@@ -17,7 +17,7 @@ from tmmu_core.planners.bounds import bound_of
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, offset_column
 from tmmu_core.planners.greedy import place
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.portfolio import best_greedy
+from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 DEFAULT_ITERATIONS = 400
@@ -25,8 +25,10 @@ FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced i
 MEMORY = 12  # number of extents that late acceptance remembers
 
 
-def search(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Return the best packing of a local search that starts at the best greedy run.
+def search(
+    problem: Problem, options: Mapping[str, Any], progress: Progress | None = None, start: Best | None = None
+) -> Packing:
+    """Return the best packing of a local search that starts at the best greedy run, or at ``start`` if it is lower.
 
     Options: ``iterations`` (see :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
     """
@@ -35,11 +37,9 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     seed = count_option(options, "seed", 0)
     cols = columns(problem)
     bound = bound_of(cols)
-    best = best_greedy(cols, bound)
-    if len(cols) > FULL_BUDGET_STORAGES:
-        iterations = min(iterations, max(iterations * FULL_BUDGET_STORAGES // len(cols), 4))
-    if not cols.is_small:
-        iterations = 0
+    best = min(filter(None, (start, best_greedy(cols, bound))), key=lambda run: run.extent)
+    share = iterations * FULL_BUDGET_STORAGES // max(len(cols), FULL_BUDGET_STORAGES)
+    iterations = min(iterations, max(share, 4)) if cols.is_small else 0
     draws = np.random.Philox(key=seed)
     fit, order = best.fit, list(best.sequence)
     least = current = best.extent, best.offset  # (extent, offsets) of the best and of the current packing

@@ -6,7 +6,8 @@ neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a sec
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The storage
-of the bound's witness that has the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`).
+of the bound's witness that has the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`). Large packings
+are turned over.
 """
 
 from dataclasses import replace
@@ -20,11 +21,12 @@ from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
-from tmmu_core.planners.portfolio import Best, crown_of
+from tmmu_core.planners.portfolio import Best, crown_of, turned_over
 from tmmu_core.planners.problem import I64
 
 RUNS, FEW_RUNS = 24, 4
 ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
+TURNED_FROM, MOST_TURNS = 2_500, 4  # storages from which a packing is turned over; how often, while its extent falls
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
 TOP = 2**62  # height of the skyline outside the steps
@@ -43,8 +45,9 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     draws = np.random.Philox(key=PHILOX_KEY)
     runs = RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES)
     runs = FEW_RUNS if len(cols) < ALL_RUNS_FROM else max(runs, 1)
+    target = max(bound.bytes, goal)
     for number in range(runs):
-        if best.extent <= max(bound.bytes, goal):
+        if best.extent <= target:
             break
         drawn = random_weights(draws)
         weights = OPENING_WEIGHTS[number] if number < len(OPENING_WEIGHTS) else drawn
@@ -52,9 +55,14 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         if crown >= 0:
             rank[crown] = len(cols)
         offset = skyline(cols, rank)
-        extent = extent_of(cols, offset)
-        if extent < best.extent:
-            best = replace(best, offset=offset.tolist(), extent=extent, order="skyline", fit="lowest", crown=crown)
+        run = replace(best, offset=offset.tolist(), extent=extent_of(cols, offset), order="skyline", fit="lowest")
+        run = replace(run, sequence=np.argsort(offset, kind="stable").tolist(), crown=crown)
+        for _ in range(MOST_TURNS if len(cols) >= TURNED_FROM and run.extent > target else 0):
+            turned = turned_over(cols, run)
+            if turned.extent >= run.extent:
+                break
+            run = turned
+        best = min(best, run, key=lambda each: each.extent)
         if meter.count_run("skyline", number, runs, (cols.problem.arena, best.extent, bound.bytes)):
             return replace(best, stopped=True)
     return best
