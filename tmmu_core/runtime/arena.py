@@ -7,6 +7,7 @@ import mmap
 import platform
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,11 +67,5 @@ def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
     if base_ptr % alignment_bytes:
         message = f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B."
         hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
-        raise AlignmentViolation(
-            message,
-            operator=OPERATOR,
-            arena=arena_id,
-            hint=hint,
-            base_ptr=hex(base_ptr),
-            alignment_bytes=alignment_bytes,
-        )
+        about: dict[str, Any] = {"base_ptr": hex(base_ptr), "alignment_bytes": alignment_bytes}
+        raise AlignmentViolation(message, operator=OPERATOR, arena=arena_id, hint=hint, **about)

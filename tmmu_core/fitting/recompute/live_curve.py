@@ -118,25 +118,13 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
         live = np.full((arenas, 1), MOST_FLOPS // max(1, arenas))
         return Run(MOST_FLOPS, 0, live[:, 0], 0, live, np.full(1, -1), NO_LIVES)
     steps, lives, reads, flops, moved = tables.totals.tolist()
-    found = Lives(
-        storage=tables.of[:lives].copy(),
-        birth=tables.birth[:lives].copy(),
-        last=tables.last[:lives].copy(),
-        node=tables.node[:steps].copy(),
-        is_rerun=tables.further[:steps].copy(),
-        read_ptr=tables.read_ptr[: steps + 1].copy(),
-        reads=tables.reads[:reads].copy(),
-    )
+    storage, birth, last = (column[:lives].copy() for column in (tables.of, tables.birth, tables.last))
+    node, is_rerun = tables.node[:steps].copy(), tables.further[:steps].copy()
+    read_ptr, life_of_read = tables.read_ptr[: steps + 1].copy(), tables.reads[:reads].copy()
+    found = Lives(storage, birth, last, node, is_rerun, read_ptr, life_of_read)
     live = _live(model, found, tables, arenas)
-    return Run(
-        flops=flops,
-        moved=moved,
-        peaks=live.max(axis=1, initial=0) + model.fixed,
-        extra_steps=steps - initial_steps,
-        live=live,
-        for_position=tables.at[:steps].copy(),
-        lives=found,
-    )
+    peaks, position = live.max(axis=1, initial=0) + model.fixed, tables.at[:steps].copy()
+    return Run(flops, moved, peaks, steps - initial_steps, live, position, found)
 
 
 class Tables:

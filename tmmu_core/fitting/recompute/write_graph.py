@@ -306,28 +306,13 @@ class _Writer(DropWalk):
                 own_base = self.index.tensor_ids[base_index] + run_suffix(number)
                 base = own_base if base_index in self.index.outputs_of(n).tolist() else self._name(base_index, k)
                 view = msgspec.structs.replace(view, base_tensor_uid=base)
-            self.new_tensors.append(
-                msgspec.structs.replace(
-                    tensor,
-                    id=name,
-                    role="activation" if tensor.role in PERSISTENT_ROLES else tensor.role,
-                    alias_group_id=None,
-                    saved_for_backward=False,
-                    remat=False,
-                    view=view,
-                )
-            )
-        copy = msgspec.structs.replace(
-            node,
-            node_id=node.node_id + run_suffix(number),
-            inputs=inputs,
-            outputs=tuple(outputs),
-            phase=self.phase(k),
-            in_place_write=(),
-            inplace="none" if node.in_place_write else node.inplace,
-            grad_edges=(),
-            recomputes=node.node_id,
-        )
+            role = "activation" if tensor.role in PERSISTENT_ROLES else tensor.role
+            marks = {"role": role, "alias_group_id": None, "saved_for_backward": False, "remat": False}
+            self.new_tensors.append(msgspec.structs.replace(tensor, id=name, view=view, **marks))
+        name, inplace = node.node_id + run_suffix(number), "none" if node.in_place_write else node.inplace
+        changes = {"phase": self.phase(k), "in_place_write": (), "inplace": inplace, "grad_edges": ()}
+        ends = {"inputs": inputs, "outputs": tuple(outputs)}
+        copy = msgspec.structs.replace(node, node_id=name, recomputes=node.node_id, **ends, **changes)
         self.added_nodes.append(copy)
         self.order.append(copy.node_id)
         self._run_delayed_views(position, k)

@@ -140,19 +140,9 @@ class _FitSearch:
         if self.fits(self.best):
             self.remove_small_moves()
         answer: Answer = "fits" if self.fits(self.best) else "cannot" if self.is_impossible else "open"
-        return Fitted(
-            answer,
-            self.capacity,
-            self.start,
-            self.best,
-            self.bound,
-            self.total_bound,
-            tuple(self.curve),
-            self.flops,
-            self.watch.stopped,
-            self.limiting_operators(),
-            self.allowed,
-        )
+        plans_and_bounds = self.start, self.best, self.bound, self.total_bound, tuple(self.curve)
+        stopped, operators = self.watch.stopped, self.limiting_operators()
+        return Fitted(answer, self.capacity, *plans_and_bounds, self.flops, stopped, operators, self.allowed)
 
     def search(self) -> None:
         """Try the kinds of moves, those without cost first, until a plan fits, none can fit, or the search is stopped.

@@ -128,16 +128,10 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
         node = nodes[node_id]
         if node.phase != "forward":
             for source in _to_recompute(node, dropped, producer, inserted):
-                inserted[source.node_id] = msgspec.structs.replace(
-                    source,
-                    node_id=source.node_id + REMAT,
-                    inputs=renamed(source.inputs),
-                    outputs=tuple(name + REMAT for name in source.outputs),
-                    phase="backward",
-                    inplace="none",
-                    in_place_write=(),
-                    grad_edges=(),
-                )
+                changes = {"phase": "backward", "inplace": "none", "in_place_write": (), "grad_edges": ()}
+                ends = {"inputs": renamed(source.inputs), "outputs": tuple(name + REMAT for name in source.outputs)}
+                node_of_copy = msgspec.structs.replace(source, node_id=source.node_id + REMAT, **ends, **changes)
+                inserted[source.node_id] = node_of_copy
                 copies |= {output: copy_of(tensors[output], source) for output in source.outputs}
                 expanded_order.append(source.node_id + REMAT)
             nodes[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))

@@ -96,18 +96,9 @@ def run_of(
         node_ids = timeline_order(graph, mode, expanded)
     root, root_offset = roots(graph)
     node_of = {node.node_id: node for node in graph.nodes}
-    run = Run(
-        graph=graph,
-        mode=mode,
-        retain=retain,
-        index=index,
-        nodes=tuple([node_of[node_id] for node_id in node_ids]),
-        tensors={tensor.id: tensor for tensor in graph.tensors},
-        root=root,
-        root_offset=root_offset,
-        written_at=dict.fromkeys(graph.inputs, 0),
-        reads={},
-    )
+    nodes, tensors = tuple([node_of[node_id] for node_id in node_ids]), {tensor.id: tensor for tensor in graph.tensors}
+    written_at = dict.fromkeys(graph.inputs, 0)
+    run = Run(graph, mode, retain, index, nodes, tensors, root, root_offset, written_at, reads={})
     for step, node in run.timeline():
         for name in node.inputs:
             run.reads.setdefault(name, []).append(step)

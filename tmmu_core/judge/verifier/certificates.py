@@ -119,15 +119,9 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
     elif status in (OPTIMAL, CLAIMED):
         is_at_bounds = arena.extent_bytes == bound and (arena.reuse_cost or 0) == (confirmed_cost_bound or 0)
         status = OPTIMAL if is_at_bounds else FEASIBLE
-    return replace(
-        arena,
-        status=status,
-        lower_bound_bytes=bound,
-        proven_bytes=stated_bound if stated_bound > bound else None,
-        witness=witness,
-        witness_step=step,
-        reuse_cost_lower_bound=confirmed_cost_bound,
-    )
+    proven = stated_bound if stated_bound > bound else None
+    arena = replace(arena, status=status, lower_bound_bytes=bound, proven_bytes=proven)
+    return replace(arena, witness=witness, witness_step=step, reuse_cost_lower_bound=confirmed_cost_bound)
 
 
 def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
