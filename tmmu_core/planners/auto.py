@@ -79,12 +79,11 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         is_done = extent <= goal or extent < lower + min(cols.align) or bool(packing.notes.get("interrupted"))
     if count > EXACT_ALONE_UP_TO and not is_done:
         found.append(("search", search(problem, {}, meter, best)))
-    extents = [extent_of(cols, packing.offset) for _, packing in found]
-    picked, packing = found[extents.index(min(extents))]
+    picked, packing = min(found, key=lambda each: extent_of(cols, each[1].offset))  # the first of equal packings
     why = f"{gap}; the lowest packing of {', '.join(name for name, _ in found)}"
     if found[0][0] == "exact" and not found[1:]:
         why = f"{gap}, and {count} storages can be searched exactly"
-    return _noted(replace(packing, lower_bound=lower, optimal=min(extents) == lower), picked, why)
+    return _noted(replace(packing, lower_bound=lower, optimal=extent_of(cols, packing.offset) == lower), picked, why)
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:

@@ -199,9 +199,8 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         request.notes["nodes"] += nodes
         if meter.ended():
             return None
-        best = None if found is None else _place_around_peak(cols, bound, peak, found, target)
-        if best is not None:
-            return best
+        if found is not None and (placed := _place_around_peak(cols, bound, peak, found, target)) is not None:
+            return placed
     return None
 
 

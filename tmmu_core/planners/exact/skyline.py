@@ -55,8 +55,8 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
         if crown >= 0:
             rank[crown] = len(cols)
         offset = skyline(cols, rank)
-        run = replace(best, offset=offset.tolist(), extent=extent_of(cols, offset), order="skyline", fit="lowest")
-        run = replace(run, sequence=np.argsort(offset, kind="stable").tolist(), crown=crown)
+        sequence, extent = np.argsort(offset, kind="stable").tolist(), extent_of(cols, offset)
+        run = Best(offset.tolist(), extent, "skyline", "lowest", best.runs, False, sequence, crown)
         for _ in range(MOST_TURNS if len(cols) >= TURNED_FROM and run.extent > target else 0):
             turned = turned_over(cols, run)
             if turned.extent >= run.extent:
@@ -78,8 +78,7 @@ def skyline(cols: Columns, rank: I64) -> I64:
         stretches = np.empty((2, steps), np.int64)
         tables = {"first": first, "rank": rank, "lo": cols.part_lo, "hi": cols.part_hi, "size": cols.sizes}
         tables |= {"height": stretches[0], "end": stretches[1], "offset": offset}
-        call = native.call_of("skyline", steps=steps, grid=grid, **tables)
-        native.run(loops, "skyline", call)
+        native.run(loops, "skyline", native.call_of("skyline", steps=steps, grid=grid, **tables))
         return offset
     order = np.argsort(rank)
     born, dies, size = cols.part_lo[order] + 1, cols.part_hi[order] + 1, cols.sizes[order]
