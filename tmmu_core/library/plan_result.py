@@ -330,9 +330,9 @@ def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
     """Search for the cheapest moves by which ``graph`` fits ``capacity``, else for its smallest plan."""
-    from tmmu_core.fitting.search.smallest_plan import fit_or_smallest  # importing it takes longer than packing
+    from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
 
     limit = arguments.capacity_of(capacity)
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)
-    fitted = fit_or_smallest(initial_candidate(graph, request, progress), limit, moves, progress)
+    fitted = fit(initial_candidate(graph, request, progress), limit, moves, progress, smallest=True)
     return Fit(fitted, Plan.of_candidate(fitted.best))

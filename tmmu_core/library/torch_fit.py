@@ -286,7 +286,7 @@ def largest_size(
     size = search(traced) if size is None else size
     if with_scratch(size) != traced(size):
         size = search(with_scratch, size)
-    if found[size].answer == "cannot":
+    if found[size].answer != "fits":
         found[size] = _fitted(with_scratch(size), capacity, allowed, progress, steps[size].device)
     return TorchFit(found[size], Plan.of_candidate(found[size].best), steps[size], {**upper, name: size})
 
@@ -392,19 +392,18 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(
     graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str, *, smallest: bool = True
 ) -> Fitted:
-    """Fit a step in one memory. ``smallest``: after a proof that no plan fits, search for the smallest plan.
+    """Fit a step in one memory. ``smallest``: if no plan fits, search for the smallest plan.
 
     On a GPU, a plan must also fit in the model of the allocator; if it does not, smaller plans are searched.
     """
     from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
-    from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-    found = lower = fit_or_smallest(start, capacity, allowed, progress, after_proof=smallest)
+    found = lower = fit(start, capacity, allowed, progress, smallest=smallest)
     while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
         lower = fit(start, Capacity(lower.best.extent_bytes * LOWER // 100), allowed, progress)
     if lower.answer == "fits":

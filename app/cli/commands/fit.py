@@ -19,9 +19,9 @@ from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as recipe_document
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
+from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
-from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
@@ -105,7 +105,7 @@ def _search(
         return smallest.fitted, smallest.size
     largest = sizes.largest
     if largest is None:
-        return fit_or_smallest(initial_candidate(graph, request, progress), *limits, progress), None
+        return fit(initial_candidate(graph, request, progress), *limits, progress, smallest=True), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     found = largest_that_fits(

@@ -24,7 +24,8 @@ from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.planners.problem import Progress
 
 WHY = "each node reads the same values as before; a node that runs again computes the same values"
-MOST_WORK = 1_500_000  # maximum number of nodes and storages that a search visits
+MOST_WORK = 1_500_000  # default maximum number of nodes and storages that a search visits
+MOST_REPEATED = 8  # maximum number of runs of a schedule, per node
 MOST_COUNTED = 40  # maximum number of nodes that are counted for the FLOPs of a storage
 SMALL_GOAL = 8  # a goal is not moved if its results have less than ``1 / SMALL_GOAL`` of the excess
 
@@ -34,8 +35,9 @@ Goals = tuple[int, ...]  # positions, in the order in which they run
 class Scheduler:
     """Runs the nodes of a model for a sequence of goals within ``limit`` bytes."""
 
-    def __init__(self, model: RecomputeModel, limit: int) -> None:
-        self.model, self.limit, self.work = model, limit, 0
+    def __init__(self, model: RecomputeModel, limit: int, most_work: int = MOST_WORK) -> None:
+        self.model, self.limit, self.work, self.most_work = model, limit, 0, most_work
+        self.most_runs = MOST_REPEATED * len(model.node_at)
         self.reads, self.writes = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.size, self.producer, self.flops = model.size.tolist(), model.producer.tolist(), model.node_flops.tolist()
         self.expires, stays_live, unread = model.expires.tolist(), model.stays_live.tolist(), model.never_read.tolist()
@@ -105,7 +107,7 @@ class Scheduler:
             for n in sorted(set(runs), key=lambda n: (-self.flops[n], n)):
                 for k in [k for k, each in enumerate(runs) if each == n][:0:-1]:
                     fewer = runs[:k] + runs[k + 1 :]
-                    if self.work < MOST_WORK and self.peak_bytes(fewer) <= self.limit:
+                    if self.work < self.most_work and self.peak_bytes(fewer) <= self.limit:
                         runs = fewer
         return runs
 
@@ -154,7 +156,7 @@ class _Schedule:
                         frames.append([of.producer[s], 0])
                     continue
                 highest = max(highest, n)
-                if of.work > MOST_WORK or of.expires[n] < highest:
+                if of.work > of.most_work or len(self.runs) > of.most_runs or of.expires[n] < highest:
                     return False
                 self._run(n, place)
                 frames.pop()
@@ -239,7 +241,7 @@ def search_schedule(scheduler: Scheduler, should_continue: Callable[[], bool]) -
     known, expanded = {start}, set[Goals]()
     queue: list[tuple[int, int, int, _Schedule]] = []
     pending = iter([start])
-    while scheduler.work < MOST_WORK and should_continue():
+    while scheduler.work < scheduler.most_work and should_continue():
         goals = next(pending, None)
         if goals is not None:
             known.add(goals)
@@ -275,15 +277,18 @@ def _repairs(found: _Schedule, large: set[int]) -> Iterator[Goals]:
                 yield (*goals[:first], *goals[first + 1 : place + 1], goal, *goals[place + 1 :])
 
 
-def schedule_move(plan_input: PlanInput, limit: int, report: Progress | None = None) -> Move | None:
+def schedule_move(
+    plan_input: PlanInput, limit: int, report: Progress | None = None, most_work: int = MOST_WORK
+) -> Move | None:
     """Return the move to a schedule whose live bytes, with persistent storages, are at most ``limit``.
 
-    ``None`` if none is found, or if the graph has several arenas or nested scopes.
+    ``most_work``: maximum number of nodes and storages that the search visits. ``None`` if none is found, or if the
+    graph has several arenas or nested scopes.
     """
     model, choice = recover_choice(plan_input)
     if len(model.fixed) != 1 or len(choice.drops) or any(node.scope for node in model.timeline.graph.nodes):
         return None
-    scheduler = Scheduler(model, limit - int(model.fixed[0]))
+    scheduler = Scheduler(model, limit - int(model.fixed[0]), most_work)
     runs = search_schedule(scheduler, progress_check(report, "schedule"))
     if runs is None:
         return None

@@ -30,7 +30,7 @@ from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents
 from tmmu_core.fitting.recompute.drop_moves import TIGHTENED_GOALS
 from tmmu_core.fitting.recompute.recompute_bound import always_live, outputs_needs
 from tmmu_core.fitting.recompute.recompute_moves import lowest_within
-from tmmu_core.fitting.recompute.schedule import schedule_move
+from tmmu_core.fitting.recompute.schedule import MOST_WORK, schedule_move
 from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, pareto, plan_moves, planner_move, with_size
 from tmmu_core.graph.flops import total_flops
 from tmmu_core.graph.model import OFFLOAD_ARENA
@@ -40,6 +40,8 @@ MOST_TRIED = 24  # maximum number of lists of moves that are planned for one kin
 CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIVISOR of the graph's FLOPs
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
+ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
+MOST_OF_SMALLEST = 2  # maximum number of lists of moves that are planned at such a goal, those with the lowest peaks
 
 
 def fit(
@@ -48,18 +50,23 @@ def fit(
     allowed: Allowed | None = None,
     progress: Progress | None = None,
     found: Callable[[Candidate], None] | None = None,
-    best_ordered: set[int] | None = None,
+    *,
+    smallest: bool = False,
 ) -> Fitted:
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
-    ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate.
-    ``best_ordered``: extents of plans with costly moves for which earlier fits with the same moves found no better
-    order; this fit adds its own. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
+    ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
+    if no plan fits, search for the smallest plan, which may fit after the answer ``open``; with a maximum cost, the
+    first search does so. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
-    best_ordered = set() if best_ordered is None else best_ordered
-    return _FitSearch(start, capacity, allowed, Watch(progress), found, best_ordered).run()
+    search = _FitSearch(start, capacity, allowed, Watch(progress), found)
+    search.search()
+    unknown = search.limiting_operators()
+    if smallest:
+        search.search_smallest()
+    return search.result(unknown)
 
 
 def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
@@ -116,14 +123,17 @@ class _FitSearch:
     allowed: Allowed
     watch: Watch
     on_improvement: Callable[[Candidate], None] | None
-    best_ordered: set[int]
     order: OrderMove | None = None  # the result of the order search
     total_bound: int = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
     curve: list[Candidate] = field(default_factory=list)  # candidates that no other dominates in cost and bytes
     best: Candidate = field(init=False)
     best_in_initial_order: Candidate = field(init=False)  # the best candidate without cost in the order of the start
+    goal: Capacity = field(init=False)  # the capacity, or a larger one in the search for the smallest plan
+    best_ordered: set[int] = field(default_factory=set)
+    """Extents of candidates with costly moves for which a search found no better order."""
 
     def __post_init__(self) -> None:
+        self.goal = self.capacity
         self.best = self.best_in_initial_order = self.start
         self.curve.append(self.start)
         self.flops = total_flops(self.start.liveness.timeline.index)
@@ -135,14 +145,14 @@ class _FitSearch:
 
     # -- steps and proofs --------------------------------------------------------------------------------------
 
-    def run(self) -> Fitted:
-        self.search()
+    def result(self, unknown: tuple[UnknownOperator, ...]) -> Fitted:
+        self.goal = self.capacity
         if self.fits(self.best):
             self.remove_small_moves()
         answer: Answer = "fits" if self.fits(self.best) else "cannot" if self.is_impossible else "open"
         plans_and_bounds = self.start, self.best, self.bound, self.total_bound, tuple(self.curve)
-        stopped, operators = self.watch.stopped, self.limiting_operators()
-        return Fitted(answer, self.capacity, *plans_and_bounds, self.flops, stopped, operators, self.allowed)
+        stopped = self.watch.stopped
+        return Fitted(answer, self.capacity, *plans_and_bounds, self.flops, stopped, unknown, self.allowed)
 
     def search(self) -> None:
         """Try the kinds of moves, those without cost first, until a plan fits, none can fit, or the search is stopped.
@@ -162,17 +172,47 @@ class _FitSearch:
         self.raise_bound()
         if self.is_impossible and can_stop_at_proof:
             return
-        self.try_recompute_and_offload()
-        if not self.fits(self.best) and "sizes" in self.allowed.kinds and not self.watch.stopped:
+        self.try_recompute_and_offload(self.best)
+        if self.goal is self.capacity and not self.fits(self.best) and not self.watch.stopped:
+            self.try_schedules()
+        self.try_smaller_sizes()
+
+    def search_smallest(self) -> None:
+        """If no plan fits, search for the smallest: at the proven bound, then halfway from there to the best plan."""
+        if self.fits(self.best) or self.allowed.max_cost is not None:
+            return  # with a maximum cost, no proof ended the first search
+        while self.is_impossible and not self.watch.stopped:
+            self.goal = self.raised_capacity()
+            self.search()
+        for _ in range(ROUNDS if len(self.start.plan_input.graph.nodes) <= SMALL_GRAPH else 0):
+            extent, self.goal = self.best.extent_bytes, self.raised_capacity(halfway=True)
+            if self.watch.stopped or self.fits(self.best):
+                break
+            self.try_recompute_and_offload(self.curve[0])
             self.try_smaller_sizes()
+            if self.best.extent_bytes == extent:
+                break
+        self.try_lower_schedules()
+
+    def raised_capacity(self, halfway: bool = False) -> Capacity:
+        """Return the limits raised to the lower bounds, or ``halfway`` from there to the extents of the best plan."""
+        given, bound_of, reached = self.capacity, self.bound.bytes_of, extents(self.best.plan)
+        bound = max(self.bound.bytes, self.total_bound)
+
+        def between(limit: int, bound: int, extent: int) -> int:
+            least = max(limit, bound)
+            return least + max(0, extent - least) * halfway // 2
+
+        total = None if given.total is None else between(given.total, bound, self.best.extent_bytes)
+        return Capacity(total, {k: between(v, bound_of.get(k, 0), reached.get(k, 0)) for k, v in given.arenas.items()})
 
     @property
     def is_impossible(self) -> bool:
-        total = self.capacity.total
-        return self.capacity.over(self.bound.bytes_of) > 0 or (total is not None and self.total_bound > total)
+        total = self.goal.total
+        return self.goal.over(self.bound.bytes_of) > 0 or (total is not None and self.total_bound > total)
 
     def fits(self, candidate: Candidate) -> bool:
-        return not self.capacity.over(extents(candidate.plan))
+        return not self.goal.over(extents(candidate.plan))
 
     def raise_bound(self) -> None:
         """Raise the bound at fixed sizes and alignments: by storages that no move drops, or by the order search."""
@@ -216,7 +256,8 @@ class _FitSearch:
         if self.planner_moves:
             self.watch("planner")
             self.try_moves(self.start, self.planner_moves)
-        self.best_in_initial_order = self.best
+        if self.order is None:
+            self.best_in_initial_order = self.best
 
     def try_order(self) -> None:
         if "order" not in self.allowed.kinds or not self.watch("order"):
@@ -232,7 +273,7 @@ class _FitSearch:
                 self.try_moves(self.start, (self.order.move, *self.planner_moves))
 
     def best_order(self, base: Candidate) -> OrderMove | None:
-        return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, goal=self.capacity.total)
+        return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, goal=self.goal.total)
 
     def try_in_place(self) -> None:
         """Try the missing permissions of in-place reuse, in the best order and in the order with the lowest peak."""
@@ -261,9 +302,9 @@ class _FitSearch:
 
     # -- moves that cost ---------------------------------------------------------------------------------------
 
-    def try_recompute_and_offload(self) -> None:
-        """Recompute and offload in the order of the best candidate, then in the initial order, then in new orders."""
-        base = self.best_planned(self.best)
+    def try_recompute_and_offload(self, base: Candidate) -> None:
+        """Recompute and offload in the order of ``base``, then in the initial order, then in new orders."""
+        base = self.best_planned(base)
         smallest = self.recompute_or_offload(base)
         if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_DIVISOR <= self.flops):
             return
@@ -280,27 +321,42 @@ class _FitSearch:
                     self.best_ordered.add(smallest.extent_bytes)
                 break
             smallest = self.recompute_or_offload(ordered)
-        if not self.fits(self.best):
-            self.try_schedules()
 
     def try_schedules(self) -> None:
-        """Try an order and recomputation found together, with a tighter goal if the planner needs more bytes."""
-        base = self.best_planned(self.best_in_initial_order)
-        limit, total = self.capacity.total, self.capacity.total
-        while limit and total and "recompute" in self.allowed.kinds and self.watch("schedule"):
-            move = schedule_move(base.plan_input, limit, self.watch)
-            candidate = None if move is None else self.planned(base, (move,))
+        """Try an order and recomputation found together, with a tighter limit if the planner needs more bytes."""
+        limit = total = self.capacity.total or 0
+        while limit:
+            candidate = self.scheduled(limit)
             over = 0 if candidate is None else self.capacity.over(extents(candidate.plan))
             if not 0 < over < total // 10:
                 break
             limit -= over
 
+    def try_lower_schedules(self) -> None:
+        """Try schedules with limits below the smallest plan: halfway to the lower bound, then 0.1 % lower."""
+        is_halfway = True
+        for _ in range(ROUNDS if self.capacity.total is not None else 0):
+            extent, halfway = self.best.extent_bytes, self.raised_capacity(halfway=True).limit_bytes
+            self.scheduled(halfway if is_halfway else extent - 1 - extent // 1000, MOST_WORK // 3)
+            is_lower = self.best.extent_bytes < extent
+            if not (is_halfway or is_lower) or not self.capacity.over(extents(self.best.plan)):
+                break
+            is_halfway &= is_lower
+
+    def scheduled(self, limit: int, most_work: int = MOST_WORK) -> Candidate | None:
+        """Plan an order and recomputation found together whose live bytes are at most ``limit``."""
+        if "recompute" not in self.allowed.kinds or not self.watch("schedule"):
+            return None
+        base = self.best_planned(self.best_in_initial_order)
+        move = schedule_move(base.plan_input, limit, self.watch, most_work)
+        return None if move is None else self.planned(base, (move,))
+
     def recompute_or_offload(self, base: Candidate) -> Candidate:
         """Recompute, offload, and combine both if neither fits alone; return the smallest candidate."""
         kinds = [kind for kind in COSTLY if kind in self.allowed.kinds]
         smallest: dict[Kind, Candidate] = {}
-        # Offload must transfer at least the excess over the capacity.
-        least_cost = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
+        # Offload must transfer at least the excess over the goal.
+        least_cost = FLOPS_PER_MOVED_BYTE * self.goal.over(extents(base.plan))
         for kind in kinds:
             if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= least_cost:
                 break
@@ -321,21 +377,24 @@ class _FitSearch:
         """Plan lists of moves of a kind; return the cheapest candidate that fits, else the smallest one."""
         smallest, is_small_graph = base, len(base.plan_input.graph.nodes) <= SMALL_GRAPH
         fitting: list[Candidate] = []
-        over = 0  # bytes by which the last plan exceeds the capacity
+        over = 0  # bytes by which the last plan exceeds the goal
 
-        def goals() -> Iterator[int]:
-            """Yield the goals. Skip those that are below the capacity by less than half of ``over``."""
-            for share in TIGHTENED_GOALS:
-                if 2 * (1_000_000 - share) * self.capacity.limit_bytes >= over * 1_000_000:
+        def shares() -> Iterator[int]:
+            """Yield shares of the goal. Skip those that are below it by less than half of ``over``."""
+            for share in TIGHTENED_GOALS if self.goal is self.capacity else TIGHTENED_GOALS[:1]:
+                if 2 * (1_000_000 - share) * self.goal.limit_bytes >= over * 1_000_000:
                     yield share
 
-        for number, moves in enumerate(self.lists_of_moves(base, kind, goals())):
+        lists: Iterable[tuple[Move, ...]] = self.lists_of_moves(base, kind, shares())
+        if self.goal is not self.capacity:  # only the smallest plans count
+            lists = list(lists)[-MOST_OF_SMALLEST:]
+        for number, moves in enumerate(lists):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break
             candidate = self.planned(base, moves)
             if candidate is None:
                 break
-            smallest, over = smallest_of((smallest, candidate)), self.capacity.over(extents(candidate.plan))
+            smallest, over = smallest_of((smallest, candidate)), self.goal.over(extents(candidate.plan))
             if self.fits(candidate):
                 fitting.append(candidate)
                 # A later list never costs less than the first one, but can cost less than its predecessor.
@@ -346,25 +405,27 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        ``shares``: the goals, in parts per million of the capacity. If a list exceeds the maximum cost, the list with
+        ``shares``: the goals, in parts per million of the goal. If a list exceeds the maximum cost, the list with
         the lowest peak found within this cost replaces it and is the last.
         """
-        for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch, shares):
+        for moves in COSTLY[kind].lower(base.plan_input, self.goal, self.watch, shares):
             if self.exceeds_cost((*base.moves, *moves)):
                 assert self.allowed.max_cost is not None
                 flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
-                if lowest := lowest_within(base.plan_input, self.capacity, flops_left, self.watch):
+                if lowest := lowest_within(base.plan_input, self.goal, flops_left, self.watch):
                     yield lowest
                 return
             yield moves
 
     def try_smaller_sizes(self) -> None:
         """For each dimension alone, find the largest size at which the other moves make the plan fit."""
+        if self.fits(self.best) or "sizes" not in self.allowed.kinds or self.watch.stopped:
+            return
         others = replace(self.allowed, kinds=self.allowed.kinds - {"sizes"})
         for name, dim in sorted(self.start.plan_input.graph.dims.items()):
 
             def fit_at(size: int, name: str = name) -> Fitted:
-                return fit(with_size(self.start, name, size), self.capacity, others, self.watch)
+                return fit(with_size(self.start, name, size), self.goal, others, self.watch)
 
             largest = bisect_size(dim, fit_at)
             if largest.size is not None:
