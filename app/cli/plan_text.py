@@ -16,13 +16,8 @@ from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, Plan
 
 def print_plan(plan: Plan) -> None:
     """Print a plan: name, explanation of the peak, unplanned parts, counts, arenas, totals, remarks and hashes."""
-    title = (
-        plan.ir_name or "unnamed",
-        plan.mode,
-        plan.preset * (plan.preset != plan.mode),
-        plan.planner,
-        plan.remark(ASSUMED),
-    )
+    preset = "" if plan.preset == plan.mode else plan.preset
+    title = (plan.ir_name or "unnamed", plan.mode, preset, plan.planner, plan.remark(ASSUMED))
     print_lines(" · ".join(filter(None, title)), str(explain_peak(plan)), *unplanned_parts(plan))
     steps, tensors = numbers.count(plan.steps, "step"), numbers.count(len(plan), "tensor")
     buffers = numbers.count(sum(arena.storages for arena in plan.arenas), "buffer")

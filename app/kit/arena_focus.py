@@ -25,11 +25,12 @@ def drawn(plan: Plan, default: str = "") -> str | None:
     return chosen if chosen in plan.arena_of else default or main_arena(plan) or None
 
 
-def follow_selection(plan: Plan, default: str = "") -> None:
-    """Choose the arena of the selected tensor if no arena is chosen and the drawing shows another one."""
+def follow_selection(plan: Plan, default: str = "") -> str | None:
+    """Choose the arena of the selected tensor if none is chosen and the drawing shows another; see :func:`drawn`."""
     row, shown = plan.row_of.get(state.choice().selected), drawn(plan, default)
     if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
         state.choose(arena=name)
+    return drawn(plan, default)
 
 
 @remembered

@@ -1,7 +1,6 @@
 """HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, except those called HTML."""
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -129,8 +128,7 @@ def error_card(card: Mapping[str, Any]) -> str:
     summary = " · ".join([*folded, "the error record"] if record else folded)
     return fragment(
         "error_card",
-        card={**dict.fromkeys(("source", "code_id", "numeric_code", "severity")), **record, **card},
-        hint=Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", esc(card.get("hint") or ""))),
+        card={**dict.fromkeys(("source", "hint", "code_id", "numeric_code", "severity")), **record, **card},
         place=record.get("place") or record.get("diagnostics", {}).get("path"),
         near=near,
         rest=other_readers(tried, near),

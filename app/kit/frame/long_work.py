@@ -79,10 +79,9 @@ def _course(improvements: Sequence[tuple[str, SearchPoint]], nodes: int) -> None
         return
     arena, last = improvements[-1]
     size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
-    st.html(
-        f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(arena)} {size}</b>, lower bound {bound}, '
-        f"gap {numbers.over_bound(last.extent - last.bound, last.bound)}</div>"
-    )
+    gap = numbers.over_bound(last.extent - last.bound, last.bound)
+    text = f"<b>{markup.esc(arena)} {size}</b>, lower bound {bound}, gap {gap}"
+    st.html(f'<div class="tm" id="best-so-far">Best so far: {text}</div>')
     points = tuple(point for name, point in improvements if name == arena)
     if len(points) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.

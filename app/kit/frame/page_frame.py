@@ -202,10 +202,8 @@ def _notes(shown: Shown) -> None:
     graph = shown.opened.graph
     if graph is not None and (sizes := assumed_at(graph, shown.choice.dims)):
         listed = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
-        st.html(
-            f'<div class="tm soft" id="assumed">The model does not fix all sizes. Planned with {listed}. '
-            "Change the sizes under Advanced.</div>"
-        )
+        text = f"The model does not fix all sizes. Planned with {listed}. Change the sizes under Advanced."
+        st.html(f'<div class="tm soft" id="assumed">{text}</div>')
     previous = state.session().previous
     previous_job = None if previous is None else job_table().known(planning.plan_key(previous))
     if shown.opened.plan is None and previous_job is not None and previous_job.succeeded:

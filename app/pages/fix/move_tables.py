@@ -37,12 +37,8 @@ def by_module(fitted: Fitted) -> None:
     titles, rows = module_table(fitted)
     if not rows:
         return
-    st.html(
-        markup.heading(
-            "Memory by module",
-            "activations: tensors that the backward pass reads; kept: without recomputation and offload",
-        )
-    )
+    note = "activations: read by the backward pass; kept: not recomputed or offloaded"
+    st.html(markup.heading("Memory by module", note))
     st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
     cells = [[markup.esc(cell) for cell in row] for row in rows]
     st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
@@ -62,11 +58,8 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
         note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
-        st.html(
-            markup.empty(
-                "No single change saves memory", "With a memory limit, the page searches combinations of changes."
-            )
-        )
+        about = "With a memory limit, the page searches combinations of changes."
+        st.html(markup.empty("No single change saves memory", about))
         return
     table = pd.DataFrame(
         {
