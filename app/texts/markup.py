@@ -109,13 +109,8 @@ def _environment() -> Any:
 def arena_table(arenas: Sequence[ArenaSummary], *, slots: bool) -> str:
     """Return the table of arenas with a bar per arena. ``slots``: whether the plan has slots."""
     limits = (a.capacity_bytes for a in arenas if a.capacity_bytes < words.UNLIMITED)
-    return fragment(
-        "arenas",
-        arenas=arenas,
-        slots=slots,
-        scale=max([1, *(a.extent_bytes for a in arenas), *limits]),
-        paged=any(arena.page_size for arena in arenas),
-    )
+    scale, paged = max([1, *(a.extent_bytes for a in arenas), *limits]), any(a.page_size for a in arenas)
+    return fragment("arenas", arenas=arenas, slots=slots, scale=scale, paged=paged)
 
 
 def error_card(card: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ from tmmu_core.formats.open_file import READERS
 GROUPS = {
     "model": "Networks",
     "lesson": "Lessons",
-    "training": "Training steps",
     "instance": "Packing problems (live ranges and sizes, no graph)",
     "given": "Plans of other tools",
 }

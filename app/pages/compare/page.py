@@ -250,10 +250,8 @@ def _side_by_side(left: Shown, right: Shown, handle: Any | None, arena: str | No
 
 def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     """Draw the table of changes per tensor."""
-    labels = {
-        kind: f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count} ({size})"
-        for kind, count, size in change_text.kind_rows(comparison, numbers.short_bytes)
-    }
+    kinds = change_text.kind_rows(comparison, numbers.short_bytes)
+    labels = {name: f"{KIND_LABELS.get(name, name.replace('_', ' '))} {count} ({size})" for name, count, size in kinds}
     if not labels:
         st.html(markup.empty("No tensor changed", "Offsets, sizes and live ranges are equal in both plans."))
         return
