@@ -262,7 +262,7 @@ def largest_size(
         def fit_at(size: int, report: Progress | None = progress) -> Fitted:
             graph = graph_at(size)
             device = next(iter(steps.values())).device
-            found[size] = _fitted(graph, capacity, allowed, report, device, smallest=False)
+            found[size] = _fitted(graph, capacity, allowed, report, device)
             return found[size]
 
         def is_excluded(size: int) -> bool:
@@ -286,7 +286,7 @@ def largest_size(
     size = search(traced) if size is None else size
     if with_scratch(size) != traced(size):
         size = search(with_scratch, size)
-    if found[size].answer != "fits":
+    if found[size].answer == "cannot":
         found[size] = _fitted(with_scratch(size), capacity, allowed, progress, steps[size].device)
     return TorchFit(found[size], Plan.of_candidate(found[size].best), steps[size], {**upper, name: size})
 
@@ -389,10 +389,8 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
         return False
 
 
-def _fitted(
-    graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str, *, smallest: bool = True
-) -> Fitted:
-    """Fit a step in one memory. ``smallest``: if no plan fits, search for the smallest plan.
+def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
+    """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
     On a GPU, a plan must also fit in the model of the allocator; if it does not, smaller plans are searched.
     """
@@ -403,7 +401,7 @@ def _fitted(
     request = request.but(options={"max_nodes": min(NODES, NODES_OF_ALL // len(graph.nodes))})
     start = initial_candidate(graph, request, progress)
     start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
-    found = lower = fit(start, capacity, allowed, progress, smallest=smallest)
+    found = lower = fit(start, capacity, allowed, progress, smallest=True)
     while device != "cpu" and lower.answer == "fits" and not _runs_on_gpu(lower.best.plan, capacity.limit_bytes):
         lower = fit(start, Capacity(lower.best.extent_bytes * LOWER // 100), allowed, progress)
     if lower.answer == "fits":
