@@ -38,7 +38,7 @@ class Best:
     crown: int = -1  # the storage placed last; −1: none
 
     def packing(self, cols: Columns, bound: Bound) -> Packing:
-        """Return the run as a packing; its notes are the order, the fit and the number of runs."""
+        """Return the run as a packing; its notes are the order, the fit, the number of runs and the crown."""
         last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
         notes = {"order": self.order, "fit": self.fit, "runs": self.runs, **last}
         offset, lower, is_optimal = offset_column(cols, self.offset), bound.bytes, self.extent == bound.bytes
@@ -83,7 +83,7 @@ def best_greedy(
 
 
 def turned_over(cols: Columns, run: Best) -> Best:
-    """Place the storages again, at the lowest fit, from the topmost end down: this fills holes in the packing."""
+    """Place the storages again with the fit ``lowest``, in descending order of their ends, to fill holes."""
     sequence = np.argsort(-(np.array(run.offset) + cols.sizes), kind="stable").tolist()
     offset = place(cols, sequence, "lowest")
     return replace(run, offset=offset, extent=extent_of(cols, offset), sequence=sequence, fit="lowest", crown=-1)

@@ -1,7 +1,7 @@
 """Alignment moves: reduce the alignment of the arenas, if the hardware allows it.
 
-The fitted graph states the alignment if all arenas except ``offload`` have the same one. Otherwise ``--arenas FILE``
-must state the alignments to the planner. An alignment is never smaller than the widest element type of the graph.
+If all arenas except ``offload`` have the same alignment, the fitted graph contains it. Otherwise a plan of the graph
+needs the alignments from ``--arenas FILE``. An alignment is never smaller than the widest element type of the graph.
 """
 
 from collections.abc import Iterator

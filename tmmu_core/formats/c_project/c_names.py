@@ -1,8 +1,8 @@
 """Compute unique C names, legal in C11 and C++17, from the names of a model, its memories and its tensors.
 
 The name of a model, memory or tensor is any text. Its C name keeps the ASCII letters and digits, and has one underscore
-for each run of other characters. A name that is in use, also by a macro, gets a number: memory ``A_SIZE`` has the name
-of the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
+for each run of other characters. A name that another name or a macro uses gets a number, such as the name of memory
+``A_SIZE`` beside the size macro of memory ``A``. Only the suffixes ``__blob`` and ``__source`` have double underscores.
 """
 
 from collections import Counter

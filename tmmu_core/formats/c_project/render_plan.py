@@ -104,7 +104,7 @@ class RenderMemoryPlan:
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()  # tensors, sorted by tensor id bytes
-    residences: tuple[Residence | None, ...] = ()  # memory of each tensor, with the reason; empty without rules
+    residences: tuple[Residence | None, ...] = ()  # memory that ``helia`` chose for each tensor, and why; else empty
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:

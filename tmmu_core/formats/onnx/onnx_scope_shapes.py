@@ -84,7 +84,7 @@ AT_MOST = "at_most"  # attribute of ``Loop.close``: the user's maximum for a tri
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write maximum trip counts into loops, and return those used. Keys: name of the trip count, else the scope."""
+    """Write ``envelopes`` (maximum trip counts by name, else by scope of the loop) into loops; return those used."""
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""

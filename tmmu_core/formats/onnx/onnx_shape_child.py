@@ -94,7 +94,7 @@ def _executions(profile: str) -> list[list[Any]]:
 
 
 def symbols(model: bytes) -> dict[str, Any]:
-    """Run onnxruntime's symbolic inference. Return ``symbols``: name → ``[element type, shape]`` of fixed shapes."""
+    """Return the fixed shapes that onnxruntime infers, as ``{"symbols": {name: [element type, shape]}}``."""
     import onnx
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 

@@ -71,7 +71,7 @@ class Collapsed:
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
-    """Return the number of the node that writes a tensor (for an unwritten view: its base); −1 for none."""
+    """Return the number of the node that writes a tensor, or the base of a view that no node writes; −1 for none."""
     return int(index.producer[index.root[tensor]])
 
 
@@ -129,7 +129,7 @@ def _middle(index: GraphIndex, code: I64, around: ViewRequest) -> int | None:
 
 
 def _reads(index: GraphIndex, code: I64, requested: int) -> tuple[I64, I64, I64]:
-    """Return columns (writer's code, reader's code, tensor) of the reads of written tensors, inputs, ``requested``."""
+    """Return the reads of written tensors, inputs and ``requested``: columns (writer's code, reader's code, tensor)."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     tensor, root = index.in_idx, index.root[index.in_idx]
     writer, is_input = index.producer[root], index.is_input[root]
@@ -166,13 +166,13 @@ MOST_DRAWN = 3_000  # maximum number of vertices that are drawn at once
 
 @dataclass(frozen=True, eq=False)
 class GraphView:
-    """The visible part of a graph, and the parts omitted because of its size."""
+    """The visible part of a graph, and how it was reduced because of its size."""
 
     collapsed: Collapsed
     opened: frozenset[Path]  # the open levels
     by_level: bool  # whether levels are closed because the neighbourhood would have over ``MOST_NEAR`` vertices
     radius: int | None  # the radius shown, at most the requested one; ``None``: the whole graph
-    too_many: int  # number of vertices of the last part that was too large to draw; 0: none was
+    too_many: int  # number of vertices of the last attempt with more than ``MOST_DRAWN``; 0: none
 
 
 def visible_part(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:

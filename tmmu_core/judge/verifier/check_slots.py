@@ -53,7 +53,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the possible alignments of the slots: one column; without ``lives`` two (rows without views, all rows)."""
+    """Return the slots' alignments as one column; without ``lives``, two possible ones: without and with view rows."""
     plan, slots = facts.plan, facts.slots
     if lives is None:  # the row of a view may have the alignment of the view or of its dtype
         sources = [(rows, plan.alignment[rows]) for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan)))]
@@ -70,7 +70,7 @@ def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
 
 
 def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
-    """Return the possible ends of the arena's slots at aligned prefix sums."""
+    """Return the possible ends of the arena's last slot if the slots are at aligned prefix sums."""
     slots_of_arena = np.flatnonzero(facts.slots.arena == arena)
     sizes, ends = facts.slots.backing[slots_of_arena].tolist(), set()
     for column in _slot_alignments(facts, None):
@@ -82,7 +82,7 @@ def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
 
 
 def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``numbering`` (contract §9). The live parts of an instance's storage share a number and an offset."""
+    """Check rule ``numbering`` (contract §9). Only the live parts of one storage of an instance share a number."""
     order = facts.by_slot
     first = order[facts.opens_slot]
     for s in order[~facts.opens_slot].tolist():
@@ -125,8 +125,8 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``: an arena has as many slots as storages that are live at one step.
 
-    Planners other than ``slots`` may use more. For ``slots``, more slots are only a warning, ``slots_over_optimal``, if
-    must_not_alias pairs may need them: the arena has pairs, or ``lives`` is ``None``.
+    Planners other than ``slots`` may use more. If ``slots`` does, must_not_alias pairs can be the cause: in an arena
+    with such pairs, or if ``lives`` is ``None``, this is only the warning ``slots_over_optimal``.
     """
     plan = facts.plan
     with_pairs = set() if lives is None else {lives.arena[name] for pair in lives.must_not_alias for name in pair}

@@ -28,7 +28,7 @@ EXTENT_ROUNDS = 1_000  # rounds of each local search for a smaller extent
 PROOF_NODES = 50_000  # maximum nodes of the search for a proof that no placement fits
 RESTARTS = 3  # number of runs of the local search, each with its own random numbers
 RESTART_UNITS = 100  # maximum number of units (colocated buffers) for restarts
-LARGE_FACTOR = 10  # with more units, one run per initial placement (packed, greedy), with this many times the rounds
+LARGE_FACTOR = 10  # factor of the rounds for more units, which have one run per initial placement (packed, greedy)
 WORK = 4_000_000_000  # maximum number of offset comparisons in the exhaustive search of an arena: a few seconds
 
 

@@ -69,8 +69,8 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 def in_memory(plan: Plan) -> Plan:
     """Return the plan with offsets in real memory: slots with hashed addresses are placed one after another, aligned.
 
-    In the draft, a driver maps the sparse space to memory; this function applies ``MapToVirtualAddresses_v1`` of TMMU
-    v2. Other plans are returned unchanged. The hashes do not change. Raises ``AllocationOverflow`` past 2^64 − 1.
+    In the draft, a driver maps the sparse space to memory; this function places the slots as TMMU v2 does. Other plans
+    are returned unchanged. The hashes do not change. Raises ``AllocationOverflow`` past 2^64 − 1.
     """
     if plan.places != "sparse":
         return plan
