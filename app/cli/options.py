@@ -23,7 +23,7 @@ REQUIRED: Any = ...  # default of a required option
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option with the ``names`` [the parameter's name]. ``more``: arguments of ``typer.Option``."""
+    """Declare an option. Default of ``names``: the parameter's name. ``more``: arguments of ``typer.Option``."""
     return typer.Option(default, *names, metavar=metavar, help=text, **more)
 
 

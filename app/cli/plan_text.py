@@ -61,7 +61,7 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
 
 def print_ranks(ranks: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, highest first; then compare the highest peak with the others."""
+    """Print a row per group of ranks with equal peaks, highest first, then the highest peak over mean and minimum."""
     fullest = max(ranks, key=lambda rank: (not rank.error, rank.peak))
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for rank in ranks:

@@ -56,7 +56,7 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
-    """Open the uploaded files. Show the last review, else the first file."""
+    """Open the uploaded files. Show the last review; without one, show the first file, or compare two files."""
     uploaded = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
     reviews = [file for file in uploaded if review.is_review(file[1])]
@@ -67,7 +67,7 @@ def _uploaded(key: str) -> None:
     if opened and not reviews:
         sources = list(dict.fromkeys(opened))
         choice = state.choice()
-        # The file of a link that this server no longer has: keep the settings of the link.
+        # If this server no longer has the file of a link, and the user uploads it, keep the settings of the link.
         is_file_of_link = choice.file == files[0][0] and opening.is_gone(choice.source)
         state.choose(**{**(vars(choice) if is_file_of_link else {}), "source": sources[0]})
         if len(sources) == 2:

@@ -22,7 +22,7 @@ export class ChartInput extends Input {
     if (point) chart.placeTip(point);
   }
 
-  /** Store what a drag moves: `box`, the end of a range that begins at `spanStart`, or else the picture. */
+  /** Store what a drag moves: the end of a range of steps (from `spanStart`), a box (`box`), or else the picture. */
   press([x, y], { altKey }) {
     const { chart } = this;
     this.box = chart.draggedBox(x, y, altKey);

@@ -4,7 +4,7 @@ import { cborValue } from "./cbor.js";
 import { Columns, DECODER, inflated } from "../plan/columns.js";
 import { grouped, shortBytes, stepName } from "../base/formats.js";
 
-// Capacity of an unlimited arena. A browser without source texts for exact() rounds it to 2^64.
+// Capacity of an unlimited arena. If JSON.parse passes no source text to exact(), the capacity is rounded to 2^64.
 const UNLIMITED = 2n ** 64n - 1n;
 const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/script>/s;
 const ENCODER = new TextEncoder();
