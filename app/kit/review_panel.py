@@ -14,7 +14,7 @@ from tmmu_core.base.escaping import for_markdown
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return a flag ``(step, text)`` for each note about a step, or about a tensor: at the tensor's first write."""
+    """Return ``(step, text)`` for each note about a step or a tensor; the step of a tensor is its first write."""
     plan, note_flags = shown.plan, []
     for note in review.current().notes:
         step = int(plan.birth[plan.row_of[note.tensor]]) if note.tensor in plan.row_of else note.step

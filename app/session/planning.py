@@ -196,7 +196,7 @@ _GRAPH_DEFAULTS = {name: value for name, value in vars(PlanRequest()).items() if
 
 
 def use_reviewed_plan(choice: Choice, plan: Plan) -> bool:
-    """Make the plan of a review file the result of the choice's planning job; return ``False`` if it does not match."""
+    """Store a review file's plan as the result of the choice's planning job; return ``False`` if it does not match."""
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash

@@ -25,7 +25,7 @@ def esc(text: object) -> str:
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Return ``html`` with the ``query`` of the page added to its tensor links, without the selected tensor."""
+    """Return ``html`` with the page's ``query``, except the selected tensor and tried place, in its tensor links."""
     kept = urlencode({key: text for key, text in query.items() if key not in ("tensor", "tried")}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(kept)}&amp;tensor=') if kept else html
 
@@ -114,7 +114,7 @@ def arena_table(arenas: Sequence[ArenaSummary], *, slots: bool) -> str:
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """Return the card of an error: code, message, place and fix. Further readers and the error record are folded."""
+    """Return the card of an error: code, message, place and fix. Other file readers and the error record are folded."""
     record = card.get("record", {})
     tried = [(row["reader"], row["reason"]) for row in record.get("tried", ())]
     near = nearest_reader(tried, str(card["message"]), str(card.get("source", "")))

@@ -25,7 +25,7 @@ ROLE_COLOURS = {
     "gradient": "#A0276B",
     **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), OTHER),
 }
-"""Different colours are distinct with any colour blindness; ``tests/app/texts/test_colours.py`` checks this."""
+"""Any two of these colours are distinct with any colour blindness; ``tests/app/texts/test_colours.py`` checks this."""
 CATEGORY_COLOURS = {
     "parameter": OTHER,
     "gradient": "#A0276B",

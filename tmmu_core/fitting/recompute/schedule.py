@@ -1,9 +1,9 @@
-"""Schedules: an order together with recomputation, for a capacity that recomputation in a given order exceeds.
+"""Schedules: an order together with recomputation, for a capacity too low for recomputation in the given order.
 
 *Goals* are nodes whose results stay live or are never read, and nodes that cannot run later or again. They run one
 after the other. Before each, the missing operands are computed, recursively: the operand that needs the most memory
 first (Sethi and Ullman, "The generation of optimal code for arithmetic expressions", 1970). If the live bytes exceed
-the limit, storages are dropped, the one with the least FLOPs per byte and distance to its next use first (Kirisame et
+the limit, storages are dropped in ascending order of FLOPs / (bytes × squared distance to the next use) (Kirisame et
 al., "Dynamic tensor rematerialization", ICLR 2021).
 
 The search repairs the steps that exceed the limit: a goal with live results runs later. Then it removes the runs whose
@@ -113,7 +113,7 @@ class Scheduler:
 
 
 class _Schedule:
-    """The runs of positions of the initial order for ``goals``; a position that occurs again is recomputed."""
+    """The runs for ``goals``, as positions in the initial order; a position that occurs again is recomputed."""
 
     def __init__(self, scheduler: Scheduler, goals: Goals) -> None:
         self.of, self.goals, self.runs = scheduler, goals, list[int]()
@@ -121,7 +121,7 @@ class _Schedule:
         self.live_goals: set[int] = set()  # goals whose results are live at a step over the limit
         self.live = set(scheduler.loaded)
         self.live_bytes = scheduler.bytes_of(scheduler.loaded)
-        self.pinned: Counter[int] = Counter()  # storage → number of nodes that are about to run and read it
+        self.pinned: Counter[int] = Counter()  # storage → number of waiting and running nodes that use it
         self.done: set[int] = set()
         self.frames: list[list[int]] = []  # nodes that wait for operands: [position, number of operands that are live]
         self.last_goal = self._last_goals()
@@ -139,7 +139,7 @@ class _Schedule:
         return last
 
     def fill(self) -> bool:
-        """Run all goals; return ``False`` above a maximum, or if a node would read an overwritten storage."""
+        """Run all goals; return ``False`` above ``MOST_WORK``, or if a node would read an overwritten storage."""
         of, frames, highest = self.of, self.frames, -1
         for place, goal in enumerate(self.goals):
             if goal in self.done:

@@ -124,7 +124,7 @@ class _Writer(DropWalk):
         self.delayed_views: dict[int, list[int]] = {}  # storage → positions of its views that run when it is computed
         self.view_names: dict[tuple[int, str], str] = {}  # (view, copy of its storage) → name of the view in that copy
         self.overwritten_by: dict[int, int] = {}  # tensor → the tensor that overwrote it
-        self.read_late: set[int] = set()  # tensors, not their copies, that nodes after the forward pass read
+        self.read_late: set[int] = set()  # original tensors that nodes after the forward pass read; no copies
         self.used_names = self.index.tensor_of.keys() | self.index.node_of.keys()
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
@@ -211,7 +211,7 @@ class _Writer(DropWalk):
         return self._first_run(k, k)
 
     def _first_run(self, position: int, k: int) -> bool:
-        """Run the node of ``position`` for the first time: in its place (``k``), or delayed to just before ``k``."""
+        """Run the node of ``position`` for the first time. ``k``: current position, higher if the node was delayed."""
         self.delayed[position] = False
         n = self.node_at[position]
         node = self.nodes[n]
@@ -264,7 +264,7 @@ class _Writer(DropWalk):
         return self.view_names[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
-        """Return the name, in the copy with suffix ``copy``, of a view that no node writes; add it if it is new."""
+        """Return the name of a view without a writer. Add it if ``copy`` (suffix of a storage copy) is not empty."""
         tensor = self.tensors[i]
         if not copy:
             return tensor.id

@@ -2,7 +2,7 @@
 
 The verifier checks the plan that results. A content hash that does not match becomes a note of the plan (decision 6).
 In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
-Peaks are recomputed: it did not count the source of a hand-off at its last step. Unknown metrics and notes are kept.
+Its peaks omit the source of a hand-off at its last step: they are recomputed. Unknown metrics and notes are kept.
 """
 
 import contextlib

@@ -49,7 +49,7 @@ class Block:
 
 
 Pool = list[tuple[int, int, Block]]  # free blocks: ``(size, address, block)``, sorted
-Recorder = Callable[[str, int, int], None]  # called with PyTorch's action, address and bytes of a segment
+Recorder = Callable[[str, int, int], None]  # called with an action (name in PyTorch), and a segment's address and bytes
 
 
 class OutOfMemory(Exception):

@@ -94,7 +94,7 @@ class ComponentSearch:
 
     cols: Columns
     bound: int
-    floor: int  # an extent of this component below the floor does not lower the extent of all components
+    floor: int  # an extent of this component below the floor does not lower the extent of the whole problem
     extent: int
     offset: list[int]
     variants: list[_Variant]  # empty if the model is too large to search
@@ -257,7 +257,7 @@ class _LnsRuns:
         left, planned = meter.left(iterations + 1), PLANNED_RUNS * self.normal
 
         def watch(done: int) -> bool:
-            """Return whether to continue. A node limit ends the run but keeps ``iterations``, which set the cooling."""
+            """Return whether to continue. The node limit is tested here: ``iterations`` also sets the cooling."""
             nodes = first + (self.done + done) * (last - first) // planned
             return done < left and meter("exact", min(nodes, last), last)
 

@@ -22,9 +22,9 @@ enum { OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE
 struct event {
     I unit, old_low;
 };
-/* The reason of an event. `cause` and `detail`: BY_UNIT, the level of the placed unit and the least lower bound that
-   excludes the offsets below it; BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and its lowest
-   unit; BY_TWIN, the twin and 0. */
+/* The reason of an event. `cause` and `detail`: BY_UNIT, the level of the placed unit and the least lower bound with
+   which the raised unit cannot be below it; BY_HOLE, the offset of the hole and its level; BY_SECTION, the section and
+   its lowest unit; BY_TWIN, the twin and 0. */
 struct reason {
     I requested, kind, cause, detail;
 };
@@ -75,7 +75,7 @@ SHARED I tmmu_neighbours(const struct neighbour_query *p)
             const I section = p->entry[3 * e + SECTION], height = p->entry[3 * e + HEIGHT];
             const I end = p->first[section + 1];
             I row = p->first[section];
-            if (p->has_intervals && e > p->entry_of[u]) /* the others share the section before this one with u */
+            if (p->has_intervals && e > p->entry_of[u]) /* only units that begin here: others share the previous one */
                 for (row = end; p->by_section[row - 1] == p->entry_of[p->entry[3 * p->by_section[row - 1] + OWNER]];)
                     row--;
             for (; row < end; row++) {

@@ -1,5 +1,5 @@
-// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, the ghost, flags, and the
-// selected step and range. It has a separate canvas, so that a change of the selection does not redraw the picture.
+// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, the ghost (a storage at a
+// tried place), flags, selected step and range. With a separate canvas, a new selection does not redraw the picture.
 
 import { CONFLICT } from "../base/colours.js";
 import { arrowHead, bordered, fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
@@ -31,7 +31,7 @@ export function drawOverlay(pen, frameState, chart) {
   if (state.step !== null) drawStep(pen, frameState, state.step);
 }
 
-/** Return the plane of the steps over the picture and the strip. */
+/** Return the plane of the picture, extended over the strip. */
 function planeWithStrip({ plane, plot, strip }) {
   if (!strip) return plane;
   const x = Math.min(plot.x, strip.x), y = Math.min(plot.y, strip.y);

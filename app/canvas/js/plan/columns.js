@@ -1,4 +1,4 @@
-// Read the bytes that app/canvas/pack.py writes. Columns are typed arrays on the buffer; names are decoded on use.
+// Read the bytes that app/canvas/pack.py writes: columns as typed arrays. Ids and node names are decoded on use.
 
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
@@ -103,9 +103,9 @@ export class Columns {
     Object.assign(this, { slotted, steps, ranked, main }); // main: index of the arena shown first
     this.kinds = kinds; // the names of the bits of `changes`
     this.n = spec.rows;
-    this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
+    this.events = spec.events ? read(spec.events) : null; // drawn step → step of the plan; null if all steps are drawn
     this.raw = {};
-    // `death` is the step after the last use of the bytes. The live range of a row in stillRead ends one step earlier.
+    // `death`: the step after the last use of the bytes. stillRead: rows that are live until one step before `death`.
     for (const [column, position] of Object.entries(spec.columns)) {
       this.raw[column] = read(position);
       this[column] = rounded(this.raw[column]);

@@ -204,7 +204,7 @@ class _Reader:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result is in the storage of ``first``: its ``out`` argument, else an operand."""
+        """Return whether a result is in the storage of ``first``, which is the ``out`` argument or an operand."""
         if op.space not in ("aten", "prims"):
             return False
         views = pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS | pt2_operators.VIEWS_OF_ALL
@@ -339,7 +339,7 @@ class _Reader:
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise _broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
-        # The saved offset of a loop's result can be that of its last row in a storage that only autograd keeps.
+        # A loop's result can be saved as the last row of a larger storage, which only autograd keeps.
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
