@@ -106,7 +106,7 @@ def repeat(
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a clone if ``result`` is a state that the closing node may overwrite before it is read."""
+    """Return ``result``, or a clone if its bytes are those of a state that the closing node may overwrite too early."""
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
@@ -115,6 +115,6 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
 
 
 def _place(host: Host, scope: str, node: Node) -> None:
-    """Append a node of the scope ``loop_3`` with the id ``loop_3/open`` for ``Loop.open``, ``loop_3`` for ``clone``."""
+    """Append a node. Its id is ``scope/open`` for ``Loop.open``, and ``scope`` for an operator without a dot."""
     suffix = node.instr.partition(".")[2]
     host.place(msgspec.structs.replace(node, node_id=f"{scope}/{suffix}" if suffix else scope), scope)

@@ -1,4 +1,4 @@
-"""Recognise ONNX models, and snapshots and traces of PyTorch and ExecuTorch, without loading their readers."""
+"""Recognise ONNX models, PyTorch snapshots, and traces of PyTorch and ExecuTorch, without loading their readers."""
 
 from tmmu_core.graph.native import document
 

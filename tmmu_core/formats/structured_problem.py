@@ -1,8 +1,8 @@
 """Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema 1).
 
-The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena. A buffer is a tensor with
-the id ``name``, or ``name#id`` for a repeated name. ``pypto_structure``, ``metadata``, reasons and bank geometry are
-ignored, unknown keys are rejected. The objective, in this order: fit the capacity, least reuse cost, least extent.
+The format is that of the dsa-solver project: dynamic storage allocation (DSA) with reuse penalties. A pool is an arena.
+A buffer is a tensor with the id ``name``, or ``name#id`` for a repeated name. Keys without effect on placement, such as
+``metadata``, are ignored; unknown keys are rejected. The objective: fit the capacity, then reuse cost, then extent.
 """
 
 from collections import Counter
@@ -163,7 +163,7 @@ class _Reading:
                     place = f"pools[{k}].reserved_ranges[{r}]"
                     raise _fault("the reserved range ends before it begins.", place, "Swap begin and end.")
         self.lives = [sorted([(each.lower, each.upper) for each in b.live_intervals]) for b in problem.buffers]
-        self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool of each buffer
+        self.home = [self._home(k, buffer) for k, buffer in enumerate(problem.buffers)]  # pool index
 
     def _home(self, k: int, buffer: _Buffer) -> int:
         place, subject, lives = f"buffers[{k}]", f"buffer {buffer.name!r}", self.lives[k]
@@ -187,7 +187,7 @@ class _Reading:
         return self.buffer[number]
 
     def _pairs(self, rows: Sequence[_Pair], place: str) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, index of first buffer, index of second); skip pairs across pools, but reject such colocations."""
+        """Yield (row, first index, second index). Pairs across pools are skipped; such colocations are rejected."""
         for k, row in enumerate(rows):
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:

@@ -82,7 +82,7 @@ def recognised(data: bytes, name: str = "") -> Unplannable | None:
 
 
 def recognised_folder(folder: Path) -> Unplannable | None:
-    """Return the unplannable format of a folder or of a file in it, if any."""
+    """Return SavedModel, Core ML or safetensors if the folder or a file in it has a name of this format."""
     try:
         names = [folder.name, *(entry.name for entry in folder.iterdir())]
         return _by_ending((SAVED_MODEL, COREML, SAFETENSORS), names)

@@ -100,8 +100,8 @@ def _dense(call: Call) -> int | None:
 def _convolution(call: Call) -> int | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output; then the bias.
 
-    A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I for each element of the
-    input. It is recognised by an input with I channels whose output has another number of channels, or larger axes.
+    A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I per element of the input. It
+    is recognised by I input channels, and an output with another number of channels or with all spatial axes larger.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -113,7 +113,7 @@ def _convolution(call: Call) -> int | None:
 
 
 def _conv2d(call: Call) -> int | None:
-    """TensorFlow Lite: NHWC with weights [O, kh, kw, I/groups]; other operators: :func:`_convolution`."""
+    """TensorFlow Lite: NHWC with weights [O, kh, kw, I/groups]; other layouts: :func:`_convolution`."""
     w = call.inputs[1]
     is_nhwc = len(w) > 2 and call.outputs[0][-1] == w[0]
     return call.weighted(prod(w[1:]), call.output_elements) if is_nhwc else _convolution(call)

@@ -51,7 +51,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): the tensor itself; for an unwritten view its nearest base that is written or is no view."""
+        """Shape (tensors,): for an unwritten view, its nearest base that is written or not a view; else the tensor."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]

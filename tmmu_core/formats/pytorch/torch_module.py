@@ -42,11 +42,11 @@ def import_torch(
 
     With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
     ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under
-    ``no_grad``. ``loss`` selects the value to differentiate from the module's result; default: its attribute ``loss``,
-    else the whole result.
+    ``no_grad``. ``loss`` maps the module's result to the value to differentiate. By default this is the attribute
+    ``loss`` of the result, else the whole result.
 
-    Raises ``UnreadableInput`` for a module of another type and one that cannot be traced, and its subclass
-    ``MissingExtra`` if PyTorch is not installed.
+    Raises ``UnreadableInput`` if ``module`` has another type or cannot be traced. Raises its subclass ``MissingExtra``
+    without PyTorch.
     """
     torch = need("torch", "a PyTorch model")
     if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
@@ -94,10 +94,10 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
     """Return the graph of a saved exported program without running it.
 
-    With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
-    to learn. Without PyTorch, or if PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
-    forward pass as saved, and its notes state this. The keys of ``envelopes`` are the names of :func:`open_dims`. An
-    open size has its upper bound in ``envelopes``, else its value in the example inputs.
+    With PyTorch the graph is traced. It is a training step if a parameter needs a gradient and the only result is a
+    floating-point scalar, else a forward pass. Without PyTorch, or if tracing fails (``while_loop``, ``map``, ``scan``)
+    it is the forward pass as saved, with a note. The keys of ``envelopes`` are the names of :func:`open_dims`. An open
+    size has its upper bound in ``envelopes``, else its value in the example inputs.
     """
     envelopes = envelopes or {}
     program = read_program(data)

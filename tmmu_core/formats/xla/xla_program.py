@@ -7,7 +7,7 @@
 
 ``jvp(…)`` marks the forward phase of differentiated code, ``transpose(…)`` the backward phase. The source line is
 ``source_file`` and ``source_line``, or a stack frame: a row of the tables at the beginning of the text. A fusion
-without metadata has the origin of the root instruction of its computation.
+without metadata has the origin of its computation's root instruction.
 
 Planning does not need the text, so unreadable parts are ignored. Metadata are read up to :data:`LONGEST` characters.
 """

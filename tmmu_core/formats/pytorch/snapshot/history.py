@@ -21,7 +21,7 @@ _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTI
 
 @dataclass(frozen=True)
 class Total:
-    """Sum and number of the live buffers whose property has the same value."""
+    """Bytes and number of the live buffers with the same value of a property."""
 
     name: str  # the value of the property
     size: int  # in bytes
@@ -43,7 +43,7 @@ class History(Recorded, Device):
         return np.flatnonzero((self.birth <= step) & (step < self.death))
 
     def name(self, key: str, row: int) -> str:
-        """Return the value of the property ``key``, one of :data:`KEYS`, of a row."""
+        """Return the value of a row's property ``key``, which is one of :data:`KEYS`."""
         path = self.paths[int(self.stack[row])]
         stream, pool = tuple(self.events.lanes)[int(self.lane[row])]
         match key:
@@ -70,7 +70,7 @@ class History(Recorded, Device):
         return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
 
     def live_by_category(self, samples: int) -> tuple[list[int], dict[str, list[int]]]:
-        """Return ``(steps, category → live bytes at these steps)``: ``samples`` evenly spaced steps, and the peak."""
+        """Return ``(steps, category → live bytes)`` at evenly spaced steps and the peak, without empty categories."""
         end = int(self.death.max(initial=1))
         steps = np.unique(np.append(np.linspace(0, end - 1, min(samples, end)).astype(np.int64), self.peak[0]))
         categories = np.array(self.categories)

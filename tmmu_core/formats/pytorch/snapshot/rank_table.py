@@ -16,7 +16,7 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 
 MEMORY_BYTES = 3 << 30  # maximum memory of all processes together
-MIN_PARALLEL_BYTES = 1 << 26  # minimum bytes of all files together for which several processes are started
+MIN_PARALLEL_BYTES = 1 << 26  # several processes are started if all files together have at least this size
 SIGNATURE_BYTES = 1 << 12  # bytes of a file that are read to detect a snapshot
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
 
@@ -34,7 +34,7 @@ class RankSummary:
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return sorted ``(rank, path)`` of a folder's snapshots. The rank is in the name, else the file's position."""
+    """Return sorted ``(rank, path)`` of a folder's snapshots. The rank is a number in the name, else the position."""
     found = []
     try:
         files = sorted(path for path in folder.iterdir() if path.is_file())
@@ -81,7 +81,7 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
 
 
 def workers_for(sizes: Sequence[int]) -> int:
-    """Return the number of processes that read files of these bytes within :data:`MEMORY_BYTES`; 1 for small files."""
+    """Return how many processes can read files of ``sizes`` (bytes) in :data:`MEMORY_BYTES`; 1 for small files."""
     max_workers = MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1)
     return 1 if sum(sizes) < MIN_PARALLEL_BYTES else max(1, min(os.cpu_count() or 1, len(sizes), max_workers))
 

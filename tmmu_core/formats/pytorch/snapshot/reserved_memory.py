@@ -1,4 +1,4 @@
-"""Compute the bytes that the allocator reserved over time, and offsets of its blocks within the peak of these bytes.
+"""Compute the bytes that the allocator reserved over time, and block offsets within the reserved peak if possible.
 
 A snapshot lists the segments at the end of the trace, so the curve is computed backwards from their bytes. It is exact
 even if the trace begins in the middle of a run. Segments that never exist together share offsets, because a later
@@ -32,7 +32,7 @@ class Reserved:
         return int(self.step[at]), int(self.size[at])
 
     def at(self, step: int) -> int:
-        """Return the largest value of the entries at a step; without an entry there, the value of the entry before."""
+        """Return the largest value of the entries at ``step``; if there is none, the value of the previous entry."""
         first, last = np.searchsorted(self.step, step, side="left"), np.searchsorted(self.step, step, side="right")
         return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
 
@@ -54,9 +54,9 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
-    Three placements are tried: the allocator's addresses without gaps between regions; whole segments, each at one
-    offset; single blocks. The result is the first placement within ``max_bytes``. If there is none, or ``max_bytes`` is
-    ``None``, it is the first of the three.
+    Three placements are tried in order: (1) the allocator's addresses, without the gaps between regions; (2) packed
+    segments, each as a whole; (3) packed blocks. The first one within ``max_bytes`` is returned. If there is none, or
+    ``max_bytes`` is ``None``, placement 1 is returned.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
@@ -85,7 +85,7 @@ def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
 
 
 def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
-    """Return offsets of blocks within ``max_bytes`` if segments are not divided; ``None`` if that is impossible."""
+    """Return offsets of blocks within ``max_bytes`` that keep each segment whole; ``None`` if none are found."""
     rectangles = _rectangles(blocks.events, blocks.segments)
     if rectangles is None:
         return None
@@ -98,7 +98,7 @@ def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` of each segment; ``None`` if there is none, or one is resized or lost."""
+    """Return ``(start, end, birth, death)`` per segment; ``None`` without any, or if one is resized or unlisted."""
     mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0

@@ -232,14 +232,14 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     columns = columns[:, np.lexsort((columns[2], columns[0]))]
     birth, death, address, size, stack, lane, free_stack, before = columns
     freed = (before == 0) & (free_stack > 0)
-    if freed.any() and (stack[freed] == free_stack[freed]).all():  # each free has a copy of the allocating stack
+    if freed.any() and (stack[freed] == free_stack[freed]).all():  # the file repeats the allocating stack in each free
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
     return Device(birth, death, address, size, stack, lane, free_stack, before > 0, events, segments, max(steps, 1))
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
-    """Set the pool of events in segments of private pools: older versions of PyTorch write it to segments only."""
+    """Set the pool of events in private segments: older versions of PyTorch write the pool to segments only."""
     private = [segment for segment in segments if any(segment.lane[1])]
     if not private or any(any(pool) for _, pool in events.lanes):
         return

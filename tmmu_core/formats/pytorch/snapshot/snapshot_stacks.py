@@ -1,7 +1,7 @@
 """Compute the label, path and phase of the recorded stack of an allocation.
 
 A stack is read from its innermost frame outwards. The label skips frames of the unwinder, the allocator and the
-interpreter. The first frame that matches a rule determines the phase, a code. The rules are those of Mosaic
+interpreter. The first frame that matches a rule determines the phase code. The rules are those of Mosaic
 (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a ``forward`` inside of the
 backward pass is a recomputed activation, and an optimizer step inside of the backward pass is an optimizer step.
 """
@@ -46,7 +46,7 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack: ``None``, a list of dicts that the caller keeps alive, or ``msgspec.Raw``."""
+        """Return the row of ``frames``: ``None``, ``msgspec.Raw`` or a list of dicts that the caller keeps alive."""
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
@@ -72,7 +72,7 @@ _BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
 
 
 def label(frames: Sequence[Frame]) -> str:
-    """Return the innermost Python line outside of PyTorch (``model.py:12 Block.forward``), or the operator."""
+    """Return the innermost Python line outside of PyTorch, else the backward node, the operator or another frame."""
     shown = [frame for frame in frames if not _SKIPPED.search(frame.name)]
     python = [frame for frame in shown if frame.filename.endswith(".py")]
     for frame in python:
@@ -138,7 +138,7 @@ _PYTHON = (
     (r"", r"reset_parameters|load_state_dict|from_pretrained|set_module_tensor", PARAMETER),
     (r"", r"__init__$", INIT),
 )
-"""``(file, function, phase)``: the first row applies whose patterns match. ``function`` matches from the start."""
+"""``(file, function, phase)``: the first row with matching patterns applies. ``function`` matches from the start."""
 
 
 @lru_cache(1 << 14)

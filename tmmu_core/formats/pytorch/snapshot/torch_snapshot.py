@@ -183,9 +183,9 @@ class _PhaseColumns:
 
 
 def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Categorise ``rows`` by size: as many parameters as gradients, then optimizer state; others are unchanged."""
-    # Parameters are allocated before their state, so they are assumed to have lower addresses. A float32 state of a
-    # 16-bit parameter has twice its size. Without gradients, all ``rows`` are parameters.
+    """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``code``."""
+    # A size has as many parameters as gradients, at the lowest addresses, because state is allocated later. Other rows
+    # of this size, or of twice the size (float32 state for 16 bits), are state. Without gradients, all are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
     for row in at[np.argsort(found.address[at])].tolist():
