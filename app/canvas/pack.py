@@ -68,7 +68,7 @@ class _Arrays:
         return [kind, self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Store strings as one blob with their end offsets; return the header of both arrays."""
+        """Store strings as one blob with their end offsets. Return the header entries ``blob`` and ``ends``."""
         listed = list(texts)
         # UTF-8 cannot encode a lone surrogate: it becomes a question mark.
         blob = "".join(listed).encode("utf-8", "replace")
@@ -79,7 +79,7 @@ class _Arrays:
         return {"blob": ["u1", self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a code per row, and each distinct string once, those of ``order`` first; return the header of both."""
+        """Store a code per row, and each distinct string once, first those of ``order``. Return the codes and pool."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
@@ -126,7 +126,7 @@ def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return per row whether its id or its producer's id contains ``text``, like ``searchHits`` in picking.js."""
+    """Return a flag per row: its id or its producer's id contains ``text`` (see ``searchHits`` in picking.js)."""
     if not text:
         return np.zeros(len(plan), np.bool_)
     fold = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -142,7 +142,7 @@ def _nodes(plan: Plan) -> list[str]:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return the plan to draw, and the ``plan`` step of each drawn step and the end (``None``: all steps are drawn).
+    """Return ``(plan to draw, steps)``. Step k of the plan to draw is ``steps[k]`` of ``plan``; ``None``: equal steps.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. ``beside``: a second plan that is drawn with the same steps.

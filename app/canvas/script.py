@@ -15,8 +15,8 @@ from app.texts import palette
 PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
 MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
-PALETTE = "palette.js"  # name of a generated module with the colours of the module app.texts.palette
-WORKER = "worker.js"  # name of a generated module that contains the script of the layout worker as a string
+PALETTE = "palette.js"  # generated module: the constants of app.texts.palette
+WORKER = "worker.js"  # generated module: the script of the layout worker as a string
 WORKER_MODULE = "layout.js"  # the module of the layout worker, which runs after the layout library
 LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
 
@@ -63,7 +63,7 @@ def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
 
 
 def _scoped(name: str, text: str) -> str:
-    """Return a declaration of a constant with the exports of a module. An import reads the constant of its module."""
+    """Return JavaScript that declares a constant with the exports of a module. Imports become reads of constants."""
     exported = [*_EXPORT.findall(text)]
     for names in _EXPORT_LIST.findall(text):
         exported += [part.strip() for part in names.split(",") if part.strip()]

@@ -31,11 +31,11 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 INTERRUPTED = 130  # 128 + SIGINT
 VERBOSE = ("-v", "--verbose")  # options that list why each reader rejected a file
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # such as a full disk: not bugs
+WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)  # a full disk or closed file is no bug
 
 
 class _TolerantFile(io.FileIO):
-    """A file whose failed writes discard the data if the error is an instance of :attr:`ignored`."""
+    """A file that discards the data of a write if the write fails with an error of the type :attr:`ignored`."""
 
     ignored: type[OSError] = BrokenPipeError  # the reader has closed the pipe
 
@@ -171,7 +171,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of the options ``--max-NAME N``; return the arguments without these and :data:`VERBOSE`."""
+    """Set the limits of ``--max-NAME N`` options. Return the arguments without these options and :data:`VERBOSE`."""
     variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
     others: list[str] = []
     remaining = iter(arguments)

@@ -197,7 +197,7 @@ def note_input_warnings(resolved: Resolved) -> None:
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
-    """Print warnings to standard output, after an empty line, or with ``on_stderr`` to standard error."""
+    """Print an empty line and the warnings to standard output; with ``on_stderr``, only the warnings to stderr."""
     if on_stderr:
         print_note(*(f"warning: {text}" for text in warnings))
     elif warnings:

@@ -18,7 +18,7 @@ def arena(shown: Shown) -> str:
 
 
 def drawn(plan: Plan, default: str = "") -> str | None:
-    """Return the chosen arena; without one, ``default`` or the main arena; ``None`` for all arenas or no arena."""
+    """Return the chosen arena, else ``default`` or the main arena. ``None``: all are chosen, or the plan has none."""
     chosen = state.choice().arena
     if chosen == ALL_ARENAS:
         return None
@@ -26,7 +26,7 @@ def drawn(plan: Plan, default: str = "") -> str | None:
 
 
 def follow_selection(plan: Plan, default: str = "") -> str | None:
-    """Choose the arena of the selected tensor if none is chosen and the drawing shows another; see :func:`drawn`."""
+    """If no arena is chosen and the drawn one lacks the selected tensor, choose its arena. Return :func:`drawn`."""
     row, shown = plan.row_of.get(state.choice().selected), drawn(plan, default)
     if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
         state.choose(arena=name)
@@ -45,7 +45,7 @@ def _worst_step(shown: Shown, arena_name: str) -> int:
 
 
 def step_of(shown: Shown) -> int:
-    """Return the chosen step if the plan has it, else the peak step, or for Fragmentation the most fragmented step."""
+    """Return the chosen step if the plan has it, else the peak step (on Fragmentation: the most fragmented step)."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen

@@ -1,4 +1,4 @@
-"""Tables with a callback for clicked cells. Their texts are escaped, so that a spreadsheet shows them as texts."""
+"""Tables with a callback for clicked cells. Texts are escaped, so that a spreadsheet reads no text as a formula."""
 
 from collections.abc import Callable
 from typing import Any

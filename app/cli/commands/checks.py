@@ -74,7 +74,7 @@ def _verdict(found: Resolved, graph: Graph | None, request: PlanRequest) -> Verd
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
-    """Return the plan of the file ``name``, and its graph; ``None`` for a plan without a graph.
+    """Return ``(plan, graph)`` of the file ``name``; the graph is ``None`` if neither the file nor ``graph`` has one.
 
     A finished plan accepts only the options with which it was planned: ``--arenas`` and, with ``graph``, ``--dims`` and
     ``--shard``. Raises :class:`UsageError` for other planning options.
@@ -108,7 +108,7 @@ def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanReq
 
 
 def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
-    """Return the solution of a plan; for a finished plan, plan ``graph`` with its mode, preset, order and token."""
+    """Return the solution of a plan. A finished plan has none: plan ``graph`` with the settings of the plan."""
     if found.solution is not None:
         return found.solution
     same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)

@@ -49,13 +49,13 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
 
 PROJECT = "c-project"  # the format that writes a folder
 MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
-"""Format → (function that returns why bytes are no model of this format, extension of its files)."""
+"""Format → (function that returns an error text for bytes that are no such model, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 
 @dataclass(frozen=True)
 class FormatOptions:
-    """Options that only some formats have."""
+    """Options that apply only to some formats."""
 
     arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME")
     model: str | None = option(f"Model of a plan or fitted graph, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
@@ -118,7 +118,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
 
 
 def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a model ``(bytes, name)`` with the plan ``opened``, or with a new plan for a graph."""
+    """Write a model ``(bytes, name)`` with the plan ``opened``. If ``opened`` is a graph, plan the model first."""
     micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run
@@ -135,7 +135,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a model ``(bytes, name)`` in the order of ``opened`` or of the request, else in the best order found."""
+    """Write a model ``(bytes, name)`` in the order of a plan, a fitted graph or the request, else the best found."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model

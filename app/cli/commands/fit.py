@@ -99,7 +99,7 @@ def _search(
     progress: Progress,
     sizes: SizeOptions,
 ) -> tuple[Fitted, int | None]:
-    """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` without a search, or if none fits."""
+    """Return ``(fit, size found for --largest or --mesh)``; the size is ``None`` without these, or if none fits."""
     if sizes.mesh is not None:
         smallest = smallest_mesh(graph, request, sizes.mesh, limits, progress)
         return smallest.fitted, smallest.size

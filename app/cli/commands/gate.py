@@ -32,7 +32,7 @@ SCOPES = {
     "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
-"""What was verified of a plan (``Verdict.examined``, or ``planned``) → its description."""
+"""Verified part of a plan (``Verdict.examined``, or ``planned`` for a new plan) → description."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def gate_command(
         after.complete_plan()
     before = None if options.baseline is None else resolve.resolve_side(options.baseline, request, store, after.plan)
     checks = _checks(limits, after, before, allow_incomplete=options.allow_incomplete)
-    if before is not None and not after.ignored:  # no warning for the baseline: the candidate uses the options
+    if before is not None and not after.ignored:  # no warning about unused options: the candidate uses them
         before = replace(before, ignored=())
     if out is not None:
         _write_out(Path(out), after, before, checks, _link(explorer, store, after.plan, before))
@@ -102,7 +102,7 @@ def _option_of(name: str) -> str:
 def _checks(
     limits: Sequence[core.Limit], after: Resolved, before: Resolved | None, *, allow_incomplete: bool
 ) -> list[Check]:
-    """Return the checks of the verdicts and of completeness. Add the checks of the limits if all of them pass."""
+    """Return the checks of the verdicts and of completeness. If all of these pass, add the checks of the limits."""
     plan = after.plan
     checks: list[Check] = []
     for side in (after, before):
@@ -214,7 +214,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
 
 
 def _link(explorer: str | None, store_url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the plan or comparison in ``explorer``; "" for ``None``, or if the store lacks a plan."""
+    """Return the URL of the plan or comparison, or "" if ``explorer`` is ``None`` or the store lacks a plan."""
     if explorer is None:
         return ""
     scheme = ""

@@ -1,4 +1,4 @@
-"""``tmmu record``, ``history`` and ``bisect``: store the plan of a commit, list sizes, find the cause of growth."""
+"""``tmmu record``, ``history`` and ``bisect``: store the plan of a commit, list runs, and find causes of growth."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RunOptions:
     planner: str | None = option("Use only runs of this planner.", "NAME")
 
     def matches(self, run: Run | Line) -> bool:
-        """Return whether a run, or a line of runs, has the branch and the planner."""
+        """Return whether a run or a series of runs has the branch and the planner of the options, if given."""
         return self.branch in (None, run.branch) and self.planner in (None, run.planner)
 
 
@@ -119,7 +119,7 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth, changed settings)`` of each run from ``first`` on."""
+    """Return ``(growth since the run before in the series, changed settings)`` of each run from ``first`` on."""
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []

@@ -127,7 +127,7 @@ def _option(name: str, default: Any, value: Any) -> None:
 
 
 def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
-    """Return the chosen options with ``value`` for ``name``, without an option that has its default."""
+    """Return the chosen options with ``value`` for ``name``, or without ``name`` if ``value`` is its default."""
     options = {**state.choice().options, name: value}
     if value == default:
         del options[name]

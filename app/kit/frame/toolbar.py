@@ -88,7 +88,7 @@ def _short(pair: str) -> str:
 def _menu(
     title: str, names: Mapping[str, str], value: str | None, changes: Callable[[str], Any], about: str, fixed: str
 ) -> None:
-    """Draw a menu of name → title that sets ``changes(name)``. ``fixed``: why the menu is disabled, or ""."""
+    """Draw a menu of name → title. A selection sets ``changes(name)``. ``fixed``: why the menu is disabled, or ""."""
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
     options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or about, "width": 200}

@@ -34,7 +34,7 @@ def rows(shown: Shown) -> list[int] | None:
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows of the witness of an arena (default: all arenas) with its views; ``None`` if it is not marked."""
+    """Return the rows of the marked witness of an arena (``None``: all), with views; ``None`` without this mark."""
     if state.choice().marked != WITNESS:
         return None
     names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]
@@ -43,7 +43,7 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return ``(step, text)`` of each last use of marked buffers; ``"a frees x +1"``: x and one more buffer."""
+    """Return ``(step, text)`` of each last use of marked buffers; ``"a frees x +1"``: node a frees x and one more."""
     plan = shown.plan
     freed_at: dict[int, list[str]] = {}
     for row, last_use, _ in _late(shown):
@@ -56,7 +56,7 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
-    """Return ``(row, last use, use before)`` of the marked buffers freed late; [] if they are not marked."""
+    """Return ``(row, last use, second-last use)`` of the marked buffers freed late; [] if they are not marked."""
     return plan_rows.idle_before_last_use(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 

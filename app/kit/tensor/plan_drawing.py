@@ -52,7 +52,7 @@ def end_to_end(plan: Plan) -> tuple[str, ...]:
 def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: str, **settings: Any) -> None:
     """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``). ``on``: event → function of the event's value.
 
-    Values: ``select``: ``{id, row, how}`` of the tensor, ``id`` ``None`` and ``row`` -1 for a cleared selection;
+    Values: ``select``: ``{id, row, how}`` of the tensor (``id=None, row=-1`` for a cleared selection);
     ``compare``: ``{id, row}``; ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the
     text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``;
     ``ghost``: ``{id, offset, birth}`` of the box that the user drags.

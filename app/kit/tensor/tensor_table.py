@@ -23,7 +23,7 @@ MOST_ROWS = 5_000
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena [all] whose tensor or producer name contains ``search``."""
+    """Return the rows of an arena (``None``: all) whose tensor or producer name contains ``search``."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
@@ -149,7 +149,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = data_table.HEIGHT) -> None:
-    """Draw a table that has a column ``tensor``. A click selects the row's tensor or, in "view of", its base."""
+    """Draw a table with a column ``tensor``. A click selects the row's tensor or, in the column "view of", its base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
     def select(cell: data_table.Cell | None) -> None:

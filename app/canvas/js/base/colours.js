@@ -3,8 +3,8 @@
 import { counted } from "./formats.js";
 import { CATEGORIES, CATEGORY_COLOURS, HUES, OTHER, ROLE_COLOURS } from "./palette.js";
 
-// Colours of "unchanged" and of the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several
-// kinds has the colour of the first of them in this list.
+// Colour of each kind of change (KINDS in tmmu_core/formats/planfile/compare_plans.py) and of unchanged rows. If a row
+// has several kinds of changes, the first kind in this list sets its colour.
 const CHANGES = Object.entries({
   unchanged: "#A8ADB5", added: "#009E73", removed: "#A6611A", other_arena: "#CC79A7", resized: "#E69F00",
   retimed: "#56B4E9", moved: "#0072B2", redescribed: "#8C6BB1", renumbered: "#4D9221",
@@ -12,7 +12,7 @@ const CHANGES = Object.entries({
 export const CONFLICT = "#D55E00";
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
- * note}. A plan without the data of `scheme` has the colours of its roles. */
+ * note, listsUnusedColours}. Without the data of `scheme`, role sets the colour. A conflict has the colour CONFLICT. */
 export function paint(plan, scheme) {
   const hasData = ["slot", "arena"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
   const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan), { codes, table, legend } = colouring;
@@ -59,7 +59,7 @@ function byArena(plan) {
   return byName({ names, codes: plan.arena }, colours, "colour = arena");
 }
 
-/** Colour the operators that write the most bytes. A view has the colour of its base. */
+/** Colour the operators of `plan.ranked`, which write the most bytes. A view has the colour of its base. */
 function byOperator(plan) {
   const { names, codes } = plan.operator, writingCodes = new Set();
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writingCodes.add(codes[i]);

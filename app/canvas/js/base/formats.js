@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a number of bytes in its largest unit; from 1 KiB on with 3 or 4 digits, rounded half up: "1.50 MiB". */
+/** Format a number of bytes in the largest unit that it reaches: "1.50 MiB". From 1 KiB on, round to 3 or 4 digits. */
 export function shortBytes(count) {
   const n = BigInt(count);
   if (n < 1024n) return `${n} B`;
@@ -15,7 +15,7 @@ export function shortBytes(count) {
   return `${threeDigits(hundredths)} ${UNITS[unit]}`;
 }
 
-/** Format a number given in hundredths; three digits, four from 1000 on, rounded half up: 1234n → "12.3". */
+/** Format a number of hundredths: 1234n → "12.3". Round it half up to three digits, or to an integer from 100 on. */
 function threeDigits(hundredths) {
   if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
   if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
@@ -29,7 +29,7 @@ export const offsetText = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUp
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 export const rangeText = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** Shorten a name to at most `letters` letters; from 3 on, "…" replaces its middle, where names differ least. */
+/** Shorten a name to at most `letters` letters. If `letters` ≥ 3, "…" replaces the middle, where names differ least. */
 export function shortened(text, letters) {
   if (text.length <= letters) return text;
   if (letters < 3) return text.slice(0, Math.max(0, letters));

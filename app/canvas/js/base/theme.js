@@ -5,9 +5,9 @@ import { luminance } from "./colours.js";
 /** Approximate width of a letter of `font` in pixels. */
 export const LETTER = 6.1;
 
-/** Return the look of an element: `ink`, the CSS colour of its text; `solid`, its background as [r, g, b], white if it
- * is transparent; `dark`, whether this background is dark; `font`; the CSS colours of lines and areas; and `hatch`, a
- * canvas with a pattern of diagonal lines. `ratio`: device pixels per CSS pixel. */
+/** Return the look of an element. `ink` is the CSS colour of its text. `solid` is its background as [r, g, b], or white
+ * if its opacity is at most 0.5. `dark` is true for a dark background. `hatch` is a canvas with diagonal lines. The
+ * other fields are the font and CSS colours of lines and areas. `ratio`: device pixels per CSS pixel. */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element);
   const channels = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
@@ -27,7 +27,7 @@ export function lookOf(element, ratio) {
     soft: tone(0.62, 0.6), // less contrast than `ink`
     grid: tone(0.1, 0.08),
     line: tone(0.85, 0.85),
-    panel: tone(0.035, 0.018), // background of arenas and of the strip
+    panel: tone(0.035, 0.018), // background of arenas, frames and the live-bytes strip
     live: dark ? "rgba(86,180,233,0.75)" : "rgba(0,114,178,0.70)",
     hatch,
   };

@@ -34,11 +34,11 @@ export const DEFAULTS = {
   show_baseline: true, // outline the tensors that differ from the baseline
   memory: null, // {arenas, capacity}: one memory that contains these arenas end to end, the first at the bottom
   reach: 0, // minimum length of the axis of the map in bytes, so that several maps have the same scale
-  selected: null, compared: null, search: "", marked: null, // ids; marked: rows to highlight without a search
+  selected: null, compared: null, search: "", marked: null, // selected, compared: ids; marked: rows to highlight
   step: null, span: null, flags: [], // selected step and half-open range of steps; [step, text] of each flag
   ghost: null, // a storage drawn at another offset and birth: {id, offset, birth, conflicts, legal, extent}
   toolbar: true, strip: true, title: true, // strip: the curve of live bytes
-  height: 520, room: 0, // pixels; room: as high as the window minus `room`, and at least `height`
+  height: 520, room: 0, // pixels; with `room`, the height is that of the window minus `room`, at least `height`
   transposed: false, zoom: null, // zoom: the visible [t0, t1, v0, v1]; null: all
   link: "", // group of drawings that share selection, step, range of steps and visible steps
 };
@@ -75,7 +75,7 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether this chart sent a value, which the page now returns: it must not replace a newer value of the user. */
+  /** Return whether the page returns a value that this chart sent. It must not replace a newer value of the user. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
@@ -149,7 +149,7 @@ export class Chart extends Drawing {
     const scene = (this.currentScene = sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }));
     const arenas = plan.arenas.filter((_, k) => shown[k]), names = memory?.arenas ?? arenas.map(({ name }) => name);
     const otherArenas = this.other?.arenas.filter(({ name }) => names.includes(name));
-    // The strip shows the live bytes of the arena, or the sum of the arenas shown, and `otherSum` of the other plan.
+    // The strip shows the live bytes of all shown arenas together. `otherSum` has those of the other plan.
     scene.stripArena = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, null) : this.arena);
     if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, null);
     return scene;
@@ -159,7 +159,7 @@ export class Chart extends Drawing {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
   }
 
-  /** Return {row, offset, birth} of the box to drag at a pixel: the ghost or, with `alt`, the selection; else null. */
+  /** Return {row, offset, birth} of the ghost, else (with `alt`) of the selected box; null if it is elsewhere. */
   draggedBox(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
@@ -402,7 +402,7 @@ export class Chart extends Drawing {
     this.windowChanged();
   }
 
-  /** Centre the window on a row along each axis on which the row is not visible. `quiet`: not in the linked charts. */
+  /** Centre the window on a row along each axis on which it is not visible. If `quiet`, linked charts do not follow. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
     const centreOn = (low, high, a, b) => {
@@ -519,7 +519,7 @@ export class Chart extends Drawing {
     }
   }
 
-  /** Apply a change of a linked chart: settings, or a `window` with its range of v and the `scene` of that chart. */
+  /** Apply a change of a linked chart: settings, or its visible steps `window` and visible range of v `levels`. */
   follow({ window, levels, scene, ...state }) {
     Object.assign(this.state, state);
     this.setRows(state);

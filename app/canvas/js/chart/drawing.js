@@ -8,7 +8,7 @@ export const charts = new Set(); // every drawing of the page
 const mounted = new WeakMap(); // parent element → its drawing
 const PRIORITY = { over: 1, base: 2, layout: 3 }; // kinds of redrawing; a later kind includes the earlier kinds
 
-/** Set `emit` of the drawing in an element and return the drawing. Create a missing drawing with its style sheet. */
+/** Return the drawing in an element, and set its `emit`. If there is none, create a drawing and its style sheet. */
 export function mount(parent, Kind, emit) {
   if (!mounted.get(parent)?.root.isConnected) {
     unmount(parent);

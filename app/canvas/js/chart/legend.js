@@ -25,7 +25,7 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   return items;
 }
 
-/** Return the entries of the legend whose colours occur in the arenas shown; all if `listsUnusedColours`. */
+/** Return the legend entries whose colours occur in the shown arenas. If `listsUnusedColours`, return all entries. */
 function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();

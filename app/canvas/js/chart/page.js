@@ -9,8 +9,8 @@ import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetText, shortBytes } from "../base/formats.js";
 
-// The oldest packs are dropped while there are more than KEPT_PACKS with more than KEPT_BYTES together. Small packs are
-// kept, because a page may send many before it shows their charts.
+// The oldest pack is dropped while more than KEPT_PACKS packs are stored and have more than KEPT_BYTES together. Small
+// packs are kept, because a page may send many before it shows their charts.
 const KEPT_PACKS = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack, the oldest first
@@ -70,7 +70,7 @@ function restore(drawn, query, onSelect) {
   onSelect(chart, { id: selected, row: chart.selected });
 }
 
-/** Entry point of the Streamlit component. `data` is either the bytes of a plan or the state of a chart. */
+/** Entry point of the Streamlit component. `data` is either the bytes of a pack or the state of a chart. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {
     if (!packs.has(headerOf(data).token)) keep(data);

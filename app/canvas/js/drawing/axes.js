@@ -14,9 +14,9 @@ function decimalInterval(least) {
 /** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const binaryInterval = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
-/** Return a function that formats a multiple of `every` bytes (a power of two), at most `highest`, as the label of a
- * tick. All labels have the largest unit in which they are exact with at most three decimals. If the longest label has
- * more than `letters` letters, all are hexadecimal. */
+/** Return a function that formats the label of a tick: a multiple of `every` bytes (a power of two) up to `highest`.
+ * All labels have the same unit: the largest up to `highest` in which three decimals are exact. If the longest label
+ * has more than `letters` letters, all labels are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
   for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;
@@ -30,7 +30,7 @@ export function byteLabels(every, highest, letters) {
 export function stepTicks({ plan, plane, plot }) {
   const { t0, t1 } = plane.win, ticks = [];
   const sample = Array.from({ length: 24 }, (_, k) => plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
-  const letters = Math.max(...sample) + grouped(plan.stepAt(plan.steps)).length + 4; // in the longest label, about
+  const letters = Math.max(...sample) + grouped(plan.stepAt(plan.steps)).length + 4; // estimate for the longest label
   const labelWidth = Math.min(132, Math.max(64, plot.w / 14, LETTER * letters));
   const [leastPixels] = plane.swappedIfSideways(labelWidth, 22); // between two ticks
   const every = decimalInterval(leastPixels / plane.pixelsPerStep);
@@ -137,7 +137,7 @@ function drawLeft(pen, { plot }, ticks) {
 const BAND = 4; // width of a phase's band in pixels
 const AXIS_NAME = 34; // pixels that the name of the step axis needs, on the right below the picture
 
-/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw its name if it fits. */
+/** Draw a coloured band per phase beside the step axis. Below a horizontal axis, also draw phase names that fit. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win;
   Object.assign(pen, { textAlign: "left", textBaseline: "bottom" });

@@ -1,7 +1,7 @@
 // The picture: background, boxes, names, lines, costly reuses, outlines of the baseline.
 //
-// Each function takes a `pen` (a 2-D context) and the object that Chart.frameState() returns. Its `plane` converts
-// coordinates, `shown` has a flag per arena, `hits` is null or has a flag per row: rows without the flag are dimmed.
+// Each function takes a `pen` (a 2-D context) and fields of Chart.frameState(). `plane` converts coordinates, and
+// `shown` has a flag per arena. `hits` is null, or has a flag per row; rows whose flag is 0 are dimmed.
 
 import { CONFLICT, css, luminance } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted), and the label, start and end (solid) of each arena; in the view "map", also its lower
- * bound (dotted) and capacity (dashed). For arenas in one memory, draw its capacity, and no labels or lower bounds. */
+/** Draw the peak step (dotted), and each arena's label, start and end (solid). In the view "map", also draw its lower
+ * bound (dotted) and capacity (dashed). With one memory, draw its capacity, but no labels and no lower bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look } = frameState, { stripArena } = scene;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -209,8 +209,8 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   return costs.size;
 }
 
-/** Outline the changed tensors where the other plan has them: dashed, or dotted for tensors that only the other plan
- * has. Return [number of outlined tensors, number of changed tensors]. */
+/** Outline the changed tensors at their positions in the other plan. Lines are dashed, or dotted for tensors that only
+ * the other plan has. Return [number of outlined tensors, number of changed tensors]. */
 export function drawBaseline(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const isPerTensor = scene.view === "lifetimes", hasSlots = scene.view === "slots";

@@ -6,7 +6,7 @@ import { paintGraph, MARK_COLOURS } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
-const READABLE = 1; // smallest zoom of the first view and of a jump to a box: labels have 11 pixels
+const READABLE = 1; // minimum scale after a jump to a box, also at the start; labels are then 11 pixels high
 const MOST_LAYOUTS = 24; // maximum number of cached layouts
 const TOP_MARGIN = 12; // pixels above the drawing
 const LETTER = 6.3; // width of a letter in pixels

@@ -3,12 +3,12 @@
 import { arrowHead, fillBox } from "../drawing/pen.js";
 import { shortened } from "../base/formats.js";
 
-/** Colours of the bar of live bytes in a box and of the flag at the peak. */
+/** Colours of the live-bytes bar in a box (`held`) and of the peak flag (`peak`). */
 export const MARK_COLOURS = { held: "#0072B2", peak: "#D55E00" };
 const FONT_SIZE = 11; // of a label, in units of the layout
 const LEAST_FONT = 10; // smallest font size of a label in pixels of the screen
 
-/** Draw the visible part of the graph of a chart, in the coordinates of the layout. */
+/** Draw the background and the visible part of the graph of a chart. */
 export function paintGraph(chart) {
   const { data, layout, view, hovered, width, height, ratio } = chart, { scale } = view;
   const pen = chart.canvases[0].getContext("2d"), look = chart.currentLook();

@@ -1,5 +1,5 @@
-// Layout of a graph with open modules, called levels. The library lays out each level separately, the innermost first.
-// In its parent level, a level is one box. This module runs in a worker, after the library.
+// Layout of a graph with open modules, called levels. The library dagre lays out one level at a time, innermost levels
+// first. A level is one box in its parent level. This module runs in a worker, after the library.
 
 globalThis.addEventListener("message", ({ data }) => globalThis.postMessage(arrange(globalThis.dagre, data)));
 

@@ -1,4 +1,4 @@
-// The scene: the position of each box along v, which is a line, a slot or a byte, and along the steps.
+// The scene: the position of each box along the steps and along v. A position along v is a line, a slot or a byte.
 
 export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
@@ -8,15 +8,15 @@ const NAME_HEIGHT = 20;
 
 /** Return {view, v0, v1, birth, death, bands, overLimit, top, falling}: the ranges in v and steps of each row, a band
  * per arena shown, the ranges {low, high} above a capacity, the greatest v, and whether v runs down. For one memory,
- * the scene also has `memory`, the sum of its arenas.
+ * the scene also has `memory`, the sum of its arenas. The view "lifetimes" has no bands.
  *
- * A band is {arena, base, height, extent, otherBase: base in the other plan}. The first arena is at the top, with
- * `sideways` at the left.
+ * A band is {arena, base, height, extent, otherBase: base in the other plan}. The first arena is at the top
+ * or, with `sideways`, at the left. In one memory, it is at the bottom.
  *
  * reach: minimum height of a band in bytes, so that several charts have the same scale
  * pixels: height of the drawing
- * memory: {capacity, arenas} of one memory that contains these arenas end to end, the first at the bottom; its capacity
- * is null if it is unlimited. null: a memory per arena */
+ * memory: null for a memory per arena, or {capacity, arenas}: one memory that contains these arenas end to end. A
+ * capacity of null is unlimited. */
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
@@ -104,7 +104,7 @@ function boxRanges(plan, bases, view) {
 const extentOf = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
 const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena) => arena.name === name), view);
 
-/** Return a size, or 0 above a limit, because a large scale would make the boxes too small. */
+/** Return a size, or 0 if it exceeds a limit: a much larger scale would make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? Number(size) : 0);
 
 /** Return the height of a band: the maximum of extent, extent in the other plan and, in a map, `reach` and capacity. */

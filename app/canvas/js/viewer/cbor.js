@@ -1,4 +1,4 @@
-// Decode CBOR (RFC 8949) with definite lengths and without tags, as in plan files.
+// Decode the CBOR (RFC 8949) of plan files: definite lengths, floats of 64 bits, no tags.
 
 import { DECODER } from "../plan/columns.js";
 
