@@ -12,9 +12,9 @@
     residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; not in a zip archive
 
-The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. The program must bind
-its own memory if the arenas are too large for static arrays, and for constants without bytes. The files are rendered
-from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
+The C files compile as C11 and as C++17 without warnings. Equal plans and bytes give equal files. If the writable arenas
+are too large for static arrays, the program must bind memory to them. It must always bind memory to constants without
+bytes. The files are rendered from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
@@ -178,7 +178,7 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write files and their manifest; delete other files of the previous manifest. Return the bytes written."""
+    """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
     new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}

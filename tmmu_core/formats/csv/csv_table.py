@@ -2,8 +2,8 @@
 
 A live range is ``[lower, upper)``. Without live ranges, all rows are live at the same time. Without offsets, the
 instance has no packing. Without ids, rows are numbered. Rows with the same ``alias`` become one buffer. A JSON table is
-a list of objects, or the first list in an object. Sizes and offsets are in bytes, or in a unit in the column name
-(``Size (KiB)``) or the cell.
+a list of objects, or the first list in an object. Sizes, offsets and alignments are in bytes, unless the column name
+(``Size (KiB)``) or the cell contains another unit.
 """
 
 import re
@@ -31,7 +31,7 @@ _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECAS
 
 
 def columns_of(data: bytes) -> tuple[str, ...]:
-    """Return the column names of a table; ``()`` for other data, fewer than two columns, or an unprintable name."""
+    """Return a table's column names; ``()`` for other data, fewer than two columns, or an empty or unprintable name."""
     try:
         data = unpacking.unpack(data)
         if document.kind(data) == "json" and _NOT_TABLE & document.fields(data).keys():
@@ -111,7 +111,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[int]:
-    """Merge the rows of each alias into its first row: union of live ranges, largest size. Return the rows to keep."""
+    """Merge the rows of each alias into its first row: least lower, largest upper and size. Return the rows to keep."""
     first_of: dict[str, int] = {}
     kept = []
     for row, alias in enumerate(aliases):

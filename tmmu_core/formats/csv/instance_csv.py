@@ -2,11 +2,11 @@
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
 Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``,
-``KB`` means KiB too). Names of other tools (MiniMalloc's converter) are read:
+``KB`` means KiB too). Columns, with their names in other tools (MiniMalloc's converter):
 
 * ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
 * ``upper``: also ``end``; with this name, the ends of live ranges and gaps are inclusive;
-* ``gaps``: ``7-9 12-14``, half-open ranges of steps, not live; a gap with a byte window, ``12-14@0:64``, is ignored;
+* ``gaps``: ranges without live bytes, half-open, ``7-9 12-14``; gaps with a byte window, ``12-14@0:64``, are ignored;
 * ``offset``: in all rows, a finished plan; in some rows, fixed offsets; in no row, a problem.
 """
 
@@ -148,7 +148,7 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
 
 
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> bytes:
-    """Return a problem, or with ``offset`` a finished plan, as CSV without hand-offs, exclusions and reuse terms."""
+    """Return a problem as CSV; with ``offset``, a finished plan. Hand-offs, exclusions and reuse terms are omitted."""
     refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {"id": list(problem.ids), "lower": problem.birth.tolist()}
     columns |= {"upper": problem.death.tolist(), "size": problem.size.tolist()}
@@ -208,7 +208,7 @@ _NUMBER = re.compile(
 
 
 def digits_of(text: str, unit: str = "") -> str:
-    """Return a number as digits, in bytes if it has a unit. Return other text unchanged."""
+    """Return a number as digits, in bytes if it or the column (``unit``) has a unit. Return other text unchanged."""
     text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     if text.isdecimal() and not unit:
         return text
@@ -224,7 +224,7 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether it has gaps with a window (ignored)."""
+    """Return the gaps without a byte window in ``begin-stop[@low:high] …``, and whether the text has other gaps."""
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():

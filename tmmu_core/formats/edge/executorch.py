@@ -4,17 +4,17 @@ A program is a flatbuffer (``schema/program.fbs`` of the executorch package, ide
 some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
     step 0        the inputs with a place are written
-    step k + 1    all values of instruction k are live. A kernel writes its last argument, or the elements of that list.
-                  A delegate writes all arguments after the last one that an earlier instruction used.
+    step k + 1    all values of instruction k are live. A kernel writes its last argument; of a list, every element.
+                  A delegate reads its arguments up to the last one with a value, and writes the rest.
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
 extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or
-there is none, the value read is state that persists between runs: it is live at every step. A value that a kernel
-writes at the place of an operand is merged with the operand like a view. Each memory is an arena.
+there is none, the value read is state that persists between runs: it is live at every step. A result at the
+place of an operand that is not smaller is merged with the operand like a view. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. Without
-``enable_memory_offsets=True``, ``ts`` is the sum of the bytes of the earlier values of the step.
+``enable_memory_offsets=True``, ``ts`` is the number of bytes of the earlier values in the same step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read TensorFlow Lite models: the first subgraph, and the subgraphs that it runs as nested scopes.
+"""Read TensorFlow Lite models: the first subgraph, with a nested scope for each subgraph that it runs.
 
 * A tensor with data in the file is a ``constant``; constants that share a buffer are one storage. A variable tensor,
   which keeps its value from run to run, is a ``buffer``.
@@ -9,8 +9,8 @@
   refer to the same variable, in all subgraphs.
 * An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
   (``workspace``), live from the start.
-* A plan in the file (``OfflineMemoryAllocation``) is ignored, except in a model that Vela compiled: its commands
-  contain addresses. A tensor that such a plan places inside of the scratch tensor is a view of the scratch tensor.
+* A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
+  addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
@@ -46,7 +46,7 @@ BODIES = {
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16  # maximum levels of nested bodies that are planned
 MOST_REPEATED = 1 << 17  # maximum sum of :attr:`.Subgraph.words` over the repeated uses of subgraphs
-VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operands and index of the value
+VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operand list, index of the value
 ALIGNMENT = 16  # alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)
 NPU = "ethos-u"  # the operator that Vela writes for the part of a model that it compiles
 
@@ -189,7 +189,7 @@ class _Reading:
             self.place(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
-        """Append the bodies of a control-flow operator as nested scopes. Return whether they can be planned."""
+        """Append the bodies of a control-flow operator as nested scopes. Return False if they cannot be planned."""
         operands = operator.inputs[operator.instr == "IF" :]
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):

@@ -29,7 +29,7 @@ SAME_SIZE = UNARY | {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}  # kernels 
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return in-place pairs ``(operand, 0)`` of operands as large as the only result, or ``"none"``."""
+    """Return ``(operand, 0)`` for each operand that the only result may overwrite; ``"none"`` without such operands."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
@@ -45,7 +45,7 @@ def nbytes(tensor: Tensor) -> int:
 ABSENT = -1  # number of an omitted optional operand
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}  # types without a name in ``tflite``
-EXTERNAL_BUFFER = 10  # number of the field of a tensor whose value, if not 0, refers to data in another file
+EXTERNAL_BUFFER = 10  # number of a tensor's field; if the field is not 0, the data are in another file
 OFFLINE_PLAN = b"OfflineMemoryAllocation"  # name of the metadata with a plan for TensorFlow Lite Micro
 OFFLINE_HEADER = 3  # number of integers before the offsets: version, number of subgraphs, number of offsets
 ELEMENTS_PER_BYTE = 4  # maximum operands, dimensions and letters per byte of the file; tables may share vectors
@@ -229,14 +229,14 @@ class ModelFile:
 
 
 def is_external(tensor: Any) -> bool:
-    """Return whether the data of ``tensor`` are in another file. The parser has no name for the field."""
+    """Return whether the data of ``tensor`` are in another file. The parser has no method for this field."""
     table = tensor._tab
     place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
     return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))
 
 
 def numbers(table: Any, field: str) -> list[int]:
-    """Return a vector of a table. It is read by element, because the parser returns 0 for an absent vector."""
+    """Return a vector of a table. It is read by element: the parser's arrays are 0 for an absent vector."""
     return [int(getattr(table, field)(i)) for i in range(length(table, field))]
 
 

@@ -6,8 +6,8 @@ The runtime itself places tensors with the offset −1: constants, variables, te
 tensors that would overlap a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
-offset and one live range, even if its subgraph runs several times. Their steps are scopes: an operator, or the entry
-into a body of an operator. A tensor that an operator writes lives to its last reader; the results of a control-flow
+offset and one live range, even if its subgraph runs several times. A step of the runtime is a scope: an operator, or
+the entry into a body. A tensor that an operator writes lives to its last reader; the results of a control-flow
 operator live while its bodies run.
 
 Old metadata of the same length are overwritten. Else a new root table, new lists of buffers and metadata, and the new
@@ -58,7 +58,7 @@ class MicroModel:
     """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Read a model. Raises ``Misuse`` for a model of Vela or an unplanned part, else as :func:`.tflite.read`."""
+        """Read a model. Raises ``Misuse`` for Vela's models and unplanned parts, and errors of :func:`.tflite.read`."""
         with source_of_errors(name):
             self.graph, reading = tflite.built(data, name)
             self.data = data
@@ -166,7 +166,7 @@ class TflmFile:
     data: bytes
     offsets: tuple[int, ...]  # per tensor of each subgraph, its offset in bytes, or −1
     left: tuple[str, ...]  # ids of the activations that the runtime places
-    extent_bytes: int  # end of the last tensor with an offset: a lower bound of the head of the runtime's arena
+    extent_bytes: int  # end of the last tensor with an offset: a lower bound on the head's size in the arena
 
 
 def with_plan(model: MicroModel, plan: Plan) -> TflmFile:

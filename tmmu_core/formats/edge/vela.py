@@ -9,7 +9,7 @@
 
 A live range includes its end time; the bytes do not include the end address. Some versions of Vela also print the
 column ``Purpose``. Tensors with the same times and addresses become one buffer with several names. If the log has
-several memories, the writable memory with the highest peak is read, and notes list the others. Other lines are ignored.
+several memories, the writable memory with the highest peak is read, and notes list the rest. Other lines are ignored.
 """
 
 import re
@@ -37,7 +37,7 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the plan of the memory with the highest peak; writable memories come first. Raises ``UnreadableInput``."""
+    """Return the plan of the writable memory (else read-only) with the highest peak. Raises ``UnreadableInput``."""
     tables = [(title, rows, _live_ranges(rows)) for title, rows in _tables(data.decode("utf-8", "replace")) if rows]
     if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", hint=HINT)
@@ -70,7 +70,7 @@ def _tables(text: str) -> Iterator[tuple[str, _Buffers]]:
             found = _TITLE.match(line.strip())
             title = found[1].removesuffix(":") if found else title
             if _HEADER.match(line.strip()):
-                buffers, separators = {}, line.count(":") - 3  # between the size and the name, which may contain colons
+                buffers, separators = {}, line.count(":") - 3  # colons before the name, which may contain more
             continue
         row = _ROW.match(line)
         if row is None and not (line.lstrip()[:1].isdigit() and "0x" in line):

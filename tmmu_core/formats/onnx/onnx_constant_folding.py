@@ -1,6 +1,6 @@
 """Fold the nodes of an ONNX model that compute small constants, such as shapes, axes and sizes.
 
-A ``Shape`` or ``Size`` node is folded if the shape of its operand is fixed. Any other node is folded if its operands
+A ``Shape`` or ``Size`` node is folded if the sizes that it reads are fixed. Any other node is folded if its operands
 are known and its results are small. The reference evaluator of the onnx package evaluates one node at a time.
 """
 

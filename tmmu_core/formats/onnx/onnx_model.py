@@ -21,7 +21,7 @@ from tmmu_core.graph.model import Graph
 TypedShape = tuple[int, list[int | str | None]]  # element type, and dimensions as number, name or ``None`` (unknown)
 TypedShapes = dict[str, TypedShape]  # value → type and shape
 
-ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})  # other inputs have a value per channel
+ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})  # the other inputs have one value per channel
 SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv"): 3, ("com.microsoft.nchwc", "Conv"): 3}
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
@@ -128,7 +128,7 @@ DEFAULT_SET = "ai.onnx"  # Second name of ONNX's default operator set, whose fir
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return ``model`` with functions inlined and ``""`` as the name of the default set. Changes ``model``."""
+    """Return ``model`` with functions inlined and ``""`` as the name of the default operator set. Changes ``model``."""
     for part in (model, *model.functions):
         has_default = any(not entry.domain for entry in part.opset_import)
         for k in reversed(range(len(part.opset_import))):

@@ -4,13 +4,13 @@
 2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
-3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
-   size is 512 (1 to 512), or the size for which the model is written (:mod:`.onnx_written_sizes`). A size that is the
-   product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`). Shapes
-   that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`); nodes that write such values have the
-   parameter ``shapes``.
-4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. Random and unknown operators are not folded, nor is ``DequantizeLinear``:
+3. Open sizes of the inputs become ``dims`` with bounds and ``assumed`` sizes. A batch is 1 (bounds 1 to 8), any other
+   size is 512 (1 to 512). Sizes at which the model cannot run are changed (:mod:`.onnx_written_sizes`). A size that is
+   the product of one or two dimensions and a number (``2 * N``) is written as these factors (:mod:`.onnx_shapes`).
+   Shapes that inference does not find come from onnxruntime (:mod:`.onnx_shape_run`). A node that writes a value with
+   such a shape has the parameter ``shapes``.
+4. Nodes with constant results are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and the shape
+   of a tensor with a fixed shape. Random and unknown operators are not folded, nor is ``DequantizeLinear``:
    weights stay quantized. Folded values that other nodes read, and initialisers of integers and booleans, have the
    role ``constant``. Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
@@ -229,7 +229,7 @@ class Builder:
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
         self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
-        self.results = {name for node in closings for name in node.input}  # values copied into carried buffers
+        self.results = {name for node in closings for name in node.input}  # also new carried values
         self.carried = {n for node in self.graph.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
 
     def build(self) -> Graph:
@@ -270,7 +270,7 @@ class Builder:
         return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
 
     def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
-        """Return the nodes that are not folded, with their position; add the outputs of others to ``constant``."""
+        """Return the unfolded nodes with their positions; add the outputs of folded nodes to ``constant``."""
         unfolded: list[tuple[int, onnx.NodeProto]] = []
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
@@ -323,7 +323,7 @@ class Builder:
         return "" if node.output[0] in self.results and is_carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
-        """Return the in-place pairs: inputs of the size of the output that the operator may overwrite."""
+        """Return ``(operand, 0)`` for each operand that is as large as the only output and may be overwritten by it."""
         operator = operator_name(node)
         if len(written) != 1:
             return ()

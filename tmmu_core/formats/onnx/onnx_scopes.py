@@ -1,7 +1,7 @@
 """Flatten the bodies of ``If``, ``Loop`` and ``Scan`` at their node, between nodes that open and close the scope.
 
-A plan has one live range for every tensor. The operands below make it valid for a body that never runs, runs once or
-runs many times (``docs/decisions/04-control-flow.md`` has the proof):
+A plan has one live range for every tensor. The operands below make the live ranges valid, whether a body never runs,
+runs once or runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 
 * ``If``: after the nodes of ``then`` and ``else``, ``If.close`` reads the condition and the results of both branches.
 * ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffers of the stacked outputs
@@ -34,7 +34,7 @@ _SCAN_FROM = 9  # first operator set in which ``Scan`` has no batch axis and no 
 
 @dataclass(frozen=True)
 class Origin:
-    """Position in the model of the node that a flat node comes from."""
+    """The node of the model that a flat node comes from."""
 
     scope: str  # ``""`` for the main graph; nodes that open or close a scope are in this scope
     position: int  # position in its graph
@@ -264,7 +264,7 @@ def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
 
 
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
-    """Return whether the node opens, continues or closes a scope, and is one of ``operators``, if given."""
+    """Return whether the node opens, continues or closes a scope. ``operators``: the accepted ones; default: all."""
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 
@@ -284,7 +284,7 @@ class Carried(NamedTuple):
 
 
 def carried_of(node: onnx.NodeProto) -> Carried:
-    """Return the operands of a ``Loop.close`` or ``Scan.close`` node, without trip count and conditions."""
+    """Return the states, buffers and results among the operands of a ``Loop.close`` or ``Scan.close`` node."""
     states, stacked = (int(attribute_of(node, name) or 0) for name in ("states", "stacked"))
     is_loop = is_scope(node, "Loop.close")
     reads = node.input[3 if is_loop else 0 :]

@@ -53,7 +53,7 @@ def with_supported_ir_version(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes that onnxruntime infers at ``point``; none without sympy, and for models with scope nodes."""
+    """Return the shapes that onnxruntime infers at ``point``; none without sympy, or with a scope node."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("symbols", {}, bind(model, dict(point)))
@@ -112,7 +112,7 @@ def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then the points with :data:`USUAL_LENGTHS` for one, two and all assumed lengths."""
+    """Return the default point, then points with a usual length for one, two or all assumed lengths."""
     default = sizes.point()
     lengths = [name for name in sorted(sizes.assumed) if default[name] == LENGTH_ENVELOPE.max][:MAX_LENGTHS]
     groups = [*combinations(lengths, 1), *combinations(lengths, 2), tuple(lengths)]
@@ -135,7 +135,7 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
 
 
 def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Give each node of ``graph`` and its bodies a unique name. Yield the name and the outputs of the flat node."""
+    """Give each node of ``graph`` and its bodies a unique name. Yield the name and the outputs of its flat node."""
     outputs_at: dict[tuple[str, int, bool], list[str]] = {}  # (scope, position, whether the node closes the scope)
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         is_closing = is_scope(node) and node.op_type.endswith(".close")

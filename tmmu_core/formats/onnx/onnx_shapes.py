@@ -1,7 +1,7 @@
 """Infer the shapes of an ONNX model with named dimensions; derive unnamed sizes by inference at several points.
 
-Shape inference is that of the onnx package. If it stops because a shape is *computed* (``Range``, ``Where``,
-``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
+A point is a size for each named dimension. The onnx package infers the shapes. If it stops because a shape is
+*computed* (``Range``, ``Where``), :mod:`.onnx_constant_folding` computes the shape and inference continues.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -115,7 +115,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
-    """Return the shapes. Derive unnamed sizes from inference at several points; fix dimensions if this fails."""
+    """Return the shapes. If an unnamed size is no product of dimensions, fix the dimensions that change it."""
     named = _infer_with_declared(model)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     dims = [dim for value in written for dim in (named[value][1] if value in named else [None])]
@@ -175,7 +175,7 @@ def _points(sizes: Sizes) -> list[dict[str, int]]:
 
 
 def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
-    """Return the model with its named dimensions fixed; other names are cleared, to be inferred."""
+    """Return the model with the dimensions of ``point`` fixed; other names are cleared, so that they are inferred."""
     bound = deepcopy(model)
     for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
         for dim in value_info.type.tensor_type.shape.dim:
@@ -234,7 +234,7 @@ def _infer_with_declared(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.Mode
 
 
 def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedShape:
-    """Return the declared shape with the inferred sizes in it; the inferred shape if it has another rank."""
+    """Return the inferred shape (else the declared one), with open sizes from a declared shape of equal rank."""
     if inferred is None or len(inferred[1]) != len(declared[1]):
         return inferred or declared
     pairs = zip(inferred[1], declared[1], strict=True)

@@ -92,7 +92,7 @@ def _lengths_of_tables(model: onnx.ModelProto, facts: Facts, dims: Mapping[str, 
 
 
 def _sizes_of_sums(model: onnx.ModelProto, facts: Facts) -> Iterator[tuple[str, int]]:
-    """Yield ``(dimension, size)`` for operands with a named dimension and a fixed size above 1 at the same axis."""
+    """Yield ``(dimension, size)`` if one operand has the dimension where the other has a fixed size above 1."""
     for node in model.graph.node:
         if operator_name(node) in BROADCASTS:
             shapes = [facts.shape.get(name, ())[::-1] for name in node.input]
@@ -102,7 +102,7 @@ def _sizes_of_sums(model: onnx.ModelProto, facts: Facts) -> Iterator[tuple[str, 
 
 
 def _can_run(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> bool:
-    """Return whether the shapes of every reshape, sum and product are consistent at the default sizes."""
+    """Return whether the shapes at reshapes, broadcasts and matrix products are consistent at the default sizes."""
     point = sizes.point()
     constants = {weight.name for weight in model.graph.initializer}
     constants.update(name for node in model.graph.node if node.op_type == "Constant" for name in node.output)

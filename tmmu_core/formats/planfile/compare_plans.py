@@ -74,7 +74,7 @@ class Comparison:
     incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
     divergences: tuple[Difference, ...]  # differences outside of the rows; mode and order first
     context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
-    certificates: tuple[Difference, ...]  # in lower bounds; also in ``divergences`` if planner and options are equal
+    certificates: tuple[Difference, ...]  # of lower bounds; also in ``divergences`` if planner and options are equal
     ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
     left_row: I64  # row in ``left``, or −1
     right_row: I64
@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def identical(self) -> bool:
-        """Whether no compared value differs."""
+        """Whether the plans are comparable without divergences and changed tensors; ``context`` may differ."""
         return not self.incomparable and not self.divergences and not self.kinds.any()
 
     @property
@@ -157,7 +157,7 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Kind → (tensors, their bytes in the candidate; ``removed``: in the baseline; ``resized``: the increase)."""
+        """Kind → (tensors, their bytes): in the candidate; ``removed``: in the baseline; ``resized``: the increase."""
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)
@@ -169,7 +169,7 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[LineChange, ...]:
-        """Changes between the peaks of two snapshots, by line and category; else empty."""
+        """Changes between the peaks of two different snapshots, by source line and category; else empty."""
         is_other_graph = self.complete and self.left.ir_hash != self.right.ir_hash
         return changes_at_peak(self.left, self.right) if is_other_graph else ()
 

@@ -9,7 +9,7 @@ Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inp
 The content hash detects an edit of a file::
 
     tensors_hash = SHA-256(canonical CBOR of [[row by tensor id bytes, …], [[step, from, to, taken], …]])
-    content_hash = H([head without null values and the keys in NOT_HASHED, tensors_hash as hexadecimal digits])
+    content_hash = H([head without null values and without NOT_HASHED keys, tensors_hash as hexadecimal digits])
 """
 
 import hashlib
@@ -88,7 +88,7 @@ register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocume
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why a document is no version of ``schema``, else ``""``. If damaged, only ``identifying`` is searched."""
+    """Return why a document is no version of ``schema``, or ``""``. If it is damaged, search only ``identifying``."""
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
     if kind.encode() not in data:
         return refusal
@@ -102,7 +102,7 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # texts; a mapping is a note on an arena of this name
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # they are texts; a mapping is an arena's note
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head

@@ -201,7 +201,7 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
 
 
 def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
-    """Return the value of part of a formula, bounded to limit time. Assumptions (``positive=True``) are ignored."""
+    """Return the value of part of a formula, at most 2^63 − 1. Assumptions (``positive=True``) are ignored."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             found: _Number = Fraction(number)

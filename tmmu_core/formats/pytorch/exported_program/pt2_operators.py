@@ -111,12 +111,12 @@ class Flow:
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: numbers per body."""
+        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: how many each body has."""
         groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False
         arguments = sum(map(len, groups[1:] if self.kind == "branch" else groups))
-        body_outputs = [1, results] if self.kind == "loop" else [results] * len(inputs)  # a loop's first: its condition
+        body_outputs = [1, results] if self.kind == "loop" else [results] * len(inputs)  # the first: a condition
         states = len(groups[0]) if groups else 0
         match_results = {"loop": states == results, "scan": states <= results}.get(self.kind, True)
         return list(inputs) == [arguments] * len(inputs) and list(outputs) == body_outputs and match_results

@@ -32,7 +32,7 @@ def trace_in_subprocess(data: bytes, name: str, point: Mapping[str, int]) -> Gra
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the child: read a program from standard input, write ``MARK`` and its graph, or nothing, to standard output.
+    """Run the child: read a program, and write ``MARK`` and its graph, or nothing if tracing fails.
 
     ``arguments``: limits in seconds and bytes, the graph's name, and ``point`` of :func:`trace_in_subprocess` as JSON.
     """

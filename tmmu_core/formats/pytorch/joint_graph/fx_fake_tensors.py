@@ -1,7 +1,7 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes, strides and storage, on a device of this machine. After the trace, the module's
+by fake tensors with the same sizes and strides, on a device of this machine. After the trace, the module's
 tensors are restored.
 
 Version 5 of ``transformers`` reads position ids (to find packed sequences) and padding masks (to skip masks without
@@ -88,7 +88,7 @@ _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
     (collect_metadata_analysis.__name__, "coerce_tangent_and_suggest_memory_format", _dense_tangent),
 )
-"""Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
+"""Replacements for a joint graph: no recomputation, no donated buffers (backward may run twice), dense tangents."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
@@ -125,7 +125,7 @@ class StandIns:
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
         self.mode, self.real = mode, real
-        self.tensors: dict[int, tuple[Any, torch.Tensor]] = {}  # id of a tensor → the tensor, kept alive, its stand-in
+        self.tensors: dict[int, tuple[Any, torch.Tensor]] = {}  # id of a tensor → (the tensor, its stand-in)
         self.storages: dict[int, Any] = {}
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
@@ -228,7 +228,7 @@ def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> I
 
 @contextlib.contextmanager
 def attributes_read(module: torch.nn.Module) -> Iterator[dict[str, set[str]]]:
-    """Context manager: yield path of a part → names of its attributes with numbers and texts that are read."""
+    """Context manager: yield path of a part → names of its plain attributes (numbers, texts) that are read."""
     paths = {id(part): path for path, part in module.named_modules()}
     read: dict[str, set[str]] = {}
 

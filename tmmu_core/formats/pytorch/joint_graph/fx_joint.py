@@ -5,8 +5,8 @@ The reader runs the graph on fake tensors, node by node, because schemas do not 
 
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors of the forward pass that backward reads are saved, unless they are persistent.
-* The new value of a buffer is written in place if its operator reads the old value (``batch_norm``) and neither is a
-  view. Otherwise, a node copies the new value into the buffer.
+* The new value of a buffer is written in place if the operator that computes it reads the old value (``batch_norm``)
+  and neither value is a view. Otherwise, a node copies the new value into the buffer.
 * The bodies of operators in ``FLOWS`` (``cond``, ``while_loop`` …) are flattened where possible (``scopes``). Other
   bodies are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -154,7 +154,7 @@ class JointReader(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor, and a new storage that it does not fill. Return the ids, the storage first."""
+        """Declare a tensor, and its storage if it is new and larger. Return the ids, the storage first."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -326,7 +326,7 @@ class JointReader(torch.fx.Interpreter):
         return self._add(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
-        """Declare a dense tensor of the same shape and dtype, or of one row of it."""
+        """Declare a dense tensor with the dtype and shape of ``tensor``, or (``row``) of one row of it."""
         value = self.value_of[tensor]
         dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
         return self.write(self._unused(name), dense, [tensor])[-1]
@@ -475,7 +475,7 @@ def _layout_of(value: Any) -> StridedLayout:
 
 
 def has_strides_of(gradient: Any, leaf: Any) -> bool:
-    """Return whether the autograd engine can use ``gradient`` as ``leaf.grad`` without a copy, by its strides.
+    """Return whether the strides of ``gradient`` let the autograd engine use it as ``leaf.grad`` without a copy.
 
     The strides must be those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
     """

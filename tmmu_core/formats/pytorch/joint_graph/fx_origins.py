@@ -1,4 +1,4 @@
-"""Origins of traced operators: the module whose ``forward`` runs, and its source line.
+"""Origins of traced operators: the module whose ``forward`` runs, and the source line that runs.
 
 While a module is traced, hooks record the running submodule. The origin of a node of the forward pass is this submodule
 and the innermost source line outside of PyTorch and TMMU. A backward operator has the origin of its forward operator,

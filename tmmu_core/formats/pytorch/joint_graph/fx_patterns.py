@@ -56,9 +56,9 @@ def ends_of(joint: Any) -> Ends:
 
 
 def written_part(node: Any) -> tuple[Any, bool]:
-    """Return the node whose value a scatter operator writes in place, and whether the part already has this value.
+    """Return the operator that can write a part in place, and whether it only copies the part to itself.
 
-    ``(None, False)`` for other nodes. The first argument of ``node`` is the tensor with the part.
+    ``node`` is the scatter operator that follows; ``node.args[0]`` has the part. ``(None, False)`` for other nodes.
     """
     view = SCATTERS.get(_name(node))
     if view is None:

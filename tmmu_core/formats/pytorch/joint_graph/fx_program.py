@@ -1,4 +1,4 @@
-"""Build a module that can be traced from a saved program, without loading the program with PyTorch.
+"""Build a traceable module from a saved program, without loading the program with PyTorch.
 
 Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
 operator of ``aten`` or ``prims``, or one of ``BODIES``, on fake tensors, numbers and strings. Operators without a rule

@@ -69,7 +69,7 @@ def new_leaves(arguments: Any) -> Any:
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     """Return a module that runs ``module`` and returns the tensors to differentiate.
 
-    These are the result of ``loss``; without one, the output's attribute ``loss`` if it exists, else the output.
+    These are the result of ``loss``. If it is ``None``, they are the output's attribute ``loss``, or else the output.
     """
 
     class WithLoss(torch.nn.Module):
@@ -135,9 +135,9 @@ def _names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the native graph of a module of :func:`with_loss`: a training step with ``train``, else the forward pass.
+    """Return the native graph of a module of :func:`with_loss`: a training step, or a forward pass in evaluation mode.
 
-    The forward pass is traced in evaluation mode. The module's own mode is restored.
+    ``train``: return the training step. The module's own mode is restored.
     """
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
@@ -161,9 +161,9 @@ def exported(
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
     ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
-    if all tensors are on the CPU, trace dropout as eager mode runs it: three operators with a float mask. In all other
-    training steps, dropout is one operator with a byte mask. The joint graph can be compiled in the ``with`` block.
-    Raises ``UnreadableInput`` if the module cannot be traced.
+    if all tensors are real and on the CPU, dropout is traced as in eager mode, as three operators with a float mask. In
+    all other training steps, dropout is one operator with a byte mask. The joint graph can be compiled in the ``with``
+    block. Raises ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
