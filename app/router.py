@@ -31,7 +31,7 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, Any], ...]
     sources: list[str] = []
     error_cards: list[dict[str, Any]] = []
     reviews: list[tuple[str, bytes]] = []
-    is_explorer = Path(sys.argv[0]).resolve() == HERE / "main.py"  # not so in a test of a page
+    is_explorer = Path(sys.argv[0]).resolve() == HERE / "main.py"  # False if a test runs a page
     for name in sys.argv[1:] if is_explorer else []:
         try:
             files = opening.files_at(Path(name))

@@ -61,9 +61,9 @@ def build_report(
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
-    Equal inputs give equal bytes. ``verified``: the verifier's verdict [computed]; ``origin`` of the rows [from the
-    graph]; ``budget``: limit of all arenas together; ``review``: a ``Review``; ``moves`` of the page Fix; ``embedded``:
-    the review file as JSON, so that the report can be opened as a review.
+    Equal inputs give equal bytes. ``verified``: the verifier's verdict (default: computed); ``origin``: operators and
+    layers of the rows (default: from the graph); ``budget``: limit of all arenas together; ``review``: a ``Review``;
+    ``moves``: changes of the page Fix; ``embedded``: the review file as JSON, so that the explorer can open the report.
     """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -121,7 +121,7 @@ def viewer_page() -> bytes:
 
 
 NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
-"""Pixels of the arena map in a notebook, and of its heading, curve of live bytes and legend together."""
+"""Heights in pixels: of the arena map in a notebook; of its heading, curve of live bytes and legend together."""
 
 _NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
@@ -150,7 +150,7 @@ def browser() -> str | None:
 
 
 def pdf(report: bytes) -> bytes:
-    """Return an HTML report as PDF. Raises ``UnwritableOutput`` without a browser, or if it writes no file."""
+    """Return an HTML report as PDF. Raises ``UnwritableOutput`` if no browser writes the file."""
     program = browser()
     if program is None:
         raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write OUT.html.")

@@ -22,9 +22,9 @@ WIDTH, HEIGHT = 1100, 460
 LEDGER_HEIGHT = 230
 MIN_SIDE, MAX_SIDE = 200, 8_000  # width and height of a picture in pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
-STEP_LABEL_WIDTH, LETTER_WIDTH = 140, 6.6  # of the longest step label and of a letter, in pixels
+STEP_LABEL_WIDTH, LETTER_WIDTH = 140, 6.6  # pixels for the longest step label and for a letter
 MOST_BOXES, MOST_COLUMNS = 4_000, 1_000
-MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # of a box with a name, in pixels
+MIN_NAMED_WIDTH, MIN_NAMED_HEIGHT = 46, 13  # pixels; a smaller box has no name
 OVER = "#D55E00"  # colour of bytes above the capacity
 
 
@@ -46,7 +46,7 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture. Positions in it are fractions of the drawing area, from its lower left."""
+    """Size in pixels and theme of a picture. A position is a fraction of the drawing area, from its lower left."""
 
     width: int = WIDTH
     height: int = HEIGHT
@@ -81,7 +81,7 @@ class Sheet:
         return f'<text x="{_LEFT - 7}" y="{self.y(position) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
 
     def step_labels(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
-        """Yield as many step labels below the drawing area as fit. Each step of ``steps`` has one column."""
+        """Yield the step labels below the drawing area, as many as fit. Each element of ``steps`` has one column."""
         columns_per_label = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL_WIDTH)))  # rounded up
         for column in range(0, len(steps), columns_per_label):
             x = self.x(column / len(steps))
@@ -133,7 +133,7 @@ def arena_picture(
         parts += [sheet.y_label(tick / top, numbers.short_bytes(tick)) for tick in numbers.ticks(top, 8)]
     else:
         lanes_per_label = max(1, -(-top // max(1, height // 16)))  # rounded up
-        for lane in range(0, top, lanes_per_label):  # a slot, or a tensor by first write from the top
+        for lane in range(0, top, lanes_per_label):  # number of a slot, or of a tensor in order of first write
             middle = (lane if kind == "slots" else top - 1 - lane) + 0.5
             parts.append(sheet.y_label(middle / top, f"{lane:,}"))
     parts += sheet.step_labels(plan, range(plan.steps))
@@ -143,7 +143,7 @@ def arena_picture(
 def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[int, ...]], int, int]:
     """Return ``(boxes to draw, upper end of the vertical axis, number of all boxes)``.
 
-    A box is ``(row of the plan, lower end, upper end, first write, step after the last)``.
+    A box is ``(row of the plan, lower end, upper end, first write, step at which it is freed)``.
     """
     number = arena_number(plan, summary.name)
     if kind == "lifetimes":
@@ -168,7 +168,7 @@ def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> tuple[list[tuple[in
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the arena size, or a larger capacity that is at most twice as large."""
+    """Return the upper end of a byte axis: the capacity if it is 1 to 2 times the arena size, else the arena size."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 
@@ -220,7 +220,7 @@ def patterns() -> Markup:
 
 
 def drawn_rows(ledger: WasteLedger) -> NDArray[np.int64]:
-    """Return the ledger's rows to draw: all, or from each of ``MOST_COLUMNS`` bins the row with the most live bytes."""
+    """Return the ledger's rows to draw: all, or the one with the most live bytes in each of ``MOST_COLUMNS`` bins."""
     count = len(ledger.live)
     if count <= MOST_COLUMNS:
         return np.arange(count, dtype=np.int64)

@@ -1,9 +1,9 @@
 """Middleware that authorizes every request except health checks, and adds the content security policy.
 
 A cross-origin request is rejected. If ``TMMU_PROXY_HEADER`` names a header of an authenticating proxy, a request needs
-this header; else, if ``TMMU_TOKEN`` is set, it needs the token or the cookie that replaces it. Without these settings,
-a server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding; a
-server on any other address rejects every request.
+this header. If only ``TMMU_TOKEN`` is set, a request needs the token or the cookie that replaces it. Without these
+settings, a server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding. A
+server on any other address then rejects every request.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the new address of the name of a view, an old page or the first page; ``None`` for other paths."""
+    """Return the address to redirect to if ``path`` ends with a view, an old page or the first page; else ``None``."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None

@@ -42,7 +42,7 @@ def tree(shown: Shown) -> Tree:
 
 
 def shown_part(shown: Shown, chosen: Choice) -> str:
-    """Return the chosen part of the graph: :data:`MODEL`, or :data:`AROUND` for the neighbourhood of the selection."""
+    """Return the part to show: :data:`MODEL` (the whole graph), or :data:`AROUND` (around the selection)."""
     if chosen.walk:
         return chosen.walk
     is_large = len(shown.timeline.index.node_ids) > MAX_NODES_WITHOUT_MODULES

@@ -54,7 +54,7 @@ class Opened:
     source: str
     name: str
     graph: Graph | None = None
-    instance: PlainInstance | None = None  # the problem, with the problems of further arenas
+    instance: PlainInstance | None = None  # the packing problems, one per arena
     plan: Plan | None = None
     trace: Trace | None = None
 
@@ -121,7 +121,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of a file, or of each module or snapshot of a folder. Raises ``OSError``."""
+    """Return ``(name, bytes)`` of a file, or of a folder's snapshots or else XLA modules. Raises ``OSError``."""
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):
@@ -165,7 +165,7 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key, limited in bytes. Uploaded files have secret keys, and are also in the store if any."""
+    """Opened files by key, limited in bytes. Uploaded files have secret keys; a store, if any, keeps them too."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._files: OrderedDict[str, _File] = OrderedDict()

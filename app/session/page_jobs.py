@@ -76,7 +76,7 @@ def baseline_link(choice: Choice) -> str:
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
     """Return the fields of the choice that open a candidate. ``choice`` becomes the baseline; its limits stay."""
     plan_input = candidate.plan_input
-    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # as in the fit
+    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # a fit has no limits: it minimises
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {each: getattr(choice, each) for each in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
@@ -94,7 +94,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
 
 
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
-    """Return view → title: Shapes for a graph with a dimension, Ranks for one with a parameter or a shard."""
+    """Return view → title: Shapes for a graph with dimensions; Ranks for parameters, shards or a chosen shard spec."""
     graph = opened.graph
     if graph is None:
         return {}

@@ -93,7 +93,7 @@ MAX_IDLE_BUFFERS = 8  # maximum length of the list of idle_before_last_use
 
 @remembered
 def idle_before_last_use(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row, last use, use before)`` of the buffers with the most bytes × idle steps between these uses."""
+    """Return ``(row, last use, previous use)`` of the buffers with the most bytes × idle steps between both uses."""
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
     liveness, plan = shown.solution.liveness, shown.plan

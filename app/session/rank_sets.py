@@ -69,7 +69,7 @@ def presets(graph: Graph) -> dict[str, tuple[str, str]]:
 
 
 def spec_of(text: str) -> dict[str, Any]:
-    """Parse the JSON text of a spec; ``read_spec`` checks the fields. Raises ``UnreadableInput`` for other text."""
+    """Parse the JSON object of a spec; ``read_spec`` checks its fields. Raises ``UnreadableInput`` for other texts."""
     if not text.strip():
         rule = '"rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]'
         hint = f'Write {{"mesh": {{"tp": 8}}, {rule}}}, or choose a preset.'

@@ -17,7 +17,7 @@ FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.j
 
 
 def command(shown: Shown, before_option: str = " ") -> str:
-    """Return the command that plans again, or verifies a finished plan; ``before_option``: text before options."""
+    """Return the command that plans again, or verifies a finished plan; ``before_option``: text before each option."""
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])
@@ -38,7 +38,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
 
 
 def _line(parts: Sequence[str], before_option: str = " ") -> str:
-    """Return the words as a shell command. Control characters are written as octal codes, for the terminal."""
+    """Return the words as a shell command. Control and invisible characters are written as octal codes."""
     words = ""
     for part in parts:
         words += (before_option if part.startswith("-") else " ") if words else ""

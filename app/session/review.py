@@ -194,7 +194,7 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the fields of the choice that a bookmark sets; the open file stays, its moves if the baseline does."""
+    """Return the fields of the choice that a bookmark sets. The file stays; its moves stay with the same baseline."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     changes = {name: value for name, value in vars(chosen).items() if name not in _SERVER_KEYS.values()}
     return changes | ({"moves": state.choice().moves} if chosen.baseline == state.choice().baseline else {})
@@ -227,7 +227,7 @@ def open_or_refuse(data: bytes, name: str) -> None:
 
 
 def open_file(data: bytes, name: str) -> None:
-    """Restore graph, view and review of a file, and the plan if it matches them. Raises ``TmmuError``."""
+    """Restore graph, view and review; also the plan if it matches the graph and the link. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
     text = embedded[1] if embedded else unpacking.unpack(data)
     with source_of_errors(name):

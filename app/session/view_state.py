@@ -55,7 +55,7 @@ class Choice(PlanRequest):
     span: tuple[int, int] | None = None  # chosen range of steps, half-open
     tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage
     turn: int | None = None  # number of placements that the replay shows; None: all placements
-    zoom: tuple[float, ...] | None = None  # visible ``(t0, t1, v0, v1)`` of the drawing; ``None``: all of it
+    zoom: tuple[float, ...] | None = None  # visible steps t0 to t1 and bytes or rows v0 to v1; None: all
     walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by the size of the graph
     radius: int | None = None  # maximum distance from the selection in edges, for "around"
     opened: str = ""  # modules that the user opened in Graph: paths of quoted names, separated by commas
@@ -68,7 +68,7 @@ class Choice(PlanRequest):
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run
 
     def under(self, planner: str) -> Self:
-        """Return the choice with another planner, without the options of the current planner."""
+        """Return the choice with ``planner``; options of another planner are dropped."""
         return self.but(planner=planner, options=self.options if planner == self.planner else {})
 
     def of_whole(self) -> Self:
@@ -172,7 +172,7 @@ _MAX_EDGE = float(1 << 64)  # largest number in a range, in steps, bytes, slots 
 
 def _read_range(name: str, text: str) -> tuple[float, ...]:
     parts = text.split("~")
-    if name == "zoom":  # rounded as :func:`to_query` writes them
+    if name == "zoom":  # rounded to the digits that :func:`to_query` writes
         numbers = tuple(round(float(part), 3) for part in parts if re.fullmatch(r"[0-9]*\.?[0-9]+", part))
     else:
         numbers = tuple(map(strict.whole_number, parts))

@@ -71,7 +71,7 @@ def details(
     producer: StorageOrigin | None = None,
     colour: str = "",
 ) -> str:
-    """Return the card of one tensor. ``producer``: for plans without a graph; ``colour``: of the tensor's box."""
+    """Return the card of one tensor. ``producer``: origin in a file without a graph; ``colour``: colour of the box."""
     number, memories = plan.row_of[tensor_id], residences(plan)
     row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
     shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
@@ -109,7 +109,7 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return a buffer's tensors, live range and last live tensor; ``None`` for a buffer of one tensor."""
+    """Return a buffer's tensors, live range, last live tensor and its reasons; ``None`` for a buffer of one tensor."""
     mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
     rows = [plan.row(r) for r in _in_order(plan, mask)]
     if len(rows) < 2:
@@ -146,7 +146,7 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return the card of the largest buffers at ``where``, ``(arena, step)``; ``storages``: ``(row, bytes)`` of all."""
+    """Return the card of the largest buffers. ``where``: ``(arena, step)``; ``storages``: ``(row, bytes)`` of all."""
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
     for row, size in storages:  # in a snapshot, buffers with the same size and source line are one entry

@@ -93,7 +93,7 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def changed_sizes(before: Plan, after: Plan) -> list[tuple[str, int, int]]:
-    """Return ``(name, bytes before, bytes after)`` of changed arenas and the total; of one changed arena alone."""
+    """Return ``(name, bytes before, bytes after)`` per changed arena, and the total unless the only arena changed."""
     old, new = ({arena.name: arena.extent_bytes for arena in plan.arenas} for plan in (before, after))
     changed = [(name, old[name], new[name]) for name in new if name in old and old[name] != new[name]]
     total = (EXTENT, sum(old.values()), sum(new.values()))

@@ -24,7 +24,7 @@ def app_module(name: str) -> Any:
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a file or folder that the app reads: in the app in a wheel, beside the app in a checkout."""
+    """Return the path of a project file or folder: in the app package in a wheel, in the project root in a checkout."""
     in_wheel = HOME / WHEEL_FOLDER / name
     return in_wheel if in_wheel.exists() else HOME / name
 

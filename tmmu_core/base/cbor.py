@@ -1,8 +1,8 @@
 """Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
-Definite lengths, shortest integers, and text keys only, sorted by their encoded bytes (RFC 8949 §4.2.1); no tags and
-therefore no bignums. Every float is a binary64 and all NaNs are equal. ``cbor2`` encodes only tables here, because its
-canonical form shortens floats.
+Lengths are definite, and integers have the shortest form. Map keys are texts, sorted by their encoded bytes (RFC 8949
+§4.2.1). There are no tags and therefore no bignums. Every float is a binary64, and all NaNs have the same bytes. Only
+tables are encoded by ``cbor2``, because its canonical form shortens floats.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _BYTE = [bytes([value]) for value in range(256)]
 
 
 class NotCanonical(ValueError):
-    """A value without canonical form: an unsupported type, a map key that is not text, a surrogate, over 64 bits."""
+    """Raised for an unsupported type, a map key that is not text, a surrogate, or an integer over 64 bits."""
 
 
 Column = Sequence[str] | NDArray[np.integer[Any]]

@@ -41,7 +41,7 @@ def for_cell(name: str) -> str:
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as CSV text with ``\\n`` as line end."""
     table = [list(row) for row in rows]
-    # ``csv`` of Python 3.11 writes a cell with a carriage return without quotes, unless all cells are quoted.
+    # ``csv`` of Python 3.11 quotes a cell that contains a carriage return only if it quotes all cells.
     has_return = any(isinstance(cell, str) and "\r" in cell for row in table for cell in row)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL).writerows(table)

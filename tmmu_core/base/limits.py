@@ -31,7 +31,7 @@ class Limit:
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
-_MAX_SECONDS = 10**5  # highest limit in seconds: a few times the limit, in milliseconds, fits in 31 bits
+_MAX_SECONDS = 10**5  # highest limit in seconds; 20 times this limit, in milliseconds, fits in 31 bits
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes")
 VALUES = Limit("values", 1 << 23, "values")
@@ -69,7 +69,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``, set by :func:`raised` or else by its variable; ``default`` if it is not set."""
+    """Return the value of :func:`raised`, else of the limit's variable, else ``default``, else ``limit.default``."""
     refuse_unknown_settings()
     if limit.name in raised_now():
         return min(raised_now()[limit.name], limit.highest)

@@ -14,7 +14,7 @@ from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import Plan
 
-MOST_REPLAYED = 20_000  # storages of an arena that can be replayed; each click sends the rows placed so far
+MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 
 
 def panel(shown: Shown, name: str) -> None:
@@ -32,7 +32,7 @@ def panel(shown: Shown, name: str) -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """Return the tried place of the selected storage and its conflicts; ``None`` without a place or tensor."""
+    """Return the tried place and its conflicts; ``None`` without a tried place or a selected tensor of the plan."""
     chosen = state.choice()
     if chosen.tried is None or chosen.selected not in plan.row_of:
         return None

@@ -116,7 +116,7 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
 
 
 def _compare(number: int, runs: tuple[Run, ...]) -> None:
-    """Open the plan of a run, with the plan of the run before it as the baseline, and keep model and branch."""
+    """Open the plan of a run. The baseline is the run before it; for the first run, the run itself."""
     after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
     state.choose(source=after, baseline=before, model=runs[number].model, branch=runs[number].branch)
 

@@ -109,7 +109,7 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 
 def _pick(options: dict[str, str], value: str) -> None:
-    """Draw the field of the baseline (``value``: the current one or "") and the button that swaps the plans."""
+    """Draw the selection of the baseline and the button "Swap". ``value``: the current baseline, or ""."""
     names = list(options) if value in options or not value else [value, *options]
 
     def changed() -> None:
@@ -226,7 +226,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
 
 
 def most_changed_arena(comparison: Comparison) -> str:
-    """Return the arena whose size changed most; for equal changes one with changed tensors, the main arena first."""
+    """Return the arena whose size changed most. On a tie, prefer changed tensors, then the main arena."""
     plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
     changed, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
     growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}

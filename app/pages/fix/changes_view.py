@@ -126,7 +126,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
 
 def _plan_with_selected_change() -> Candidate | None:
-    """Return the plan with the change that is selected in the ranking; ``None`` if there is none or it is not ready."""
+    """Return the plan with the change selected in the ranking; ``None`` without a selection or a finished plan."""
     move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None
@@ -198,7 +198,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
     """Return the curve of bytes against cost; ``chosen`` has a larger marker.
 
-    The cost is in percent of ``flops``, or in moved bytes if plans move bytes but none has extra FLOPs.
+    The cost is in percent of ``flops``. If no plan has extra FLOPs but some move bytes, it is in moved bytes.
     """
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes

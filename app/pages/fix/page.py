@@ -94,7 +94,7 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
 
 
 def _selects_memories(name: str) -> bool:
-    """Return whether a planner selects memories itself: its sizes are not comparable with those of other planners."""
+    """Return whether a planner selects memories itself. Sizes of such a planner are not comparable with others."""
     return name in PLANNERS and PLANNERS[name].defines_arenas
 
 
@@ -103,7 +103,7 @@ def _status(plan: Plan) -> str:
 
 
 def _best_first(plan: Plan, name: str) -> tuple[bool, int, int, int, str]:
-    """Return a sort key: exceeded limit and reuse cost (False and 0 without reuse costs), size, time and planner."""
+    """Return the sort key (over a limit, reuse cost, size, time, planner); (False, 0, …) without reuse costs."""
     sums = totals(plan)
     is_over = sums.reuse_cost is not None and bool(over_limits(plan))
     return is_over, sums.reuse_cost or 0, sums.extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name

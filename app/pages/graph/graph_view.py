@@ -155,7 +155,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
 
 
 def _vertex_of(scene: Scene, tensor: int) -> int:
-    """Return the vertex of the tensor's producer, else of the tensor or of the inputs; −1 if it is not drawn."""
+    """Return the vertex of a tensor: its producer, the inputs, or the tensor itself; −1 if the vertex is not drawn."""
     graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1
@@ -196,9 +196,9 @@ def status_text(scene: Scene) -> str:
 def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[str, Any]:
     """Return the box of a node, a tensor, all inputs, or a closed module.
 
-    ``written_bytes``: bytes that the nodes of the box wrote and that are live at the peak; ``total``: all live bytes
-    there. In the result, ``pick`` is the tensor that a click selects ("": none), ``path`` the module that a click opens
-    (``None``: none), ``held`` the share of ``total``, and ``hidden`` the number of neighbours that are not drawn.
+    ``written_bytes``: bytes that the nodes of the box wrote and that are live at the peak; ``total``: all live bytes at
+    the peak. Some fields of the result: ``pick`` (tensor that a click selects, or ""), ``path`` (module that a click
+    opens, or ``None``), ``held`` (share of ``total``), ``under`` (second line) and ``hidden`` (neighbours not drawn).
     """
     index, timeline, tree = scene.index, scene.shown.timeline, scene.tree
     share = f"{numbers.short_bytes(written_bytes)}, {numbers.percent(written_bytes, total)}"

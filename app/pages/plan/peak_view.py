@@ -21,8 +21,8 @@ MOST_LEVELS = 12  # nested groups around a buffer
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(function: row → its groups, outermost first; colours of the outermost groups)``. ``None``: roles and phases have
-their own colours, and the largest of the other groups have those of ``palette.CATEGORIES``."""
+"""``(function from row to its groups, outermost first; colours of the outermost groups)``. If the colours are ``None``,
+roles and phases have their own colours, and the largest other groups have the colours of ``palette.CATEGORIES``."""
 
 
 def draw(shown: Shown) -> None:
@@ -105,7 +105,7 @@ def treemap(
         own_colours = palette.ROLE_COLOURS | palette.PHASE_COLOURS
         others = [name for (name,) in by_size if name not in own_colours]
         colours = dict(zip(others, palette.CATEGORIES, strict=False)) | own_colours
-    # Many groups have narrow boxes: their labels omit the words that all share.
+    # If there are many groups, the boxes are narrow: labels are short and omit common words first.
     letters = 12 if sum(len(group) == 1 for group in group_bytes) > 12 else 60
     short = numbers.shortener(group[-1] for group in group_bytes)
     boxes = [(group, short(group[-1], letters), size, "") for group, size in group_bytes.items()] + buffers

@@ -151,7 +151,7 @@ def rank_controls(choice: Choice, ranks: RankPlans) -> None:
 
 COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
 """The opacity grows with the size, so that the scale suits a light and a dark background."""
-HIDDEN = {"marker": {"opacity": 0}}  # of the points that receive the clicks, because a heat map sends no clicks
+HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:

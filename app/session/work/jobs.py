@@ -27,7 +27,7 @@ CHECK_EVERY = 0.5  # seconds between two checks for closed tabs
 
 
 class Abandoned(BaseException):
-    """Raised in a job without visitors. It is a ``BaseException``, so that the job's code does not catch it."""
+    """Raised in an abandoned job. It is a ``BaseException``, so that the job's code does not catch it."""
 
 
 class Job(Generic[T]):
@@ -131,7 +131,7 @@ class JobTable:
                 if requesting is None:
                     job.visitors[visitor] = self._page_runs.get(visitor, 0)
                 elif known_job is None:
-                    job.visitors = requesting.visitors  # the same dict: a request for one job keeps both
+                    job.visitors = requesting.visitors  # one dict for both jobs: a request for one keeps the other
                 else:
                     job.visitors |= requesting.visitors
             if known_job is None:
@@ -143,8 +143,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        A stopped job is cached only for the visitors in ``stopped_for``, and a cancelled job only for its visitors.
-        These visitors get the cached job until they call :meth:`forget`.
+        The result of a stopped job is cached only for ``stopped_for``. A :class:`TaskNotFinished` is too, or only for
+        the job's visitors if nobody stopped it. These visitors get the cached job until they call :meth:`forget`.
         """
         job.run(work)
         with self._lock:
@@ -200,7 +200,7 @@ class JobTable:
                 del self._working[job]
 
     def _reserve_worker(self, visitor: str, job: Job[Any]) -> bool:
-        """Reserve a free worker, and return ``True``. Else stop a job that ran too long, or one that no page needs."""
+        """Return whether a worker was reserved. If none is free, end a job that ran too long or that no page needs."""
         with self._lock:
             own = [other for other, (owner, _) in self._working.items() if owner == visitor]
             is_visitor_limit = len(own) >= ceiling(SESSION_WORKERS)

@@ -85,7 +85,7 @@ def largest(
     kinds: frozenset[Kind],
     model: tuple[bytes, str] | None,
 ) -> FittedSize:
-    """Return the largest size of ``dim`` that fits; ``model``: bytes and name of a file that each size reads again."""
+    """Return the largest size of ``dim`` that fits; ``model``: ``(bytes, name)`` of a file to read for each size."""
     read = None if model is None else lambda sizes: read_at_sizes(model[0], sizes, model[1])
     return largest_that_fits(graph, request, dim, capacity, Allowed(kinds), context.progress, read)
 

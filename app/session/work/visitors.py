@@ -11,7 +11,7 @@ SERVER = ""  # Owner of work outside of pages (server start, tests). It always c
 
 
 def visitor() -> str:
-    """Return the id of the current page's visitor: its Streamlit session id; in other threads :data:`SERVER`."""
+    """Return the Streamlit session id of the current page; :data:`SERVER` in a thread without a page."""
     context = get_script_run_ctx(suppress_warning=True)
     return SERVER if context is None else context.session_id
 

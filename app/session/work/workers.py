@@ -112,7 +112,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # results found earlier are dropped, so that sending takes at most a tenth of the time
+    next_found = 0.0  # a result before this time is dropped, so that sending takes at most a tenth of the time
 
     def send(kind: str, value: Any) -> None:
         connection.send((kind, value))
