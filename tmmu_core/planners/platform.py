@@ -18,7 +18,7 @@ from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 ROLES = ("scratch", "persistent", "constant")  # roles of a storage (:mod:`.helia`)
 KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)  # roles that a rule may name
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
-"""Tensor roles of read-only data. A storage is constant if all its members have these roles and no node writes one."""
+"""Tensor roles of read-only data. All members of a constant storage have these roles, and no node writes them."""
 BASE_ALIGNMENT = 16  # smallest base alignment of an arena, in bytes
 
 
@@ -133,7 +133,7 @@ BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
     ),
 }
-"""Board → source of the figures (public datasheets and manuals), and memory → ``(KiB, address)``, preferred ones first.
+"""Board → source of the figures (datasheets, manuals), and memory → ``(KiB, address)`` in order of preference.
 
 Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
 """

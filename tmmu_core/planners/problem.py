@@ -73,7 +73,7 @@ class Problem:
     fixed: I64 | None = None  # Per storage, a fixed offset, or −1. ``None``: none.
     gaps: tuple[tuple[tuple[int, int], ...], ...] | None = None
     """Per storage, half-open ranges of steps inside its lifetime at which it takes no bytes. ``None``: none."""
-    roles: tuple[str, ...] = ()  # tensor role per storage; empty without a graph
+    roles: tuple[str, ...] = ()  # tensor role per storage; empty if unknown
     reuse: ReuseTerms | None = None  # Constraints and costs that only the planner ``reuse`` observes. ``None``: none.
     page_size: int = 0  # bytes; 0: no pages
 
@@ -113,7 +113,7 @@ class Packing:
 
     offset: U64
     slot: I64 | None = None
-    """Logical slot per storage; ``None`` for planners without slots (numbered later by (offset, birth, id))."""
+    """Logical slot per storage. ``None`` without slots: storages are numbered later by (offset, birth, id)."""
     lower_bound: int | None = None
     """Lower bound of the extent that the planner proved, in bytes; ``None`` if it computes none."""
     optimal: bool = False  # whether the planner proved that no packing has a smaller extent
@@ -165,7 +165,7 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    """Return the live parts (between gaps): first row of each storage, shape (n + 1,), and begin and end per row."""
+    """Return ``(first, begin, end)`` of all live parts; the parts of storage i are ``first[i]:first[i + 1]``."""
     n = len(problem)
     birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
     if problem.gaps is None or not any(problem.gaps):
@@ -203,7 +203,7 @@ class PlainInstance:
     packing: Packing | None = None
     notes: tuple[str, ...] = ()  # remarks of the reader for the user
     origins: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """Storage id → its producer, for storages whose producer the file names; neither planned nor hashed."""
+    """Storage id → its producer, if the file names it. Neither the plan nor its hashes depend on it."""
     recorded: Recorded | None = None  # data of the allocator, if the file is a snapshot
     others: tuple[Problem, ...] = ()
     """Further arenas with separate ids. In ``packing``, their offsets follow the offsets of ``problem``."""

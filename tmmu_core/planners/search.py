@@ -1,10 +1,10 @@
 """``search``: local search on the order in which ``greedy`` places, for problems beyond exact search.
 
-An order and a fit determine a packing, so the search changes the order: a storage that ends at the extent, or one
-directly below it, moves to an earlier position; one time in eight, any storage moves to any position. Each order costs
-one greedy run. Late acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that of the
-current order, or of the order that was current :data:`MEMORY` iterations ago. The first half of the iterations uses
-the fit of the best greedy run, the second half the other fit.
+An order and a fit determine a packing, so the search only changes the order. A move gives an earlier position to a
+storage that ends at the extent, or to one directly below it. One move in eight gives any position to any storage. Each
+order costs one greedy run. Late acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that
+of the current order, or of the order that was current :data:`MEMORY` iterations ago. The first half of the iterations
+uses the fit of the best greedy run, the second half the other fit.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ MEMORY = 12  # number of extents that late acceptance remembers
 def search(
     problem: Problem, options: Mapping[str, Any], progress: Progress | None = None, start: Best | None = None
 ) -> Packing:
-    """Return the best packing of a local search that starts at the best greedy run, or at ``start`` if it is lower.
+    """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
 
     Options: ``iterations`` (see :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
     """

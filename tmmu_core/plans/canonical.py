@@ -76,7 +76,7 @@ def logical_address_table(plan: Plan) -> Table:
 
 
 HASHED = ("ir_hash", "mode", "arena_config_hash", "execution_order_hash", "rank", "world_size", "shard_spec_hash")
-"""Fields of a plan that its hash includes, in the order of the hash; the two tables follow them."""
+"""The first fields that the hash of a plan includes, in order. Replay token, slots and addresses follow them."""
 
 
 def hashes_of_ranks(plan: Plan, ranks: Iterable[int]) -> tuple[list[bytes], bytes]:

@@ -85,7 +85,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors that prove ``reuse_cost_lower_bound``, the sum of their bounds; ``None``: none."""
+    """Groups of tensors. The sum of their bounds is ``reuse_cost_lower_bound``. ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:

@@ -149,7 +149,7 @@ class Applied:
 
     @cached_property
     def _zeroed_at(self) -> dict[int, list[tuple[int, int, int]]]:
-        """Step → ``(arena, first byte, byte after the last)`` of each storage zeroed at it, ordered by first row."""
+        """Step → ``(arena, first byte, byte after the last)`` of each zeroed range, by the first row of its storage."""
         plan, s = self.placed, storages_of(self.placed)
         end = (s.offset + s.size).tolist()
         reused_end: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """The classes of heliaAOT's memory plan (seed document 003), filled from a plan of the planner ``helia``.
 
 :class:`GreedyMemoryPlanner` makes a plan; :func:`memory_plan` converts its rows to allocations, arenas and lifetimes.
-``MemoryPlan.plan`` is the input of the render plan.
+``MemoryPlan.plan`` is the input of the C export (:mod:`~tmmu_core.formats.c_project.render_plan`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

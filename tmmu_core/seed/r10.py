@@ -116,7 +116,7 @@ class MemoryPlanner:
     def __init__(
         self, lifetimes: Iterable[TensorLifetime], opportunities: Iterable[SharingOpportunity] | None = None
     ) -> None:
-        """``opportunities``: the only pairs that may share a region; ``None``: all. Each pair is checked."""
+        """``opportunities``: pairs that may share a region (``None``: all) if they are not live together."""
         self.lifetimes = tuple(lifetimes)
         self.opportunities = None if opportunities is None else tuple(opportunities)
 

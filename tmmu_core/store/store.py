@@ -245,7 +245,7 @@ class Store:
         return data
 
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
-        """Replace a file (``b""`` if missing) by ``edit(bytes)``, atomically; return it. Raises ``StoreFault``."""
+        """Apply ``edit`` to a file (``b""`` if missing), atomically; return the new bytes. Raises ``StoreFault``."""
         is_file = FILES.c.digest == key
         with self.writing() as connection:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))

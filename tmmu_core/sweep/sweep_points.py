@@ -68,7 +68,7 @@ class Axes:
 def points_of(
     request: PlanRequest, axes: Axes, sizes: Sequence[Sequence[tuple[str, int] | None]], names: Sequence[str]
 ) -> tuple[Point, ...]:
-    """Return all combinations, sorted by source, mode, preset, alignment, planner, size, shards, capacity.
+    """Return all combinations in this order: source, mode, preset, alignment, planner, size, shards, capacity.
 
     ``sizes``: the values of the size axis for each source: ``(dimension, size)``, or ``None`` for the request's sizes.
     ``names``: the name of each source in the rows; ``""``: the rows have no name.

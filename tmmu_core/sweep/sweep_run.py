@@ -100,7 +100,7 @@ def _read_cached(source: Source, _limits: tuple[tuple[str, int], ...]) -> Opened
 
 MAX_BATCH_POINTS, MIN_BATCHES_PER_WORKER = 32, 4
 DASK_SETTINGS = {
-    "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
+    "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when a worker dies running it for the second time
     "distributed.admin.large-graph-warning-threshold": "1GB",
     # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
     "distributed.worker.profile.enabled": False,

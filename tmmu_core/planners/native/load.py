@@ -13,7 +13,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parent
 MANIFEST = FOLDER / "manifest.json"
 MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-"""Result of ``platform.machine`` → machine in the name of the prebuilt library."""
+"""Result of ``platform.machine`` in lower case → machine in the name of the prebuilt library."""
 SWITCH = "TMMU_NATIVE"  # environment variable: ``0`` disables the library
 POINTER_BYTES = 8  # bytes of a pointer and of each field of an argument structure
 
@@ -29,7 +29,7 @@ def manifest() -> dict[str, Any]:
 
 
 def built_file_name() -> str:
-    """Return the file name of the library that is compiled at installation; it contains a hash of the sources."""
+    """Return the file name of the library compiled at installation. The name contains a hash of the sources."""
     sources = json.dumps(manifest()["sources"], sort_keys=True)
     return f"built-{hashlib.sha256(sources.encode()).hexdigest()[:16]}.so"
 

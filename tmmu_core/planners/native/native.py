@@ -1,8 +1,8 @@
 """Call the native library with numpy arrays.
 
 A structure holds the arguments of a call: integers, and arrays by address. Its fields are those of ``native.h``. The
-library does not check its arguments: this module asserts that arrays are contiguous, callers guarantee their types and
-lengths. ``loops`` is the loaded library.
+library does not check its arguments. This module asserts that arrays are contiguous and have an element type of
+:data:`ELEMENTS`. Callers guarantee the right type and length. ``loops`` is the loaded library.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ I64 = NDArray[np.int64]
 
 ELEMENTS = frozenset(map(np.dtype, (np.int64, np.int32, np.uint8, np.uint64, np.bool_)))
 LARGEST = 2**62  # largest magnitude of an integer argument
-NEIGHBOUR_ROWS = 64  # initial rows per unit in the table of neighbours
+NEIGHBOUR_ROWS = 64  # initial number of rows per unit in the table of neighbours
 _HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "native.h").read_text(encoding="utf-8"), flags=re.S)
 
 
@@ -84,7 +84,7 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
 def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     """Return the result of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
 
-    ``events`` and ``levels``: rows of the event and level tables. Other threads can read ``nodes`` and set ``stop``.
+    ``events`` and ``levels``: rows of two tables. Other threads can read ``nodes`` and set ``stop`` in ``fields``.
     """
     n, sections = fields["unit"].shape[1], len(fields["section"])
     shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}
@@ -112,7 +112,7 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
 
 
 def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_]) -> bool:
-    """Run ``tmmu_recompute_run`` with ``fields`` replaced in ``call``, which all simulations of one model share.
+    """Replace ``fields`` in ``call`` and run ``tmmu_recompute_run``. All simulations of a model share one ``call``.
 
     Return ``False`` if an operand is missing or the tables are full.
     """
@@ -123,7 +123,7 @@ def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_])
 
 
 def minimum_cut(loops: ctypes.CDLL, start: I64, to: I64, residual: I64, twin: I64) -> I64:
-    """Return an array of shape (vertices,): at least 0 on the side of the source. Arguments: ``min_cut._dinic``."""
+    """Return the level of each vertex: ≥ 0 on the source's side, else negative. Arguments: ``min_cut._dinic``."""
     vertices = len(start) - 1
     assert len(to) == len(residual) == len(twin) == start[-1]
     level, queue, at = np.empty((3, vertices), np.int64)

@@ -1,18 +1,18 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
-A clique is a set of units of which every two either conflict or have a penalty. It is counted in cells. If all
-alignments divide the greatest common divisor of its sizes, fixed offsets and ends of reserved ranges, a cell has this
-size: rounding every offset down to whole cells keeps all constraints and makes no further pair overlap. Otherwise a
-cell has the least alignment, or one byte. If ``m`` units cover a cell, ``m (m − 1) / 2`` pairs overlap in it. That is
-convex in ``m``, so S cells of units in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps,
-``q = S // B``. A pair has at most as many overlaps as its smaller unit has cells, and pays its penalty once. Take the
-pairs by rising cost per overlap until they have this number of overlaps, the last one in part: the sum of their
-penalties is the bound. The bounds of cliques add up if each penalty counts in only one clique.
+In a clique, every two units conflict or have a penalty. Unit sizes are counted in cells. The cell size is the greatest
+common divisor of the sizes, fixed offsets and ends of reserved ranges, if all alignments divide it. Rounding every
+offset down to whole cells then keeps all constraints and makes no further pair overlap. Otherwise a cell has the least
+alignment, or one byte. If ``m`` units cover a cell, ``m (m − 1) / 2`` pairs overlap in it. This number is convex in
+``m``. Units with S cells in total that lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps;
+``q = S // B``. A pair overlaps in at most as many cells as its smaller unit has, and pays its penalty once. The bound
+adds the penalties of pairs, by rising cost per overlap, until the pairs have this number of overlaps. The last penalty
+counts in part. The bounds of cliques add up if each penalty counts in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
-its alignment. Only these offsets are tried. The units are solved from the last one backwards: the least cost of the
-units after a position bounds every larger problem. The C form is ``native/reuse.c``; both forms visit the same nodes.
+its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on. Each
+least cost bounds the larger problems. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
-"""Cliques grow from at least ``FEWEST_SEEDS`` units, and from more while they visit at most ``SEED_PAIRS`` pairs."""
+"""Cliques grow from ``FEWEST_SEEDS`` units, or from more if all together visit at most ``SEED_PAIRS`` pairs."""
 SHIFT = 128  # fraction bits of a cost per byte; different costs differ by over 2^-128, because sizes are below 2^61
 MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
 MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
@@ -78,8 +78,8 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
     """Return ``parts``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
-    First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
-    placement; its cost is the upper bound. If the search finds a lower cost, it writes the offsets to ``offset``.
+    A first search covers the component's units with penalties, a second covers all its units. ``offset`` is a
+    placement; its cost is the upper bound. If the second search finds a cheaper placement, it changes ``offset``.
     ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
@@ -170,7 +170,7 @@ def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter
 
 
 def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
-    """Return the reserved ranges, rounded to the cells that no unit can cover, merged and sorted."""
+    """Return the reserved ranges as sorted, disjoint byte ranges of whole cells. No unit can cover these cells."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         low, high = -(-begin // grid) * grid // cell * cell, -(-end // cell) * cell

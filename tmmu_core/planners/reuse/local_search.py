@@ -1,8 +1,8 @@
 """Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
 
-A round removes a few units, mostly connected and if possible around an active penalty, and places each at the lowest of
-its cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
-both forms draw the same random numbers and return the same result.
+A round removes a few units, mostly connected ones, and begins at an active penalty if possible. It places each unit at
+the lowest of its cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C form is
+``native/reuse.c``; both forms draw the same random numbers and return the same result.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
 MOST_IN_MATRIX = 2_000  # maximum number of units for the weight matrix
-MOST_OUT = 12  # maximum number of units that a round selects; it also removes all units without a place
+MOST_OUT = 12  # maximum number of units that a round selects; all unplaced units are added
 
 
 class Placement:
@@ -46,9 +46,9 @@ class Placement:
         return cost
 
     def costs(self, u: int) -> Iterator[tuple[int, int]]:
-        """Yield aligned offsets for unit ``u`` within the capacity, ascending, and the cost of each.
+        """Yield ``(offset, cost)`` for the allowed offsets of unit ``u`` within the capacity, ascending.
 
-        The offsets are the pin of ``u``, or without a pin, 0 and the ends of occupied ranges, if they are allowed.
+        The only offset of a pinned unit is its pin. Other units try 0 and the aligned ends of occupied ranges.
         """
         size, offset, grid = self.size[u], self.offset, self.align[u]
         spans = [(begin - size, end, HARD) for begin, end in self.reserved]
@@ -81,7 +81,7 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return (number of unplaced units, cost, offsets) of the best placement found; stop at a cost of ``bound``."""
+    """Return (unplaced units, cost, offsets) of the best placement; stop if all are placed at a cost of ``bound``."""
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:
@@ -128,7 +128,7 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
         out = _ruin(place, 1 + draw() % MOST_OUT, draw)
         old = {u: at for u, at in out.items() if at >= 0}
         old_cost = 0
-        for u, at in old.items():  # without the units already removed, so each penalty counts once
+        for u, at in old.items():  # the price ignores units that are already removed, so each penalty counts once
             old_cost += place.price(u, at)
             offset[u] = -1
         units = list(out)

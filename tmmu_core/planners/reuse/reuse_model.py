@@ -3,7 +3,7 @@
 Colocated buffers (at the same offset) are one unit. Two units have a hard edge if members must not share a byte (live
 together, or separated), and an edge for each reuse penalty between members. An edge has the sizes of both members: it
 is active if ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap; ``a`` and ``b`` are the offsets of the units.
-All members of a unit begin at its offset, so one hard edge with the largest sizes is enough.
+All members begin at the offset of their unit, so one hard edge with the largest sizes is enough for two units.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class ReuseModel:
     align: I64
     pin: I64  # fixed offset, or −1; −1 for a unit without bytes
     first: I64  # shape (n + 1,): first edge of each unit in ``rows``
-    rows: I64  # shape (m, 5), sorted: unit, other unit, bytes in the unit, bytes in the other, cost (or ``HARD``)
-    empty_at: I64  # final offset of a unit without bytes (its fixed offset, else 0), which may exceed the capacity
+    rows: I64  # shape (m, 5), sorted: unit, other unit, ``own_size``, ``other_size``, cost (or ``HARD``)
+    empty_at: I64  # offset of a unit without bytes: its fixed offset, else 0; may exceed the capacity
     reserved: I64  # shape (r, 2): byte ranges without storages
     unavoidable: int  # cost of penalties between colocated storages
     contradiction: str = ""  # the constraints that contradict each other, so that no placement exists; else empty

@@ -1,9 +1,9 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
 The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment, tail) at the *deciding step* of
-an arena. This step is in the live range of the storage that ends at the highest address. It has the most live bytes of
-that range; on a tie, the step with the least missed reuse decides. Live bytes above the lower bound are missed reuse.
-O(n) for n rows.
+an arena. A storage that ends at the highest address is live at this step. Of all such steps, it has the most live
+bytes; on a tie, the fewest bytes of missed in-place reuses. The loss by missed reuse is the larger of these bytes and
+the live bytes above the lower bound. O(n) for n rows.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ class Gap:
     step: int  # the deciding step
     cause: Cause  # the largest loss at that step
     cause_bytes: int
-    reuse: tuple[str, str] | None = None  # ``(from, to)``: the largest listed in-place reuse not taken at that step
+    reuse: tuple[str, str] | None = None  # ``(input, output)`` of the largest in-place reuse missed at that step
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,10 @@ class Check:
 
 
 def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
-    """Return the checks of ``plan`` against each limit, in order; for a growth over ``before``, one per arena.
+    """Return one check of ``plan`` per limit, in order; for a growth over ``before``, one check per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows. Raises ``UnreadableInput`` if any other limit names an arena that the plan does not have.
+    have rows. Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
     """
     checks: list[Check] = []
     for limit in limits:
@@ -97,7 +97,7 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
 
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
-    """Return the different settings of common arenas. If there are none, return the arena names if these differ."""
+    """Return the differences in the settings of common arenas; without any, the difference in the arena names."""
     old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
     differences = []
     for name in sorted(old_names & new_names):

@@ -26,7 +26,7 @@ class LineChange:
 
 
 def line_of(tensor_id: str) -> str:
-    """Return the line of code in a snapshot's tensor id: ``model.py:12 forward`` of ``model.py:12 forward #3``."""
+    """Return the line of code in a snapshot's tensor id: ``model.py:12 forward #3`` → ``model.py:12 forward``."""
     return tensor_id.rpartition(" #")[0] or tensor_id
 
 
@@ -43,7 +43,7 @@ def live_by_line(plan: Plan, step: int) -> dict[tuple[str, str], tuple[int, int]
 def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
     """Return the change of each line and category that has live bytes at one of the peaks, largest change first.
 
-    The changes sum to the change of the peak. Empty unless both plans are those of snapshots.
+    The changes sum to the change of the peak. Empty unless both plans come from snapshots.
     """
     if not before.categories or not after.categories:
         return ()

@@ -48,7 +48,7 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost found for capacities in ``[extent, extent of the point before)``, in bytes."""
+    """The least reuse cost found for capacities in ``[extent, extent of the point before)`` (first: unlimited)."""
 
     extent: int
     cost: int
@@ -66,7 +66,7 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, reuse_cost(problem, packing) or 0, packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            # The new point also covers the capacities of the last one. The last bound is valid for both.
+            # The new point also covers the capacities of the last one. The last bound is valid for all of them.
             point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1

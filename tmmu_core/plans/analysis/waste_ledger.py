@@ -56,7 +56,7 @@ class WasteLedger:
 
     @property
     def worst_step(self) -> int:
-        """The step with the most gaps, slot rounding and holes; of equal ones the first with the most live bytes."""
+        """The step with the most gaps, slot rounding and holes; on a tie, the first with the most live bytes."""
         wasted = self.alignment_gaps + self.slot_rounding + self.holes
         return int(self.steps[np.lexsort((-self.steps, self.live, wasted))[-1]])
 
@@ -149,7 +149,7 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
 
     ``bytes_allocated``: backing of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
     occupied slot up to step ``t``, summed over the arenas. ``internal_fragmentation_ratio`` covers the steps up to
-    ``t``. Its last value is that of ``Plan.metrics``, except for a snapshot: its extent is the reserved bytes.
+    ``t``. Its last value is that of ``Plan.metrics``, except for a snapshot, whose extent is the reserved bytes.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

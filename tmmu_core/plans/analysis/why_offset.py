@@ -36,8 +36,8 @@ class PlacementOrder:
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
-    With slots, this is the order of birth; else the order in the plan's notes, if it reproduces the plan's offsets from
-    the arena's problem in ``problems``. Otherwise the order is not known, and the storages are sorted by offset.
+    With slots, this is the order of birth. Without slots, it is the order in the plan's notes, if it gives the plan's
+    offsets for the problem in ``problems``. Otherwise the order is not known, and the storages are sorted by offset.
     """
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)

@@ -46,7 +46,7 @@ def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
 
 
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """Return the most bytes and the most ranges ``[birth, death)`` that are live at one step. O(ranges) memory.
+    """Return the peak of live bytes and the peak number of live ranges ``[birth, death)``. O(ranges) memory.
 
     Raises ``AllocationOverflow`` for more than 2^64 − 1 bytes.
     """

@@ -101,10 +101,10 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, the plan in a file of an older version, with the totals of ``new``.
+    """Return the metrics of ``old`` with the totals of ``new``. The peaks of ``new`` replace correct peaks.
 
-    ``new`` is the same plan with the arena figures of this version. A peak of ``old`` that is correct by the rules of
-    the older version is replaced by the peak of ``new``. An incorrect one is kept, so that the verifier reports it.
+    ``old`` is a plan from a file of an older version; the rules of that version decide whether a peak is correct.
+    ``new`` is the same plan with the arena figures of this version. The verifier reports incorrect peaks of ``old``.
     """
     totals_of_new = totals(new)
     expected = plan_metrics(old.arenas, totals_of_new)

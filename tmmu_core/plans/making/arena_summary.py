@@ -95,7 +95,7 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     """Check the sums over all arenas (contract §4).
 
     Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
-    ``AllocationOverflow`` if the sum of the committed bytes, the largest sum of a plan, exceeds 2^64 − 1.
+    ``AllocationOverflow`` if the sum of the committed bytes (the extents in whole pages) exceeds 2^64 − 1.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:

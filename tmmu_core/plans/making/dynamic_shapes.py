@@ -36,7 +36,7 @@ class DimCurve:
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the figures of a plan for each size of ``dim`` in :func:`sample_points`, also of a plan over a limit.
+    """Return the figures of one plan per size of ``dim`` in :func:`sample_points`. Plans over a limit are included.
 
     The sizes of the other dimensions are those of ``request.dims``, else the defaults. If ``progress`` returns
     ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims`` has an unknown

@@ -77,8 +77,8 @@ def solve(
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
     ``ir_hash``: the hash of the graph, if known. ``over_limits``: also return a plan that exceeds a capacity or the
-    budget. The plan has the capacities and the configuration hash of the request, so that the verifier reports the
-    excess. This function ignores capacities, one memory, alignment and page size of the request; use
+    budget. The plan has the capacities and the hash of ``request.arenas``, so that the verifier reports the excess. The
+    fields ``capacities``, ``one_memory``, ``alignment`` and ``page_size`` of the request are ignored; use
     :func:`~tmmu_core.plans.making.make.make_plan` for them.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
@@ -113,7 +113,7 @@ def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanReque
     """Return the extent of the undeclared arena in a plan without limits; ``required`` of ``error`` if that fails."""
     undeclared = str(error.diagnostics["arena"])
     used = {tensor.arena for tensor in graph.tensors if tensor.arena}
-    used -= {"optimizer_state"}  # if this arena is declared, tensors of that role move to it
+    used -= {"optimizer_state"}  # if this arena is declared, the tensors of the same role move to it
     arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | as_given(request.arenas)
     with suppress(ContractError):
         plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas), ir_hash, None, over_limits=True).plan

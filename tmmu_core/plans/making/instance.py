@@ -97,7 +97,7 @@ def plan_problem(
 
 
 def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
-    """Raise ``InvalidIrShapes`` for an id with the form of a live part's id, if there are gaps or reuse terms."""
+    """If there are gaps or reuse terms, raise ``InvalidIrShapes`` for an id that is also the id of a live part."""
     if all(problem.reuse is None and problem.gaps is None for problem in problems):
         return
     ids = {name for problem in problems for name in problem.ids}
@@ -158,7 +158,7 @@ def _arena_settings(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
 
 
 def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Return ``[[id, birth, death, size, alignment], …]`` by id; the gaps of a live range, if any, end its row."""
+    """Return ``[[id, birth, death, size, alignment], …]`` by id; gaps are appended to the row of their storage."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     columns = (problem.birth, problem.death, problem.size, problem.alignment)
     table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
@@ -169,7 +169,7 @@ def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
 
 
 def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
-    """Return the rows of all arenas by id, with their in-place reuse and the categories of an allocator snapshot.
+    """Return the columns of the plan, rows by id, with in-place reuses and the categories of an allocator snapshot.
 
     If the planner has no slots, an unused in-place reuse is omitted and its input lives one step longer, as in the plan
     of a graph.

@@ -31,7 +31,7 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     with_reuse = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # Exported C code declares a storage with the plan's alignment, so this must suffice for the widest element.
+    # Exported C code declares a storage with the plan's alignment, which must suffice for the widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(with_reuse.storage_of >= 0)
     alignment = with_reuse.storages.alignment.copy()
@@ -48,7 +48,7 @@ def spread_over_memories(
     for number, (_, region) in enumerate(by_name):
         rows = list(region.offset)
         arenas[rows], offset[rows] = number, np.array(list(region.offset.values()), np.uint64)
-    # helia does not reuse in place, but another planner could inside a region. The lower bounds assume this reuse.
+    # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
     with_reuse = replace(with_reuse, arenas=names, storages=replace(with_reuse.storages, arena=arenas))
     liveness = without_handoffs(with_reuse, across_arenas=True)
     region_config = {}

@@ -66,9 +66,9 @@ class PackedArena:
     problem: Problem
     packing: Packing
     slot: I64  # per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)
-    extent: int  # end of the highest slot; without slots, of the highest storage with bytes
+    extent: int  # end of the highest slot (without slots: storage); for a snapshot at least the reserved bytes
     held_until: I64  # per storage, its death, or one step more for the input of an in-place reuse that is not taken
-    handoffs: I64  # shape (h, 2): the storages of each in-place reuse, from and to
+    handoffs: I64  # shape (h, 2): input and output storage of each possible in-place reuse
     taken: NDArray[np.bool_]  # per in-place reuse, whether its two storages share an offset
 
     @property
@@ -107,7 +107,7 @@ def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
 
 
 def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[Liveness, I64, U64]:
-    """Return the liveness without the in-place reuses that the planner does not use, and slot and offset per storage.
+    """Return ``(liveness, slot, offset)``: the liveness after placement, and slot and offset per storage.
 
     A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
     removed. A planner that assigns slots frees the input of a reuse when the output starts, so all reuses remain.
@@ -200,7 +200,7 @@ def _select(values: Sequence[Any], numbers: I64) -> tuple[Any, ...]:
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
-    """Return dense storage numbers by (arena, slot, birth), and each storage's rank by birth in its slot."""
+    """Return dense storage numbers by (arena, slot, birth), and each storage's position by birth in its slot."""
     order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
@@ -212,7 +212,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     """Return the alignment of each row's offset.
 
     A tensor at the start of its storage has the alignment of the arena. A view, or a tensor at another offset, has the
-    smaller of its element size and the alignment of the start. A greater alignment that the tensor declares applies.
+    smaller of its element size and the alignment of its storage. A greater declared alignment of the tensor applies.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

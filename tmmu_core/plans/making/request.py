@@ -52,7 +52,7 @@ class PlanRequest:
     """Seed of the token, if no token is given; ``None``: 0."""
     rank: int = 0
     world_size: int | None = None
-    """``None``: the size of the mesh with a shard spec, else 1."""
+    """``None``: with a shard spec, the size of its mesh; else 1."""
     shard_spec: Mapping[str, Any] | None = None
     """If given, only the rank's part of the graph is planned."""
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -129,8 +129,8 @@ def refuse_invalid_token(request: PlanRequest) -> None:
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with the alignment of the graph and all arena options merged into ``arenas``.
 
-    Raises the errors of :func:`arena_config`. If the planner defines the arenas itself, only an alignment or page size
-    beside ``arenas`` is merged; other arena options raise ``InvalidIrShapes`` (reason ``planner_option``).
+    A planner that defines the arenas itself allows only an alignment and a page size, and only with ``arenas``. Raises
+    ``InvalidIrShapes`` (reason ``planner_option``) for other options, and the errors of :func:`arena_config`.
     """
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:

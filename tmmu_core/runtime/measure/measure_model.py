@@ -52,13 +52,13 @@ class Measured:
     model: str
     runtime: str  # a key of :data:`REST`
     theirs: int  # bytes that the runtime uses; for onnxruntime its arena and its memory pattern block
-    figures: dict[str, int]
+    figures: dict[str, int]  # figure → bytes; :data:`PARTS` describes some of them
     given: Figures  # figures of a plan of the graph in the file
     run: Figures | None  # figures of the graph that onnxruntime rewrote, if it can be read
-    sizes: dict[str, int]
+    sizes: dict[str, int]  # dimension → size in the run
     steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
-    outputs_equal: bool | None = None  # whether outputs on random inputs are the same bits with our plan
+    outputs_equal: bool | None = None  # whether outputs with our plan are bit-identical; ``None`` if not compared
 
     @property
     def planned(self) -> Figures:
@@ -103,9 +103,9 @@ def measure(
 ) -> Measured:
     """Return the memory that the runtime uses for the model in ``data``, and that of a plan.
 
-    ``runtime="tflm"`` runs a TensorFlow Lite model twice in TensorFlow Lite Micro: as it is, and as ``planned_model``,
-    the same model with a plan (if empty: the plan of ``PLANNER``). ``in_order`` runs an ONNX model in the order of its
-    nodes, without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
+    ``runtime="tflm"`` runs a TensorFlow Lite model and ``planned_model`` in TensorFlow Lite Micro. ``planned_model`` is
+    the same model with a plan; the default is a plan of ``PLANNER``. ``in_order`` runs an ONNX model in its node order,
+    without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
     ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)

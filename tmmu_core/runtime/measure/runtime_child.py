@@ -86,7 +86,7 @@ def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: b
 
 
 def optimize_onnx(model: bytes) -> dict[str, str]:
-    """Return ``{"model": …}``: the model in base 64 as onnxruntime rewrites it, fused and in its kernels' layout."""
+    """Return ``{"model": …}``: the optimized model of onnxruntime (fused operators, kernel layouts) in base 64."""
     import onnxruntime as ort
 
     with tempfile.TemporaryDirectory() as folder:
@@ -150,14 +150,14 @@ def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
 
 
 def compare_micro(models: bytes, length: int) -> dict[str, Any]:
-    """Return the figures of two models, the first of ``length`` bytes, and whether their outputs are equal."""
+    """Return the figures of two models and whether their outputs are equal. The first model has ``length`` bytes."""
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])
     return {"before": before, "after": after, "outputs_equal": expected == outputs}
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, ``arena`` (the smallest), ``temporary`` (arena − printed total), and the outputs."""
+    """Return ``head``, ``tail``, ``arena`` (smallest that works), ``temporary`` (arena − total), and the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
