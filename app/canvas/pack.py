@@ -142,7 +142,7 @@ def _nodes(plan: Plan) -> list[str]:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, steps)``. Step k of the plan to draw is ``steps[k]`` of ``plan``; ``None``: equal steps.
+    """Return ``(plan to draw, steps)``. Drawn step k begins at step ``steps[k]`` of ``plan``; ``None``: equal steps.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. ``beside``: a second plan that is drawn with the same steps.

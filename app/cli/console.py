@@ -84,7 +84,7 @@ def _json_for_log(text: str) -> str:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output, after the texts that were printed before."""
+    """Flush the printed text, and write bytes to standard output."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

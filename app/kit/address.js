@@ -2,7 +2,7 @@
 //
 // Streamlit 1.67 always uses pushState to write st.query_params, and always replaceState for widgets bound to the query.
 // The explorer needs another rule: Back undoes a selection but not a zoom, and never shows a page without its query.
-// Therefore pushState replaces the history entry if only the zoom changes, or if the old or new address has no query.
+// On one page, pushState therefore replaces the entry if only the zoom changes, or if the old or new URL has no query.
 // This script also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 
 const NAVIGATION = '[data-testid$="NavLink"], [data-testid="stTopNavDropdownLink"]';

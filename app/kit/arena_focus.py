@@ -1,4 +1,4 @@
-"""The arena and the step that a page shows: the chosen ones, or the default of the plan."""
+"""The arena and the step that a page shows: the chosen ones, or the defaults of the plan."""
 
 from app.session import state
 from app.session.planning import Shown

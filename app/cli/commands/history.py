@@ -41,7 +41,7 @@ def record_command(
     if not separator or not model or not commit:
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
     time = _time(at)
-    url = store_url(store)  # before planning, which may take long
+    url = store_url(store)  # raise errors before planning, which may take long
     found = resolve_ignoring_options(plan, request)
     show_warnings(found.warnings, on_stderr=True)
     valid_plan = found.valid_plan("record")

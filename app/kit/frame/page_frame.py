@@ -28,7 +28,7 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice, or after an error :func:`_substitute`. Without a plan, stop.
+    """Draw the frame and return the plan of the choice. After an error, return :func:`_substitute`; with no plan, stop.
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
@@ -132,7 +132,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
 
 
 def _substitute(choice: Choice) -> Shown:
-    """Return the last valid plan of the file, else its plan with default settings. Draw a note about it."""
+    """Return the last valid plan of the file, else a plan with default settings. Draw a note about it."""
     valid, what = state.session().last_valid, "the last valid plan"
     if valid is None or valid.source != choice.source:  # a link opened this file
         valid, what = Choice(source=choice.source), "the plan of this graph with default settings"

@@ -64,7 +64,7 @@ def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: st
 def canvas(
     handle: PlanHandle, *, key: str = "map", step: int | None = None, flags: Iterable[tuple[int, str]] = (), **more: Any
 ) -> None:
-    """Draw a canvas of the choice. ``step`` and ``more`` (settings of :func:`draw`) replace values of the choice."""
+    """Draw a plan with the settings of the choice. ``step`` and ``more`` (see :func:`draw`) have priority."""
     plan, chosen = handle.plans[more.get("plan_index", 0)], state.choice()
     arena = more.get("arena", arena_focus.drawn(plan))
     _, steps = picture_of(*handle.plans)  # first plan step of each drawn step; None: all are drawn

@@ -3,7 +3,7 @@
 const CLICK = 4; // pixels that a pointer may move during a click
 const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
 
-/** A subclass has these methods. A point is [x, y] on the stage; a factor above 1 zooms in.
+/** Methods of a subclass; press() and drop() are optional. A point is [x, y] on the stage; a factor above 1 zooms in.
  *
  * hover(point or null), press(point, event), drag(now, last, began), drop(), click(point, event)
  * wheel(factor, point, event)

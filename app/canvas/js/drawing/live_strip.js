@@ -1,4 +1,4 @@
-// The strip: the live bytes of the shown arena, or of all shown arenas together, at the visible steps. A dashed line
+// The strip: the live bytes of the shown arena, or of all shown arenas together, at the visible steps. A dashed curve
 // shows the live bytes in the other plan of a comparison. A pixel with several steps shows their maximum.
 
 import { CONFLICT } from "../base/colours.js";

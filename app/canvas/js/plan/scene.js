@@ -2,7 +2,7 @@
 
 export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
-// Minimum space for the name of an arena above its band: a share of the height of all bands, and pixels.
+// Minimum space for the name of an arena above its band, as a share of the height of all bands and in pixels.
 const NAME_SHARE = 0.062;
 const NAME_HEIGHT = 20;
 
