@@ -15,16 +15,17 @@ from tmmu_core.plans.figures.live_bytes import storages_alive
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes.
 
-``activations`` are the results of the forward pass that the backward pass reads, in the initial or the fitted graph.
-They are the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted
-plan, except persistent ones.
+``activations``: results of the forward pass that the backward pass of the initial or the fitted graph reads. They are
+the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, except
+persistent ones.
 """
 
 
 def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return module path → column of ``COLUMNS`` → bytes, without submodules; empty if the graph has no backward pass.
+    """Return module path → column of ``COLUMNS`` → bytes; empty if the graph has no backward pass. O(operands).
 
-    ``gradients`` names the parameters with a gradient; default: those with a tensor ``PARAMETER.grad``. O(operands).
+    The bytes of submodules are not included. ``gradients`` names the parameters with a gradient; the default is those
+    with a tensor ``PARAMETER.grad``.
     """
     graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.plan_input.graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
@@ -58,7 +59,7 @@ def fitted_layers(fitted: Fitted, gradients: Collection[str] | None = None) -> d
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
     """Return group of modules → number of modules and sum of their figures, most activations first.
 
-    A group is a path with ``*`` in place of its first number, ``the model`` for the root.
+    A group is named by a path with ``*`` in place of its first number. The root is the group ``the model``.
     """
     found: dict[str, tuple[int, Counter[str]]] = {}
     for path, row in layers.items():
@@ -68,7 +69,7 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
     return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
-LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # an operator whose name contains one of these
+LOSS_OPERATORS = ("log_softmax", "nll_loss", "cross_entropy")  # parts of the names of loss operators
 CHUNKED_LOSS = (
     "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
     "under torch.utils.checkpoint, so that only one chunk's logits are live."
@@ -78,9 +79,9 @@ CHUNKED_LOSS = (
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     """Describe the peak of the best plan, counted over the arenas that the capacity limits.
 
-    ``node`` runs at the peak, as a part of ``module``. ``tensors`` lists the live storages that are not persistent as
-    ``(tensor, bytes, module)``, and ``modules`` maps each module to their bytes, both largest first. ``suggestion`` is
-    a change of the model, or ``""``.
+    ``node`` is the node that runs at the peak, and ``module`` is its module. ``tensors`` lists the live storages that
+    are not persistent as ``(tensor, bytes, module)``. ``modules`` maps each module to the bytes of its storages. Both
+    are sorted, largest first. ``suggestion`` is a change of the model, or ``""``.
     """
     graph, plan = fitted.best.plan_input.graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
@@ -122,9 +123,9 @@ def _module_of_node(graph: Graph) -> dict[str, str]:
 
 
 def _results_for_backward(graph: Graph) -> dict[str, str]:
-    """Return each result of the forward pass that the backward pass reads → the node that computes it.
+    """Return result → the node that computes it, for the results of the forward pass that the backward pass reads.
 
-    A recomputed result and its node have the ids of the initial graph.
+    If the backward pass reads a recomputed result, the ids are those of the initial graph.
     """
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     nodes = {node.node_id: node for node in graph.nodes}

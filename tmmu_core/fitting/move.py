@@ -14,7 +14,7 @@ from tmmu_core.base.struct_types import register_types
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
-"""Kinds that ``Allowed`` accepts, in the order of the search; ``search/smallest_mesh.py`` makes moves of ``shards``."""
+"""Kinds that ``Allowed`` accepts, in search order. Only ``search/smallest_mesh.py`` makes ``shards`` moves."""
 
 FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: 300 TFLOP/s divided by 30 GB/s (PCIe)
 
@@ -44,13 +44,13 @@ class Move:
 
     kind: Kind
     what: str  # description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``
-    why: str = ""  # why the move is valid; most kinds do not change the results of the graph
+    why: str = ""  # why the move is valid
     tensors: tuple[str, ...] = ()  # ids of the affected tensors, as in the initial graph
     nodes: tuple[str, ...] = ()  # ids of the affected nodes, as in the initial graph
     cost: Cost = Cost()
     bytes: int = 0
-    """Bytes that the move saves after the previous moves; may be negative. Of several moves that are planned together,
-    the last has the rest of the measured sum, and the others have estimates."""
+    """Bytes that the move saves after the previous moves; may be negative. If several moves are planned together, only
+    their sum is measured: all but the last move have estimates, and the last has the sum minus these estimates."""
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON-ready parameters; the keys depend on the kind
 
 

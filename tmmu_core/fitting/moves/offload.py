@@ -1,10 +1,9 @@
 """Offload moves: copy idle storages to another memory and back.
 
-At the start of a gap, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``. Before the next use,
-node ``h@back`` copies it back. One copy out serves all later gaps. The cost of a move is the bytes transferred.
-
-The gaps, and the storages that can be offloaded (``movable``), are those of the recompute model
-(``recompute/recompute_model.py``). Therefore both kinds of moves combine in any order.
+A *gap* is the time between two uses of a storage ``h``. At its start, node ``h@copy_out`` copies ``h`` to ``h@offload``
+in the arena ``offload``. At its end, node ``h@back`` copies it back. One copy out serves all later gaps. The cost of a
+move is the bytes transferred. The recompute model (``recompute/recompute_model.py``) defines the gaps and the storages
+that can be offloaded (``movable``). Therefore recompute moves and offload moves combine in any order.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +38,7 @@ MOST_CANCELLED = 400  # maximum number of storages for which the search tries to
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at an arena's peak and whose offload lowers the sum of peaks.
 
-    The move that saves most bytes is first. ``Move.bytes`` is the change of peak live bytes, not of the arena size.
+    The move that saves most bytes is first. ``Move.bytes`` is the reduction of peak live bytes, not of the arena size.
     """
     model, initial = recover_choice(plan_input)
     base = run(model, initial)
@@ -54,10 +53,10 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 def lower(
     plan_input: PlanInput, goal: Capacity, report: Progress | None = None, shares: Iterable[int] = TIGHTENED_GOALS
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield for each goal a list of moves whose peak live bytes meet it. Goals: ``shares`` (per million) of ``goal``.
+    """Yield a list of moves for each goal that is met; the goals are ``shares`` of ``goal``, in parts per million.
 
-    Each list is complete, and has a lower sum of peaks than the list before. If the search misses the first goal, yield
-    its moves if they lower the sum.
+    Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If the first
+    goal is missed, the only list has the moves found so far, if they lower the sum.
     """
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
@@ -97,10 +96,10 @@ def _offload_until(
 def _offload_next(
     model: RecomputeModel, choice: Choice, before: Run, arena: int, missing: int
 ) -> tuple[Choice, Run] | None:
-    """Return the choice with more offloads that lower an arena's peak, or have it at fewer steps, and its run.
+    """Offload more, so that an arena has a lower peak or fewer steps at its peak; return the new choice and its run.
 
-    If no storage has ``missing`` bytes, try the largest ones together. Then try single storages: those with as many
-    bytes, smallest first, and then all, largest first. Return ``None`` if none does.
+    If no storage has ``missing`` bytes, first try the largest storages together. Then try single storages: those with
+    at least ``missing`` bytes, smallest first, then all, largest first. Return ``None`` if no attempt succeeds.
     """
     at = boundary(model, peak_position(before, arena))
     idle = _idle(model, at, arena, choice)
@@ -155,7 +154,7 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
 
 
 def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves, one per operator that produces the storages."""
+    """Return the offloads that ``choice`` adds to ``initial``, as one move per operator that produces the storages."""
     by_operator: dict[str, list[int]] = {}
     for s in _dropped_storages(choice - initial):
         producer = int(model.producer[s])

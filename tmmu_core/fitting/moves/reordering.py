@@ -63,7 +63,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    If the base is dropped between the view and its reader, both are computed again.
+    If a move drops the base between a view and its reader, it must recompute the view too.
     """
     index = liveness.timeline.index
     is_view = [

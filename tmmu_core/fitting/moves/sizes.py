@@ -28,7 +28,7 @@ def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
 
 
 def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"spec": {…}}``, a shard spec: return the share of rank 0."""
+    """Return the share of rank 0 after a move whose ``details`` are ``{"spec": {…}}``, a shard spec."""
     return replace(plan_input, graph=local_graph_of(shard(plan_input.graph, read_spec(move.details["spec"])), 0))
 
 
@@ -54,8 +54,8 @@ def bisect_size(
 ) -> FittedSize:
     """Return the largest size within ``bounds`` that fits. Memory must grow with the size.
 
-    ``fit_at`` runs about log₂ (max − min) times; once if the largest size that is not excluded fits. ``is_excluded``: a
-    quick proof that a size does not fit. If a fit is stopped, return the largest size that fits so far.
+    ``is_excluded`` is a quick proof that a size does not fit. ``fit_at`` runs about log₂ (max − min) times, but only
+    once if the largest size that is not excluded fits. If a fit is stopped, return the largest size that fits so far.
     """
     if is_excluded is not None:
         count = bisect_left(range(bounds.min + 1, bounds.max + 1), True, key=is_excluded)

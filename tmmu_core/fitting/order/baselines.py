@@ -1,4 +1,4 @@
-"""The orders that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), computed over storages.
+"""The orders of units that PyTorch's Inductor chooses from (``torch/_inductor/memory.py``), computed over storages.
 
 * **Least peak memory first** (after "Buffer memory optimization for video codec application modeled in Simulink", DAC
   2006): run the ready unit that raises the peak least; of equal ones, the one that leaves the fewest live bytes. With a
@@ -14,8 +14,8 @@ its hill (most bytes added while it runs) and its valley (bytes added once it ha
 come first, sorted by rising hill; the others follow, sorted by falling hill − valley (Liu, "An application of
 generalized tree pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda, "Scheduling to minimize maximum
 cumulative cost subject to series-parallel precedence constraints", 1978). Adjacent segments of one schedule that this
-order would swap are merged. Each unit is attached to the first unit that needs it, which turns the graph into a forest:
-the result is optimal for forests, and a heuristic for other graphs. About O(units log units).
+order would swap are merged. The graph is reduced to a forest: each unit is attached only to the first unit that needs
+it. So the order is optimal if the graph is a forest, and otherwise a heuristic. About O(units log units).
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _depth_first(model: OrderModel) -> I64:
 
 
 def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
-    """Return the units in the ``wanted`` order, but place inputs that would come after a unit directly before it."""
+    """Return the ``wanted`` order, but with late predecessors moved to directly before the unit that needs them."""
     position = {unit: k for k, unit in enumerate(wanted)}
     needs = [sorted(before, key=position.__getitem__, reverse=True) for before in model.predecessors]
     order: dict[int, None] = {}

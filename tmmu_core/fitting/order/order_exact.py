@@ -6,8 +6,8 @@ earlier, the lowest peak in the queue is a lower bound. With several arenas, eac
 non-dominated vectors of a set are kept, and the sum of a path's peaks is minimised.
 
 A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately, because this never
-raises the live bytes of later units. There is an exception: if an output may reuse one of several storages of different
-sizes in place, the order of the units that touch these storages decides which one. Such units do not run immediately.
+raises the live bytes of later units. Exception: if an output may reuse one of several storages of different sizes in
+place, the order of the units that touch these decides which storage is reused. These units do not run immediately.
 """
 
 from collections.abc import Callable, Iterable
@@ -73,7 +73,7 @@ class OrderStates(OrderLists):
             for s in storages:
                 self.touchers[s] |= 1 << unit
         self.neighbours = [reduce(or_, (self.touchers[s] for s in storages), 0) for storages in self.storages_of]
-        """Unit → units that touch the same storages, on which its memory change depends."""
+        """Unit → units that touch one of its storages. Its memory change depends on which of them have run."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
         reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
         self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
@@ -121,7 +121,7 @@ class OrderStates(OrderLists):
         return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
     def adds(self, unit: int, done: int) -> tuple[Bytes, Bytes]:
-        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and the change after it."""
+        """Return the bytes by arena that ``unit`` adds after the units ``done``: the maximum, and the final change."""
         self.expansions += 1
         key = done & self.neighbours[unit]
         if key not in self._adds_at[unit]:
@@ -135,7 +135,7 @@ class OrderStates(OrderLists):
         return self._adds_at[unit][key]
 
     def lower_bound(self) -> Bytes:
-        """Return by arena a lower bound of the peak: the most bytes that are live at one unit in every order."""
+        """Return a lower bound of each arena's peak: the largest sum of bytes that every order has live at a unit."""
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
         for unit in range(units):  # units are sorted in a valid order
@@ -143,14 +143,14 @@ class OrderStates(OrderLists):
                 must_follow[unit] |= must_follow[p]
                 must_follow[unit, p] = True
         must_precede, same_or_follow = np.ascontiguousarray(must_follow.T), must_follow | np.eye(units, dtype=np.bool_)
-        # [storage, unit]: the unit touches the storage; must run before a toucher; after a toucher; before all others.
+        # [storage, unit]: the unit touches the storage; runs before a toucher; after a toucher; before all others.
         touched, before_one, after_one, before_all = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             after_one[s], before_one[s] = must_precede[touchers].any(0), must_follow[touchers].any(0)
             touched[s, touchers], before_all[s] = True, same_or_follow[touchers].all(0)
         is_born = after_one | np.array(self.starts_live, np.bool_)[:, None]
         is_needed = touched | before_one | np.array(self.stays_live, np.bool_)[:, None]
-        # A unit of one node creates a storage that it touches, if all other units that touch it must run later.
+        # A unit of one node creates a storage if it is the first unit to touch this storage in every order.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         is_live = (is_born & is_needed) | (touched & single & before_all)
         found = [0] * self.arena_count
@@ -230,8 +230,8 @@ def best_first_search(
 def beam(states: OrderStates, upper: int, should_continue: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    A beam search: each round runs one further unit, and keeps at most ``WIDTH`` sets of executed units: those with the
-    lowest sum of peaks, then of live bytes, then the lowest bit mask. O(units · ready units).
+    A beam search keeps at most ``WIDTH`` sets of executed units, those with the lowest sum of peaks, then live bytes,
+    then bit mask. Each round extends every set by its immediate units and by one ready unit. O(units · ready units).
     """
     front, width = {0: states.start()}, WIDTH
     expansions_before = states.expansions

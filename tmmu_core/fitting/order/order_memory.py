@@ -1,7 +1,7 @@
 """Live bytes of execution orders, and orders in which some units run earlier or later than in a given order.
 
-An order is an array of units. A storage is live from its first touch (write or read) to its last; inputs from the
-start, outputs to the end. All sums stay within 64 bits (``order_model.LARGEST``).
+An order is an array of units (nodes that run together). A storage is live from its first touch (write or read) to its
+last; inputs from the start, outputs to the end. All sums stay within 64 bits (``order_model.LARGEST``).
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ def measure(model: OrderModel, order: I64) -> I64:
 
 
 def added_bytes(model: OrderModel, order: I64) -> tuple[I64, I64]:
-    """Return the most live bytes that each unit of ``order`` adds, and the change after it; shapes (units,)."""
+    """Return, by unit, the most live bytes that it adds while it runs, and the change after it; shapes (units,)."""
     place, during, after = _live_bytes(model, order)
     first = np.searchsorted(place, np.arange(len(order)))
     live = np.append(after.sum(axis=0)[first - 1], after[:, -1].sum())
@@ -57,7 +57,7 @@ def _live_bytes(model: OrderModel, order: I64) -> tuple[I64, I64, I64]:
     freed = np.cumsum(freed, axis=1)[:, :-1]
     after = during - freed
     during[:, 1:] -= freed[:, :-1]
-    # A node that creates its output reuses the first permitted input whose last use it is.
+    # If a node creates its output, the output reuses the first permitted input that no later node uses.
     node, source = model.reuses.T
     at = np.flatnonzero((last[source] == step_of[node]) & (first[model.out[node]] == step_of[node]))
     at = at[np.unique(node[at], return_index=True)[1]]

@@ -5,7 +5,7 @@ touches it (reads or writes a member); inputs from the start, outputs to the end
 (contract §1): node n is the last reader of tensor x if all other nodes that touch x's storage have run. An order is a
 path through those sets; its peak is the most live bytes at a step.
 
-Dependencies besides the flow of data, taken from the initial order (the execution order of the graph):
+Besides the flow of data, the initial order (the execution order of the graph) gives these dependencies:
 
 * **overwriting**: a node that touches a storage stays before or after each writer of the storage;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
@@ -152,14 +152,14 @@ def order_model(
 
 
 def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return an array of shape (storages,): whether a member of the storage is one of ``tensors``."""
+    """Return an array of shape (storages,): whether the mask ``tensors`` selects a member of the storage."""
     mask = np.zeros(len(liveness.storages), np.bool_)
     mask[liveness.storage_of[tensors & (liveness.storage_of >= 0)]] = True
     return mask
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → touched storages, without persistent ones; and (node, storage) → number of tensors if several."""
+    """Return node → touched storages, without persistent ones; (node, storage) → number of touched tensors if > 1."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(
@@ -256,10 +256,10 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
 
 
 def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges from the last nodes of each run of one phase to the first nodes of the next run.
+    """Yield edges from the last nodes of each section (successive nodes of one phase) to the first nodes of the next.
 
-    The last (first) nodes of a run are those without a successor (predecessor) in it. The gradients of results, which
-    exist when the backward pass begins, are a run of their own.
+    The last nodes have no successor in their section, and the first nodes have no predecessor in theirs. The gradients
+    of results form a section of their own, because they exist when the backward pass begins.
     """
     runs = [list(run) for _, run in groupby(order, key=lambda k: (nodes[k].phase, nodes[k].instr == "tangent"))]
     run_of = np.full(len(nodes), -1, np.int64)

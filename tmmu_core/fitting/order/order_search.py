@@ -37,8 +37,8 @@ class Ordered:
     peak: int  # sum of the arenas' peaks in this order: aligned bytes, with persistent storages
     bound: int  # lower bound of the sum of peaks over all orders
     method: str  # the method that found the order
-    tried: dict[str, int]  # method → its sum of peaks
-    has_full_budget: bool = True  # whether the lower bound did not reduce the budget of the best-first search
+    tried: dict[str, int]  # method → sum of the peaks in its order
+    has_full_budget: bool = True  # ``False`` if the lower bound exceeds the goal, which shortens the best-first search
 
     def record(self, method: str, order: I64) -> None:
         """Measure an order, and keep it if its peak is the lowest."""
@@ -58,8 +58,8 @@ def best_order(
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    Steps 1 and 2 end the search if the sum of peaks is at most ``goal`` bytes. A ``goal`` of 0 skips step 3. ``budget``
-    is the maximum number of expansions of the best-first search.
+    The search ends in step 1 or after step 2 if the sum of peaks is at most ``goal`` bytes. Step 3 is skipped if
+    ``goal`` is 0, and for large models. ``budget`` is the maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
     if budget is None:

@@ -85,8 +85,8 @@ class UnknownOperator:
 def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:
     """Return the operators that limit moves of ``kinds``, sorted by name.
 
-    An unknown operator keeps its position among random, communicating, side-effect and unknown operators, and is not
-    recomputed. An operator without a known cost is not recomputed.
+    Unknown operators keep their order relative to each other and to random, communicating and side-effect operators.
+    They are not recomputed, nor are operators without a known cost.
     """
     index, sizes = timeline.index, row_bytes(timeline).tolist()
     of_node = graph_flops(index)

@@ -1,7 +1,7 @@
 """Lower bounds of all plans that the allowed moves can reach: a bound above the capacity proves that no plan fits.
 
-* **Step**: with any moves, all inputs and outputs of a node are live when it runs, and its inputs one step earlier. If
-  the output can reuse an input, the bound is the maximum over these two steps.
+* **Step**: whatever the moves, all inputs and outputs of a node are live when it runs. If the output can reuse an
+  input, the reused bytes are counted once. A second bound is then the step before, at which all inputs are live.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
@@ -38,7 +38,7 @@ class Need:
     arena: str
     bytes: int
     step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
-    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only in the bound of a plan
+    tensors: tuple[str, ...]  # ids of the storages live at the step; only the bound of a plan has persistent ones
     why: str
 
 

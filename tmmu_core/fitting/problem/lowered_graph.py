@@ -1,7 +1,7 @@
 """Lower a graph: write the mode, preset, order and sizes of a request into the graph itself.
 
-With default options, the storages of the lowered graph have the live ranges that the original graph has with the
-options of the request. So moves do not depend on the mode, and a fitted file is planned without options.
+Planned with default options, the lowered graph has the same live ranges as the original graph planned with the options
+of the request. So moves do not depend on the mode, and a fitted file is planned without options.
 """
 
 from collections.abc import Mapping

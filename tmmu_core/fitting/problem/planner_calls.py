@@ -26,11 +26,11 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True, eq=False)
 class PlanInput:
-    """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
+    """A lowered graph (its mode, preset and sizes are fixed), a planner and an arena configuration."""
 
     graph: Graph
-    """A graph with an ``execution_order``. Planner, options, and an alignment that all arenas share are copied into it,
-    so that with default options it gives the plan of this input."""
+    """A graph with an ``execution_order``. The planner and its options are copied into it, and the alignment if all
+    arenas share one. So its plan with default options is the plan of this input."""
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None  # as given; capacities are ignored
@@ -89,7 +89,7 @@ class Candidate:
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
     """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and quota.
 
-    With a shard spec the candidate is the share of the rank. Raises ``ContractError``.
+    If the request has a shard spec, the candidate is the share of the request's rank. Raises ``ContractError``.
     """
     limits: dict[str, Any] = {"capacities": {}, "budget": None, "one_memory": request.is_one_memory}
     unlimited = request.but(token=None, seed=None, arenas=_unlimited(request.arenas), **limits).with_defaults(graph)

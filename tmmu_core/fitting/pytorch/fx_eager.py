@@ -112,7 +112,7 @@ def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
 
 
 class EagerRecorder(TorchDispatchMode):
-    """Mode that records operators which allocate or write memory, and one tensor per storage."""
+    """Mode that records operators that allocate or write memory, and a tensor per storage and per write to it."""
 
     supports_higher_order_operators = True
 
@@ -136,7 +136,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor of the storage of ``value``; declare a new storage as ``name``, plus "_" if it is used."""
+        """Return the name of the tensor for the storage of ``value``; a new one is ``name``, made unique by "_"."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():

@@ -1,9 +1,9 @@
 """The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
 
-The caller holds the gradients of results in the backward pass. If results share a storage, the engine sums their
-gradients when backward begins. For results that are parameters or inputs, or views of them, the sum lives until
-backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied if it is also an
-input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
+The caller holds the gradients of the module's results during the backward pass. If results share a storage, the engine
+sums their gradients when the pass begins. For results that are parameters, inputs or views of these, the sum lives
+until the pass ends. Then the engine adds the gradient that the pass returns. A returned gradient is copied if it is
+also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
 If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
@@ -101,7 +101,7 @@ class _BackwardStart:
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
         tangents = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
-        # Two outputs: AOTAutograd copies a dense gradient to one with gaps.
+        # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps.
         copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
@@ -150,7 +150,7 @@ class _BackwardStart:
         return name
 
     def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return whether each summand is new, in the order of the sum: the storage, then its views in reverse."""
+        """Return whether each summand is a new tensor. Order of the summands: the storage, its views in reverse."""
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 
@@ -159,7 +159,7 @@ class _BackwardStart:
         self.sums[node.node_id] = copies * size, msgspec.structs.replace(node, outputs=(*outputs, *scratch))
 
     def graph_with_sums(self) -> Graph:
-        """Return the graph: the caller's gradients are written first, then the other tangents, then ``sums``.
+        """Return the graph. The caller's gradients are written first, then tangents without a sum, then ``sums``.
 
         The engine computes several sums at a time. Here they run one by one, the sum with the most scratch last: it
         runs while all others are live. Backward begins when all sums are live.

@@ -19,7 +19,7 @@ def merge_equal_nodes(joint: Any) -> None:
 
     An operator is replaced only if the earlier result is live when the operator runs, or if no remaining operator reads
     the operator's result. So no step needs more memory, and operators that the module recomputes in the backward pass
-    remain there. Operators that compute results of the step and random operators remain too.
+    remain there. Random operators remain too, and so do operators whose storage is a result of the step.
     """
     for node in reversed(joint.graph.nodes):
         if str(node.target).startswith("profiler."):

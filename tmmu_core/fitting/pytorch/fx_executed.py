@@ -2,7 +2,7 @@
 
 The importer (``formats/pytorch/joint_graph/fx_joint``) folds operators that eager mode runs as one; a compiled step
 runs the functional graph as it is. Only the caller writes in place: it copies new values into buffers after the forward
-pass. Tensors that the caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
+pass. Tensors that the caller or the autograd engine holds (inputs, results, tangents, gradients) stay live to the end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
 
 
 def _compute_results_first(joint: Any) -> None:
-    """Move the nodes of the module's results to before the backward pass: a trace has views of results at its end."""
+    """Move all nodes of the module's results before the backward pass. A trace has views of results at its end."""
     needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
@@ -116,8 +116,8 @@ class _Executed(JointReader):
     def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
         """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
 
-        Each operator that updates them writes an empty tensor, which the next update reads, so that the updates keep
-        their order. A node after the update reads the old statistics, so that they are live during the update.
+        If an earlier operator has computed the old ones, ``n`` reads an empty tensor from it, which keeps the order of
+        the updates. A node after ``n`` reads the old statistics, so that they are live while ``n`` runs.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]

@@ -22,8 +22,8 @@ STEP = "optimizer.step"
 LATE = 1000.0  # number of the planned step: ``RAdam`` allocates more from its sixth step on
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
-"""A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function
-from the parameters to an optimizer."""
+"""A name in ``OPTIMIZERS``, an optimizer, or a function from the parameters to an optimizer. Of a given optimizer, the
+class, the options and the choice of parameters are used."""
 
 
 def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
@@ -45,7 +45,7 @@ def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
 
 
 def make_optimizer(given: Optimizer, parameters: Mapping[Any, Any]) -> Any:
-    """Create an optimizer, run a step with the existing gradients to allocate its states, set its step to ``LATE``.
+    """Return a new optimizer after a step with the existing gradients. Its states exist, and its step is ``LATE``.
 
     ``parameters``: parameter of the module → itself, or a fake tensor. Raises ``UnreadableInput`` for unknown names.
     """
@@ -96,7 +96,7 @@ class _PeakSizes(LiveBytes):
 
 
 def _first_steps(given: Optimizer, parameters: Mapping[Any, Any]) -> tuple[Any, list[int]]:
-    """Return the optimizer after two steps, and the sizes of the storages that the second allocated, at its peak."""
+    """Return the optimizer after two steps, and the sizes of the second step's new storages at its peak."""
     optimizer, values = make_optimizer(given, parameters), parameters.values()
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors

@@ -122,7 +122,7 @@ class _Rebuild:
         self._record_phase(new, node)
 
     def _transfer(self, node: Node) -> None:
-        """Copy a tensor to host memory (to a tensor of the offload arena), or back."""
+        """Copy a tensor to host memory if the result is in the offload arena, else copy it back."""
         (read,), (written,) = node.inputs, node.outputs
         if written in self.host_tensors:
             new = self.graph.call_function(fx_runtime.to_host, (self.node_of[read],))
@@ -158,7 +158,7 @@ class _Rebuild:
         args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._new_node_of(arg, renamed))
         running = source.args[3].meta["val"]
         if args[1] is None and running.dtype != source.args[0].meta["val"].dtype:
-            # Without a weight and a bias, the operator rounds the statistics to the dtype of the input.
+            # Without a weight, the operator rounds the statistics to the dtype of the input, so the weight is ones.
             tensor_options = {"dtype": running.dtype, "device": running.device}
             ones = self.graph.call_function(torch.ops.aten.ones.default, (list(running.shape),), tensor_options)
             ones.meta["val"] = running

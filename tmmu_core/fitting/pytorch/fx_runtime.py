@@ -12,14 +12,14 @@ Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose d
 
 
 def state_bytes(device: str) -> int:
-    """Return the bytes of a generator's state: Mersenne Twister on the CPU, else Philox, a seed and an offset."""
+    """Return the bytes of a generator's state: Mersenne Twister on the CPU, else Philox (a seed and an offset)."""
     return 5056 if device == "cpu" else 16
 
 
 def saved_state(generator: Generator) -> torch.Tensor:
     """Return a copy of the generator's state."""
     state = generator_of(generator).get_state()
-    return state.view(state.shape)  # the result of an operator, so dispatch modes count its bytes, as the plan does
+    return state.view(state.shape)  # dispatch modes count the bytes of this view, as the plan does
 
 
 def generator_of(generator: Generator) -> torch.Generator:

@@ -50,9 +50,9 @@ class _Layout:
 def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
     """Return the bytes of scratch memory of an operator of PyTorch for these (fake) arguments.
 
-    The operator runs on the GPU, once for each combination of arguments in a process, and resets the allocator's peak
-    statistics. Returns 0 without a GPU, if the operator raises an error, and for custom operators, because running them
-    could have other effects. Warns and returns 0 if the GPU has too little memory for the operator.
+    Measure the operator on the GPU once for each combination of arguments in a process; this resets the allocator's
+    peak statistics. Return 0 without a GPU, for views, if the operator raises an error, and for custom operators, which
+    could have side effects. Warn and return 0 if the GPU has too little memory for the operator.
     """
     is_known = isinstance(operator, torch._ops.OpOverload) and operator.namespace in ("aten", "prims")
     leaves = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]

@@ -60,7 +60,7 @@ class TorchStep:
 
     @cached_property
     def graph(self) -> Graph:
-        """The step as AOTAutograd runs it, with the autograd engine's, the caller's and the optimizer's tensors."""
+        """The step as AOTAutograd runs it, with tensors of engine, caller and optimizer, and scratch memory."""
         return with_scratch(self.graph_without_scratch, self.executed.scratch)
 
     @cached_property
@@ -86,7 +86,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: set the autocast of the trace unless it is set (nesting it would keep its casts alive)."""
+        """Context manager: enter the trace's autocast if it is not active; a nested one would keep its casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))
@@ -157,7 +157,7 @@ class TorchStep:
         written = {each.target if hasattr(each, "target") else self.call.input_names[each.idx] for each in inputs}
         shared = _shared(_named(module, self.call), written)
         has_warned, parts = False, _parts(module, read)
-        for path in observed.changed:  # the forward pass sets them itself
+        for path in observed.changed:  # the forward pass sets these attributes itself
             parts.pop(f"{WRAPPER}{path}", None)
 
         def step(*args: Any, **kwargs: Any) -> Any:
@@ -204,7 +204,7 @@ class TorchStep:
         return unplanned > 0
 
     def _refuse_other_call(self, named: Mapping[str, Any], before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Raise ``ValueError`` if tensors or parts (``_parts``: ``before`` in the fit, ``now`` in the call) differ."""
+        """Raise ``ValueError`` if the tensors ``named`` or parts ``now`` differ from the fit (parts: ``before``)."""
         # A call without autocast is valid after a fit with autocast: the casts are operators of the step.
         expected, actual = {**self.tensors, **before}, {**_described(named, _autocast_now() or self.autocast), **now}
         for name in [*expected, *actual] if actual != expected else ():
