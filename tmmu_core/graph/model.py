@@ -84,9 +84,9 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One operator call: it reads all ``inputs``, then writes its ``outputs``, in one step.
 
     ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. The default,
-    ``None``, permits the same as ``"any"``; lint reports each reuse by default. The tensors of an ``in_place_write``
-    pair share a storage. Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without
-    pairs, from every output to every differentiable input.
+    ``None``, permits the same as ``"any"``, but lint reports each reuse that only the default permits. The tensors of
+    an ``in_place_write`` pair share a storage. ``grad_edges`` are ``[input_index, output_index]`` pairs along which
+    gradients flow back; without pairs, they flow from every output to every differentiable input.
     """
 
     node_id: str
@@ -100,7 +100,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, shown and hashed. Planning does not use them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of bodies of loops, branches or calls that the graph lacks; their memory is missing in a plan."""
+    """Names of the loop, branch and call bodies that the graph lacks. Plans do not count their memory."""
     scope: str = ""
     """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""

@@ -1,8 +1,8 @@
 """The properties of every known operator, as data.
 
-A row is ``cost gradient traits: names``: the cost formula (:data:`tmmu_core.graph.flops.FORMULAS`, ``-`` where none is
-known), the operands that the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``), any number of
-traits, and the names of the operators with these properties.
+A row is ``cost gradient traits: names``. ``cost`` is a formula in :data:`tmmu_core.graph.flops.FORMULAS`, or ``-`` if
+none is known. ``gradient`` names the operands that the gradient reads: ``nothing``, ``inputs``, ``outputs``, ``both``
+or ``mask``. There may be any number of traits. ``names`` are the operators with these properties.
 
 Names are in lower case, without hyphens and underscores. ``hlo:`` or ``aten:`` before a name limits the entry to that
 family, because one name denotes different operators in different families. A name with a dot (``loop.open``) is an

@@ -68,7 +68,7 @@ class Operator:
 
     @property
     def cost(self) -> str:
-        """Name of its cost formula; empty if unknown."""
+        """Name of its cost formula; empty for an unknown cost and for a backward step."""
         return "" if self.entry is None or self.is_gradient else self.entry.cost
 
     @property

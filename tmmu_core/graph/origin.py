@@ -39,6 +39,6 @@ def saved_origin(metadata: Any) -> Origin:
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """Return the module, the second last name of ``pkg.torch.onnx.name_scopes``: ``h.0`` of ``['h.0', 'linear']``."""
+    """Return the module in ``pkg.torch.onnx.name_scopes``, the second last name: ``h.0`` of ``['h.0', 'linear']``."""
     scopes = re.findall(r"['\"]([^'\"]*)['\"]", text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()

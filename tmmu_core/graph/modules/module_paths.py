@@ -7,8 +7,8 @@ Three sources, the best one first::
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
 With ``origins``, the module of a node without origin is derived as with ``parameters``. A node that reads no parameter
-is then in the common module of its neighbours: between two layers of ``h.0.mlp``, in ``h.0.mlp``. A node that reads
-two blocks is in the one with the higher number. A path is a tuple of names, the root is ``()``. Modules are not hashed.
+is then in the common module of its neighbours: a node between two layers of ``h.0.mlp`` is in ``h.0.mlp``. A node that
+reads two blocks is in the higher-numbered one. A path is a tuple of names, the root is ``()``. Modules are not hashed.
 """
 
 import re
@@ -54,7 +54,7 @@ class Modules:
     def layers(self) -> tuple[str, ...]:
         """The layer of each path: its shortest prefix with no repeated block below it, else the whole path.
 
-        If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers, else to 1.
+        If no block repeats, all paths are cut to one depth: the greatest with at most :data:`MOST_LAYERS` layers, or 1.
         """
         blocks = self._blocks
         if any(blocks):
@@ -124,7 +124,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
 
 
 def modules_of_rows(by_row: Sequence[Path]) -> Modules:
-    """Return the modules of a plan without a graph; ``by_row``: the module of each row, a node and a tensor in one."""
+    """Return the modules of a plan without a graph. ``by_row``: module of each row, which is a node and a tensor."""
     return _modules(by_row, by_row, "origins" if any(by_row) else "")
 
 

@@ -11,7 +11,7 @@
     nodes 33–64                      a range of the execution order, in a level with too many nodes
 
 A level other than a range is omitted if it contains all nodes of its parent, or a single node. Ranges follow the
-execution order, so that they form no cycle.
+execution order, so that the edges between them form no cycle.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ class Tree:
         return frozenset([path for path in self.paths if _is_range(path)])
 
     def opened(self, most: int) -> frozenset[Path]:
-        """Return all levels down to the greatest depth at which at most ``most`` boxes are visible."""
+        """Return all levels down to a depth: the greatest depth with at most ``most`` visible boxes."""
         count = len(self.paths)
         below: list[list[int]] = [[] for _ in range(count)]
         for level in range(1, count):
@@ -139,7 +139,7 @@ def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Pat
 
 
 def _with_family_level(path: Path, families: Families, family_parents: set[Path]) -> Path:
-    """Insert a level for the family of the outermost block, unless its parent is one of ``family_parents``."""
+    """Insert a level for the family of the outermost block, unless the block's parent is in ``family_parents``."""
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path

@@ -104,8 +104,8 @@ def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
     A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. A
-    value counts if it contains the name and version of a schema. In a file of this program, a whole number also counts:
-    such a file has ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
+    value counts if it contains the name and version of a schema. A whole number also counts, if the file has
+    ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
@@ -179,7 +179,7 @@ _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes) -> None:
-    """Raise ``UnreadableInput`` for an integer that does not fit into 64 bits (contract §4, §6)."""
+    """Raise ``UnreadableInput`` for a number that does not fit into 64 bits (contract §4, §6)."""
     if b"0" * 19 not in text.translate(_TO_ZEROS):  # all numbers are short: the text need not be decoded
         return
     try:

@@ -1,4 +1,4 @@
-"""Read the node-centric dialect (contract §8): nodes contain their outputs; an input is an output of a node.
+"""Read the node-centric dialect (contract §8): nodes contain their outputs, and inputs refer to outputs of nodes.
 
 ::
 
@@ -151,7 +151,7 @@ def _wrong_field(node: PortNode, path: str, what: str, hint: str, reason: str) -
 
 
 def _port(port: Port, output_counts: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor id of a port that the node ``reader`` reads; an empty ``reader``: it is a graph output."""
+    """Return the tensor id of a port. ``reader`` is the node that reads it, or empty for a graph output."""
     count, tensor = output_counts.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if count is not None and 0 <= port.output_idx < count:
         return tensor

@@ -41,7 +41,7 @@ register_types(_Entry)
 
 
 def constants(graph: Graph, graph_file: Path | None) -> Constants:
-    """Return the constants in the sidecar of ``graph``, read from ``graph_file``. Raises ``UnreadableInput``."""
+    """Return the constants in the sidecar of ``graph``, in the folder of ``graph_file``. Raises ``UnreadableInput``."""
     path = path_in_folder(graph_file.parent if graph_file else None, graph.sidecar, "the sidecar")
     header, start = _read_header(path)
     pieces = {}

@@ -23,7 +23,7 @@ class Sharding:
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → nonzero remainders r of rows ÷ parts, ascending: shares at coordinates ≥ r have one row less."""
+        """Mesh axis → nonzero remainders of rows ÷ parts, ascending. Coordinates ≥ the remainder have one row less."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if split is None:
@@ -104,10 +104,10 @@ def share_of(
 def share_of_view(
     sharding: Sharding, i: int, base_share: Tensor, base_split: Split, coordinates: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. The base's share contains it.
+    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. ``base_share`` contains the share.
 
     Offset and size of the view are scaled by the ratio of ``base_share`` to the base. Without an explicit split, the
-    first axis that gives this size is split. Raises ``InvalidIrShapes`` (``shard_view``) if no share fits.
+    base's split is tried, then each other axis. Raises ``InvalidIrShapes`` (``shard_view``) if no share has this size.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

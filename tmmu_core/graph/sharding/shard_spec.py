@@ -23,7 +23,7 @@ The first of these that applies determines the sharding of a tensor:
 5. the contract of its kind. It is ignored for a tensor that lacks the axis, has fewer rows than parts, or has a view
    that cannot follow the split. For 1 to 3, such a tensor is an error.
 
-An axis of d rows is split into p parts: every part has ``d // p`` rows, the first ``d % p`` parts have one more. A
+An axis of d rows is split into p parts. The first ``d % p`` parts have ``d // p + 1`` rows, the others ``d // p``. A
 tensor can be split along several axes, over different mesh axes: the value is then a list of ``{"axis", "mesh"}``.
 """
 

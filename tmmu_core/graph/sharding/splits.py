@@ -28,13 +28,13 @@ class Sharded(NamedTuple):
     shape: tuple[int, ...]
     axis: int  # the split axis; −1 if the tensor is whole
     mesh: str = ""
-    outer: int = 1  # product of merged axes before the split one: 8 for ``[8, 12] → [96]`` with the 12 split
+    outer: int = 1  # product of the sizes merged before the split axis: 8 for ``[8, 12] → [96]`` with axis 1 split
 
 
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor → one-axis split: those in ``splits`` (rank ≥ 2), and those that nodes propagate. O(operands)."""
+    """Return tensor → one-axis split: from ``splits`` (two or more axes), or propagated by nodes. O(operands)."""
     found = {
         i: Sharded(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
@@ -67,7 +67,7 @@ def _output_split(operator: Operator, reads: Sequence[Sharded], shape: tuple[int
 
 
 def _of_product(reads: Sequence[Sharded], shape: tuple[int, ...]) -> Sharded | None:
-    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole or, with k split, a partial sum."""
+    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if it is whole, or a partial sum because k is split."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
             continue
@@ -158,7 +158,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the ``bases`` to leave whole: no view of them has an explicit split, and one view cannot follow them."""
+    """Return the ``bases`` to leave whole: no view has an explicit split, and at least one view cannot follow."""
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:
