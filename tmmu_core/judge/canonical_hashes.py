@@ -1,4 +1,4 @@
-"""Encode canonical CBOR and compute the hashes of contract §6, without the code that the planners use for it.
+"""Encode canonical CBOR and compute the hashes of contract §6. This code is independent of the planners' code.
 
 The encoding is a subset of RFC 8949 §4.2.1: definite lengths, shortest integers, text keys sorted by their encoded
 bytes, no tags, no bignums, floats as binary64 with one NaN.

@@ -30,8 +30,8 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         outputs = _distinct(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The first contribution to a gradient writes it, later ones accumulate into it. The gradient of an output of
-        # this node may have no earlier contribution: the node then writes it, as the gradient of the loss.
+        # The first contribution to a gradient writes it, later ones accumulate into it. If no backward node has written
+        # the gradient of an output of this node yet, this node writes it, as for a loss.
         reads = [name + GRAD for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
         writes = [t.id + GRAD for t in new]
@@ -94,7 +94,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: those in ``marked``, or if it is empty, all needed."""
+    """Return the forward operands that the backward node reads: those in ``marked``; if none is marked, all needed."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs

@@ -29,7 +29,7 @@ class Lives:
     """Live ranges and storages by tensor id, planned tensors only."""
 
     run: Run
-    ranges: Ranges  # live ranges before in-place writes and in-place reuse
+    ranges: Ranges  # live ranges without in-place writes and in-place reuse
     death_without_reuse: Mapping[str, int]
     """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
     members: Mapping[str, list[str]]  # storage → its tensors
@@ -137,7 +137,7 @@ def _first_violated(violated: Mapping[str, bool]) -> str:
 def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     """Return live ranges, storages and in-place reuse of ``run``.
 
-    ``declared`` names the arenas of the configuration; empty: the default arenas and ``memory``; ``None``: any arena.
+    ``declared``: configured arenas; empty: the default ones and ``memory``; ``None``: any. ``offload`` always counts.
     Raises ``ArenaTooSmall`` for an arena that is not declared, ``InvalidIrShapes``, ``AlignmentViolation`` and
     ``AllocationOverflow`` for an invalid graph.
     """
@@ -196,7 +196,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
-    # A tensor is loaded before step 0 if no step writes it, and a step after 0 reads it or it is a graph output.
+    # A tensor that no step writes is loaded before step 0 if a step after 0 reads it, or if it is a graph output.
     loaded = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
     loaded = {name for name in loaded if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
     birth = {**ranges.birth, **dict.fromkeys(loaded, -1)}

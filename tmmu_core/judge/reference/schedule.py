@@ -139,7 +139,7 @@ def refuse_past_64_bits(tensor: str, byte: int) -> None:
 
 
 def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> list[str]:
-    """Return the node ids of the mode: in ``order``, or for ``None`` in topological order with ties by id bytes."""
+    """Return the node ids of ``mode`` in ``order``; without an order, in topological order with ties by id bytes."""
     nodes_in_mode = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
     root, _ = roots(graph)

@@ -49,7 +49,7 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    nearest: dict[str, str] = {}  # view without birth and producer → its nearest base with one of them, or its root
+    nearest: dict[str, str] = {}  # view without birth and producer → nearest base that has one of the two, else root
     for name in run.tensors:
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:

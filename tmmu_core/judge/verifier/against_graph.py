@@ -91,7 +91,7 @@ def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with the properties in the graph."""
-    # Deaths follow from the in-place reuses that the plan lists; a planner that places bytes lists only those it uses.
+    # Deaths follow from the in-place reuses that the plan lists: a planner may use fewer reuses than are granted.
     run, death = lives.run, {**lives.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:

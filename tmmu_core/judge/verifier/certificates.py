@@ -1,7 +1,7 @@
 """Recompute the lower bounds of a plan from its rows, and the status (optimal, claimed …) that they prove.
 
 A plan file may state any lower bound. Only these count: the peak live bytes, the largest storage, the end of each
-pinned tensor, and the storages of the file's witness that cannot share bytes.
+pinned tensor, and the sum of the storages in the file's witness (its proof of the bound) that cannot share bytes.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ Bound = tuple[int, tuple[str, ...], int]
 class Blocks:
     """The storages of a plan as columns (steps, bytes), and the pairs that must not alias.
 
-    With the graph (``lives``), the columns are those of its storages. Their live ranges assume every permitted in-place
+    With the graph (``lives``), the columns are those of its storages. Their live ranges assume every granted in-place
     reuse. The alignment of the arenas counts only if the configuration is known (``configured``).
     """
 
@@ -125,7 +125,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
 
 
 def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the witness: its storages live at its step, then others that conflict with all of these."""
+    """Return the bound of the witness: its storages live at its step, and those that conflict with all chosen ones."""
     in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.live_at(here, step))
     chosen: dict[str, int] = {}

@@ -147,7 +147,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    If storages overlap, at least one pair is yielded, but not always every pair. Excluded pairs are left out.
+    If storages overlap, at least one pair is yielded, but not always every pair. Temporal exclusions are left out.
     """
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
@@ -170,8 +170,8 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box.
 
-    A storage that is reused in place at step k is still read at k. If both storages have one offset, only the bytes
-    past the end of the reusing storage count at k.
+    A storage that is reused in place at step k is still read at k. If the reusing storage has the same start, only the
+    bytes of the reused storage past the end of the reusing one count at k.
     """
     boxes: list[Box] = []
     owner: list[int] = []
