@@ -184,7 +184,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Read a graph with these bounds of dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
+    """Read a graph with ``envelopes`` as its bounds. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

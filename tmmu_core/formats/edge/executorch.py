@@ -10,7 +10,7 @@ some with a place ``(memory, offset)``, and chains of instructions that refer to
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
 extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or
 there is none, the value read is state that persists between runs: it is live at every step. A result at the
-place of an operand that is not smaller is merged with the operand like a view. Each memory is an arena.
+place of an operand is merged with the operand like a view, unless the result is larger. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
 ``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. Without

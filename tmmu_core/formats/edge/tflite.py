@@ -1,6 +1,6 @@
 """Read TensorFlow Lite models: the first subgraph, with a nested scope for each subgraph that it runs.
 
-* A tensor with data in the file is a ``constant``; constants that share a buffer are one storage. A variable tensor,
+* A tensor with data in the file is a ``constant``; constants that share their data are one storage. A variable tensor,
   which keeps its value from run to run, is a ``buffer``.
 * Element-wise kernels and reshapes of TensorFlow Lite and of its Micro runtime may overwrite operands that are as large
   as the result (``inplace``). Scratch buffers of kernels are not in the file and not planned.
@@ -11,7 +11,7 @@
   (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
-* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs.
+* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists the open sizes of the inputs.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
 * ``Node.unplanned`` lists other bodies, and results with a size that depends on data or is a placeholder.
@@ -62,7 +62,7 @@ def read(data: bytes, name: str = "") -> Graph:
 
 
 def built(data: Any, name: str) -> tuple[Graph, "_Reading"]:
-    """Return the graph of :func:`read`, and the model's tables and tensor ids that it was built from."""
+    """Return the graph of :func:`read`, and its reader, which has the model's tables and the tensor ids."""
     import tflite  # slow to import
 
     try:

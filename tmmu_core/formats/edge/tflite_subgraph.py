@@ -229,14 +229,14 @@ class ModelFile:
 
 
 def is_external(tensor: Any) -> bool:
-    """Return whether the data of ``tensor`` are in another file. The parser has no method for this field."""
+    """Return whether the data of ``tensor`` are in another file. The parser cannot read ``EXTERNAL_BUFFER``."""
     table = tensor._tab
     place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
     return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))
 
 
 def numbers(table: Any, field: str) -> list[int]:
-    """Return a vector of a table. It is read by element: the parser's arrays are 0 for an absent vector."""
+    """Return a vector of a table. Elements are read one by one: the parser's array of an absent vector is 0."""
     return [int(getattr(table, field)(i)) for i in range(length(table, field))]
 
 

@@ -10,8 +10,8 @@ offset and one live range, even if its subgraph runs several times. A step of th
 the entry into a body. A tensor that an operator writes lives to its last reader; the results of a control-flow
 operator live while its bodies run.
 
-Old metadata of the same length are overwritten. Else a new root table, new lists of buffers and metadata, and the new
-metadata are inserted before the old bytes, because references in a flatbuffer point forward. Two fields are offsets in
+Old metadata of the same length are overwritten. Otherwise, a new root table, new lists of buffers and metadata, and
+the new metadata are inserted before the old bytes: references in a flatbuffer point forward. Two fields are offsets in
 the file, so they grow by the inserted bytes: ``Buffer.offset`` and ``Operator.large_custom_options_offset``.
 """
 

@@ -2,7 +2,7 @@
 
 ::
 
-    ####…                                                            a line of hashes begins each memory
+    ####…                                                            a line of ``#`` begins each memory
     Allocation, memory Sram, usage mask: FeatureMap|Staging          its title
     Start Time - End Time  : Start Addr -   End Addr: Tensor Size: … : Name
              0 -          1:        0x0 -     0x2400:        9216: … : input

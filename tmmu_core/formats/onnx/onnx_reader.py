@@ -229,7 +229,7 @@ class Builder:
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
         self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
-        self.results = {name for node in closings for name in node.input}  # also new carried values
+        self.results = {name for node in closings for name in node.input}  # operands of nodes that close a loop
         self.carried = {n for node in self.graph.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
 
     def build(self) -> Graph:

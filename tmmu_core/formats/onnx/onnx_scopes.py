@@ -5,7 +5,7 @@ runs once or runs many times (``docs/decisions/04-control-flow.md`` has the proo
 
 * ``If``: after the nodes of ``then`` and ``else``, ``If.close`` reads the condition and the results of both branches.
 * ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffers of the stacked outputs
-  (one row per iteration). After the nodes of the body, ``Loop.close`` reads the outputs of ``Loop.open``, the body's
+  (one row per iteration). After the body, ``Loop.close`` reads the trip count, the outputs of ``Loop.open``, the body's
   results, and every outer value that the body reads. It writes the final state into the storage of the carried state,
   and each stacked output into the storage of its buffer (``in_place_write``).
 * ``Scan``: like ``Loop``, without counter and condition. ``Scan.next`` writes the slices at the start of an iteration.
@@ -199,7 +199,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results. Copy a carried value that the closing node writes to another place."""
+        """Return a body's results. Copy a carried value that the closing node writes to another storage."""
         results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = inner.get(value.name, value.name)

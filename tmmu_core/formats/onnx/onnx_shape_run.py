@@ -53,7 +53,7 @@ def with_supported_ir_version(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes that onnxruntime infers at ``point``; none without sympy, or with a scope node."""
+    """Return the shapes that onnxruntime infers at ``point``; none without sympy, or for models with scope nodes."""
     if not installed("sympy") or any(is_scope(node) for node in model.graph.node):
         return {}
     response = _run_child("symbols", {}, bind(model, dict(point)))

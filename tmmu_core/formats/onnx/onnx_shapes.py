@@ -39,7 +39,7 @@ class Facts:
 
     shape: dict[str, Shape] = field(default_factory=dict)
     dtype: dict[str, str] = field(default_factory=dict)
-    origin: dict[str, ShapeFrom] = field(default_factory=dict)  # source of a shape that onnxruntime gives
+    origin: dict[str, ShapeFrom] = field(default_factory=dict)  # value → source of a shape that onnxruntime gives
     derived: set[str] = field(default_factory=set)  # values with a size that is known at the assumed sizes only
 
 
@@ -48,7 +48,7 @@ UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})  # each 
 
 @dataclass
 class Sizes:
-    """The named dimensions of a model, and the assumed sizes of those that the user has not given."""
+    """The named dimensions of a model, and an assumed size for each one that the user has not given."""
 
     dims: dict[str, Dim] = field(default_factory=dict)
     assumed: dict[str, int] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
 
 
 def _points(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then points with one dimension changed each."""
+    """Return the default point, then points that differ from it in one dimension."""
     if not sizes.dims:
         return []
     first = sizes.point()

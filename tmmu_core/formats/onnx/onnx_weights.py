@@ -67,7 +67,7 @@ class _ConstantReader:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the piece of a tensor of the flattened model. If it has a tag, the bytes are in a stored tensor."""
+        """Return a function that yields a flat tensor's bytes. The bytes of a tensor with a tag are in ``stored``."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])

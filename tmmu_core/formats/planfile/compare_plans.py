@@ -157,7 +157,7 @@ class Comparison:
 
     @cached_property
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Kind → (tensors, their bytes): in the candidate; ``removed``: in the baseline; ``resized``: the increase."""
+        """Kind → (tensors, bytes in the candidate). ``removed``: bytes in the baseline; ``resized``: the increase."""
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)

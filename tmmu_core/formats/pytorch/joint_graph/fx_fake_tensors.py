@@ -1,8 +1,8 @@
 """Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes and strides, on a device of this machine. After the trace, the module's
-tensors are restored.
+by fake tensors with the same sizes and strides, on a device of this machine. After the trace, the module's tensors are
+restored.
 
 Version 5 of ``transformers`` reads position ids (to find packed sequences) and padding masks (to skip masks without
 effect), unless it detects a trace. It does not detect AOTAutograd. With the patch, a row is one sequence, and a mask is

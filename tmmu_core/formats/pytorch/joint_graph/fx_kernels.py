@@ -6,7 +6,7 @@
 * The size of the second result of ``ctc_loss`` depends on the target lengths. Fake tensors have no values, so lengths
   in a tensor are replaced by the largest possible length, the width of the padded targets.
 * A kernel that resizes its result keeps the larger storage: the scalar of ``mse_loss`` has the storage of all losses
-  before the reduction, and the image of ``col2im`` (``F.fold``) has at least that of the columns.
+  before the reduction; the storage of the image of ``col2im`` (``F.fold``) is at least as large as the columns.
 * If the first argument of ``copy`` or of a scatter operator is a view, the operator copies the whole storage.
 * oneDNN's LSTM returns a workspace, which its fake kernel omits.
 

@@ -69,7 +69,7 @@ def new_leaves(arguments: Any) -> Any:
 def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
     """Return a module that runs ``module`` and returns the tensors to differentiate.
 
-    These are the result of ``loss``. If it is ``None``, they are the output's attribute ``loss``, or else the output.
+    These are the result of ``loss``. Without ``loss``, they are the output's attribute ``loss``, or else the output.
     """
 
     class WithLoss(torch.nn.Module):
@@ -331,7 +331,7 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
 
 
 def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
-    """Return ``, model.py:12``, the innermost line of the model's code, else of PyTorch's layers, else ``""``."""
+    """Return the innermost line of the model's code, else of PyTorch's layers, as ``, model.py:12``; else ``""``."""
     own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in files if not {own_folder, torch_folder} & {*each[0].parents}]
     layers = [each for each in files if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
