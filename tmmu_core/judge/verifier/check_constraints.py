@@ -1,7 +1,7 @@
 """Check the constraints of a plan, its reuse cost, and the lower bound of this cost (contract §12, "Reuse costs").
 
-A plan states groups of tensors as witness of its lower bound. :class:`CostBounds` recomputes two bounds of each group,
-by counting cells of memory and by trying offsets, and uses the larger one.
+A plan states groups of tensors that prove its lower bound (the witness). For each group, :class:`CostBounds` computes
+one bound by counting cells of memory and one by trying offsets. The larger one counts.
 """
 
 from collections.abc import Iterator
@@ -102,13 +102,13 @@ def _share_bytes(plan: Plan, rows: dict[str, list[int]], first: str, second: str
     )
 
 
-MOST_OFFSETS = 300  # maximum number of offsets, over all tensors of a group, for a search
+MOST_OFFSETS = 300  # maximum number of offsets, over all units of a group, for a search
 MOST_NODES = 40_000  # maximum number of nodes of a search
 MOST_CELLS = 10**6  # maximum number of cells in an arena with reserved bytes
 HARD = inf  # cost of a pair that must not share a byte
 
 Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
-"""Two units → ``(bytes of the first, bytes of the second, cost)`` of each pair of their tensors with a cost."""
+"""Two units → ``(bytes of x, bytes of y, cost)`` for each pair with a cost: x in the first unit, y in the second."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class CostBounds:
         return bound
 
     def _unit(self, name: str, number: int) -> Unit | None:
-        """Return the tensor with its colocated tensors; ``None`` without bytes, or if one is not in the arena."""
+        """Return a tensor and its colocated tensors as a unit; ``None`` if all are empty or one is not in the arena."""
         members = sorted(self.colocated.members(name)) if name in self.rows else [name]
         if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in members):
             return None
@@ -176,7 +176,7 @@ class CostBounds:
         return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
 
     def _pair_costs(self, a: Unit, b: Unit, penalties: dict[frozenset[str], int]) -> list[tuple[int, int, float]]:
-        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; set these penalties to 0."""
+        """Return the value of :data:`Edges` for two units. Set the used penalties to 0: each counts only once."""
         found: list[tuple[int, int, float]] = []
         birth, death = self.plan.birth, self.plan.death
         for (x, size_a), (y, size_b) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
@@ -194,11 +194,11 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 if a pair has no cost, if no cell is free, or at a limit.
+    """Return a lower bound of the cost by counting cells; 0 without units or free cells, or above ``MOST_CELLS``.
 
-    The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
-    need more cells than the arena has, pairs of units share cells. For each shared cell, a pair pays at least its
-    penalty divided by the number of cells of its smaller unit.
+    The bound is also 0 if two units have no cost for their largest tensors. The bytes of a cell are the greatest common
+    divisor of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share
+    cells. For each shared cell, a pair pays at least its penalty divided by the number of cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():
@@ -231,7 +231,7 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
 
 
 def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost of all placements, at most that of the plan; 0 at a limit or for an invalid plan."""
+    """Return the least cost of any placement; 0 above ``MOST_OFFSETS`` or ``MOST_NODES``, or for an invalid plan."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_cost_at(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:

@@ -29,7 +29,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
-        # For hashed addresses, the stated extent is that of the same slots at aligned prefix sums.
+        # A plan with hashed addresses states the extent that its slots have at aligned prefix sums.
         possible = ends_of_prefix_sums(facts, number) if is_sparse else {max(int(ends[here].max(initial=0)), reserved)}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
@@ -168,10 +168,10 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
 
 
 def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
-    """Return the bytes that disjoint blocks need at least, each at a multiple of its alignment.
+    """Return a lower bound of the bytes of disjoint blocks, each at a multiple of its alignment.
 
-    Every block but the highest takes a whole multiple of the alignment; the block with the most padding is taken as the
-    highest. Blocks of a large alignment alone may give a larger bound than all blocks, so each alignment is tried.
+    For each alignment, the blocks of at least this alignment give a bound; the largest bound is returned. Every block
+    but the highest takes a multiple of the alignment. The block with the most padding counts as the highest.
     """
     bound = 0
     for alignment in sorted(set(alignments)):

@@ -21,7 +21,7 @@ from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks,
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
-"""Maximum number of pairs of storages that are compared to find all conflicts; above, some conflicts are not found."""
+"""Maximum number of compared pairs in :func:`conflicting_rows`; if there are more, it misses some conflicts."""
 
 
 class FinishedPlan(NamedTuple):
@@ -34,7 +34,7 @@ class FinishedPlan(NamedTuple):
 def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **options: Any) -> FinishedPlan:
     """Return ``plan`` with its verdict. ``options`` are the keyword arguments of :func:`verify_plan`.
 
-    If ``complete`` is false, the plan is a digest: it has no rows, and only its figures are checked.
+    If ``complete`` is false, the plan is a digest: it has no rows, and only its figures and remarks are checked.
     """
     if complete:
         verdict = verify_plan(plan, graph, **options)
@@ -57,8 +57,8 @@ def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
     """Raise for an invalid plan. ``operator``: operator in the error record; ``verdict``: the plan's verdict, if known.
 
-    Raises ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its arena,
-    ``AlignmentViolation`` for a misaligned one, else ``InvalidIrShapes`` (reason ``invalid_plan``).
+    Raises the first that applies: ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its
+    arena or an exceeded capacity, ``AlignmentViolation``, ``InvalidIrShapes`` (reason ``invalid_plan``).
     """
     verdict = verify_plan(plan) if verdict is None else verdict
     if verdict.ok:
@@ -94,8 +94,8 @@ def conflicting_rows(plan: Plan) -> Mask:
     in_conflict = np.zeros(facts.storages, np.bool_)
     pairs = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     in_conflict[[storage for pair in pairs for storage in pair]] = True
-    # If no pairs are excluded, `overlaps` does not compare the later storage of a reported pair with storages that
-    # begin after it. Compare these later storages with all others.
+    # `overlaps` reports pairs (a, b) with a born first. If no pairs are excluded, it does not compare b with storages
+    # that are born after b. So every such b is compared with all storages here.
     incomplete = [] if excluded_storages(plan) else sorted({b for _, b in pairs})
     until = facts.held_until
     for storage in incomplete if len(incomplete) * facts.storages <= MAX_PAIRS else ():

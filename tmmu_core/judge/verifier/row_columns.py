@@ -34,8 +34,8 @@ class PlanFacts:
       ``slot``: the values of this row.
     * ``by_slot``: the storages sorted by (arena, slot, birth, start); ``opens_slot``: per entry of ``by_slot``, whether
       it is the first of its slot; ``slot_of``: per storage, its position in ``slots``.
-    * ``storages``: their number; ``end``: the death of a storage that is live in all steps; ``is_view``: per row of the
-      plan, whether it is a view.
+    * ``storages``: the number of storages; ``end``: the death of a storage that is live in all steps; ``is_view``: per
+      row of the plan, whether it is a view.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -98,7 +98,7 @@ class PlanFacts:
 
     @cached_property
     def held_until(self) -> I64:
-        """Per storage, the step from which others may use its bytes: ``read_until``, or the step of its reuse."""
+        """Per storage, the step from which its bytes are free: its reuse at the same offset, else ``read_until``."""
         until = self.read_until.copy()
         for source, (step, target) in self.reused_by.items():
             if self.has_same_start(source, target):

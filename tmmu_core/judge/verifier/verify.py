@@ -1,7 +1,7 @@
 """Verify a plan of any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
-The rules :data:`OWN_RULES` need only the plan, those of :mod:`.against_graph` also its graph. Near-linear in rows;
-quadratic with temporal exclusions.
+The rules :data:`OWN_RULES` need only the plan. The rules of :mod:`.against_graph` also need its graph. The time is
+near-linear in rows, or quadratic with temporal exclusions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -149,7 +149,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return a warning if only totals were checked, or if rules about the arena configuration were not."""
+    """Return the warning that only totals were checked, else one per reason why arena rules were not checked."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
@@ -205,7 +205,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             problems.append(f"is not at {ends}")
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
-        # Where slots overlap, the reusing storage must have the offset of the reused storage.
+        # If slots overlap in a plan that places bytes, an in-place reuse requires one offset for both storages.
         is_at_one_offset = facts.has_same_start(a, b)
         if plan.places == "bytes" and not disjoint and not is_at_one_offset:
             problems.append("is between two offsets")
@@ -255,7 +255,7 @@ _ARENA_DEFAULTS = msgspec.structs.asdict(Arena())
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
-    """Return a configuration with the values and the ``arena_config_hash`` of the plan; ``None`` if there is none.
+    """Return a configuration of the plan's arenas with the plan's ``arena_config_hash``; ``None`` if none has it.
 
     Tries every way to write a field: for all arenas, for no arena, or where its value is not the default.
     """
