@@ -97,8 +97,8 @@ _TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token":
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
     """Return the graph, instance, plan or trace of a source; a PyTorch module is traced on ``example_inputs``.
 
-    ``dims``: sizes of named dimensions; some readers infer all shapes from these. Raises ``UnreadableInput`` for a
-    value of another type, and the errors of the readers.
+    ``dims``: sizes of named dimensions; some readers infer all shapes from these. Raises ``UnreadableInput`` for an
+    unsupported type, a file that cannot be opened or a dict that is not JSON, and the errors of the readers.
     """
     dims = sizes_of(dims or {})
     if isinstance(source, Graph | PlainInstance | Plan | Trace):
@@ -237,7 +237,7 @@ def allowed_moves(
     keep_phases: bool,
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
-    """Return the moves that a fit may make. ``options``: names of ``allow`` and ``max_cost`` in ``UnreadableInput``."""
+    """Return the moves that a fit may make. ``options``: names of the first two arguments in ``UnreadableInput``."""
     kinds = DEFAULT_KINDS if allow is None else allow
     listed = kinds if isinstance(kinds, Iterable) and not isinstance(kinds, str) else str(kinds).split(",")
     names = [*filter(None, (str(each).strip() for each in listed))]

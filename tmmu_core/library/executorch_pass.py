@@ -21,7 +21,7 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    ExecuTorch computes the live ranges; each node of its graph is a step, also a node that only allocates. No output
+    ExecuTorch computes the live ranges; each node of its graph is a step, even if it only allocates. No output
     reuses an input in place. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 

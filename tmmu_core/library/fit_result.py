@@ -46,7 +46,7 @@ class Fit(Generic[P]):
     """The result of :func:`tmmu.fit`: the answer, the plan, the changed graph and the moves; true if it fits."""
 
     fitted: Fitted
-    """The result of the search, with all candidates sorted by cost, and the lower bound with its causes."""
+    """The result of the search, with the lower bound of each arena and the best candidates by rising cost."""
     plan: P
     """The cheapest plan that fits; else the plan that exceeds the capacity least."""
 
@@ -87,7 +87,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer: they are not recomputed; those of unknown properties keep their order."""
+        """Operators that limit the answer. None is recomputed; operators of unknown properties are not reordered."""
         return self.fitted.unknown
 
     @property

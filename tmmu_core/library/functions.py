@@ -139,7 +139,7 @@ def plan(
     addressing : {"offsets", "blake3_sparse"}
         Kind of addresses ["offsets"].
     progress : callable, optional
-        Called as ``progress(what, done, of)`` during the search; return ``False`` to keep the best plan found so far.
+        Called as ``progress(what, done, of)`` during the search. If it returns ``False``, the best plan so far is used.
 
     Returns
     -------
@@ -203,12 +203,12 @@ def fit(
     max_cost : float or str, optional
         Maximum extra compute, in percent of the graph's FLOPs [unlimited].
     keep_phases : bool
-        Keep forward, backward and optimizer nodes separate, as a module in training mode always does [False].
+        Keep forward, backward and optimizer nodes separate [False]; always true for a module in training mode.
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
-        As in :func:`plan`. A module in training mode accepts only ``progress`` and
-        ``dims={"batch": (1, 256), "seq": 512}``: sizes of axes of its inputs (numbers, pairs, or ``Dim`` of
-        ``torch.export``). Names that begin with "seq" or "len" are axis 1, ``"x.2"`` is axis 2, others are axis 0.
+        As in :func:`plan`. A module in training mode accepts only ``progress`` and ``dims``: name → size of an axis of
+        its inputs, as a number, a pair or a ``Dim`` of ``torch.export`` (``{"batch": (1, 256), "seq": 512}``). A name
+        that begins with "seq" or "len" is axis 1, ``"x.2"`` is axis 2, any other name is axis 0.
     loss, optimizer, reserve, largest : optional
         For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
@@ -219,7 +219,7 @@ rank, world_size, shard_spec, addressing, progress : optional
     -------
     Fit
         True if the graph fits; ``answer`` is ``fits``, ``cannot`` (proven) or ``open``. For a module in training mode,
-        a ``TorchFit``, whose step runs as planned: ``compile``, ``partition_fn``, ``check``, ``layers``.
+        a ``TorchFit``, with ``compile``, ``partition_fn``, ``check`` and ``layers``; its step runs as planned.
 
     Raises
     ------
@@ -332,8 +332,8 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
     Returns
     -------
     Comparison
-        ``comparable``, ``identical``, ``invalid`` (the sides with errors), ``first``, ``arenas``, ``totals`` (bytes by
-        kind of change) and ``changes()``.
+        ``comparable``, ``identical``, ``invalid`` (the sides with errors), ``first`` (the first divergence),
+        ``arenas``, ``totals`` (bytes by kind of change) and ``changes()``.
 
     Raises
     ------

@@ -82,7 +82,7 @@ class PackOptions(TypedDict, total=False):
 def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options: PackOptions) -> Problem:
     """Return ``problem`` with the separations, colocations, fixed offsets and penalties of ``options``.
 
-    ``row_of_buffer`` maps buffers, the indices in the arguments, to rows of the problem. Raises ``UnreadableInput``.
+    ``row_of_buffer`` maps the index of each buffer in the arguments to its row. Raises ``UnreadableInput``.
     """
     pairs = {"separations": 2, "colocations": 2, "reuse_penalties": 3}
     if all(options.get(name) is None for name in (*pairs, "pinned")):
@@ -108,7 +108,7 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
 
 
 def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows of an argument, an array of shape (m, ``width``), with each buffer replaced by its problem row.
+    """Return an argument as an array of shape (m, ``width``), with each buffer as its row of the problem.
 
     Raises ``UnreadableInput`` for another shape, a buffer that does not exist, equal buffers and a negative cost.
     """
@@ -131,7 +131,7 @@ def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArra
 
 
 def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
-    """Return the problem, rows sorted by (birth, −size, id) (contract §1), and the row of each buffer.
+    """Return the problem, with its rows sorted by (birth, −size, id) (contract §1), and the row of each buffer.
 
     Raises ``UnreadableInput`` for arrays of different lengths and for values out of range.
     """

@@ -46,7 +46,7 @@ class Plan(model.Plan):
     """A plan: live range, slot, arena and offset of each tensor, with figures, checks and exports.
 
     The columns are those of :class:`tmmu_core.plans.model.Plan`: numpy arrays of shape (tensors,), sorted by the bytes
-    of the tensor ids; offsets and sizes in bytes, live ranges ``[birth, death)`` in steps.
+    of the tensor ids. Offsets and sizes are in bytes; live ranges ``[birth, death)`` are in steps.
     """
 
     planning: PlanningResult | None = None
@@ -128,13 +128,13 @@ class Plan(model.Plan):
         Parameters
         ----------
         max_extent, max_peak : int, str or dict, optional
-            Maximum bytes of arenas and of live tensors: over all arenas, or a dict from arena to limit.
+            Maximum extent, and maximum live bytes: of all arenas together, or a dict from arena to limit.
         max_gap : float, str or dict, optional
             Largest gap to the lower bound, in percent.
         min_reuse : float, str or dict, optional
             Smallest share of reused bytes, in percent.
         max_reuse_cost : int or dict, optional
-            Largest reuse cost: the sum of the active reuse penalties.
+            Largest reuse cost: the sum of the penalties of tensors that share bytes.
         baseline : Plan or anything that :func:`tmmu.read` reads, optional
             A plan to compare with.
         max_growth : int or str, optional
@@ -154,7 +154,7 @@ class Plan(model.Plan):
         Raises
         ------
         UnreadableInput
-            A limit cannot be read, or limits growth without a baseline.
+            A limit cannot be read, or a growth limit has no baseline.
         ValueError
             No limit and no baseline is given.
 
@@ -236,7 +236,7 @@ class Plan(model.Plan):
     def report(
         self, path: str | Path | None = None, *, baseline: Source | None = None, title: str = ""
     ) -> Path | bytes:
-        """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
+        """Write a report (``.html`` or ``.pdf``; ``.md``: a summary) and return its path.
 
         Without ``path``, return the HTML as bytes. ``baseline``: a plan to compare with; ignored by ``.md``.
         Raises ``UnreadableInput`` for an unsupported suffix; ``UnwritableOutput`` if the file cannot be written, and

@@ -37,8 +37,8 @@ KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")  # moves that a step
 DEFAULT_KINDS = KINDS[:2]  # without offload: a copy to host memory is slow, and on the CPU it saves nothing
 ALIGNMENT, DEVICE_ALIGNMENT = 1, 512  # on the CPU, live bytes are not rounded; PyTorch's allocator on a GPU rounds them
 NODES, NODES_OF_ALL = 20_000, 10_000_000
-"""Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With 1,000 search nodes,
-some packings exceed the capacity although the live bytes fit; the selected plan has up to twice the extra FLOPs."""
+"""Maximum nodes of the search for a packing; maximum product of search nodes and graph nodes. With only 1,000 search
+nodes, some packings exceed a capacity that the live bytes fit. The fit then costs up to twice the extra FLOPs."""
 LOWER = 96  # if the allocator of a GPU cannot run a plan, the next one has at most this percentage of its extent
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
@@ -50,7 +50,7 @@ class TorchFit(Fit[Plan]):
 
     step: Any  # the traced step (``fitting/pytorch/fx_step.TorchStep``)
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the dimensions in ``dims``; for the dimension ``largest``, the largest size that fits."""
+    """Size of each dimension in ``dims``. For ``largest``: the largest size that fits, or the smallest if none fits."""
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -64,8 +64,8 @@ class TorchFit(Fit[Plan]):
     def partition_fn(self) -> Callable[..., Any]:
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
-        If you call AOTAutograd yourself, the function fits the graph of that call. It raises ``UnreadableInput`` if
-        that graph does not fit: AOTAutograd copies the gradient of a result with gaps, such as a column.
+        If you call AOTAutograd yourself, the function fits the graph of that call. AOTAutograd copies the gradient of a
+        result with gaps, such as a column. If only that graph does not fit, the function raises ``UnreadableInput``.
         Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
@@ -85,9 +85,8 @@ class TorchFit(Fit[Plan]):
         """Return a function with the module's signature that runs the fitted step.
 
         ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a
-        loss the function returns the loss. It accepts inputs of the shapes and dtypes of the example inputs only.
-        The plan contains gradients that exist at the time of the fit (gradient accumulation). The function warns once
-        about others.
+        loss, the function returns the loss. It accepts only inputs of the shapes and dtypes of the example inputs.
+        The plan contains gradients that exist at the time of the fit (gradient accumulation); others cause one warning.
         """
         return self.step.compiled(self.partition_fn, backend)
 
@@ -102,7 +101,7 @@ class TorchFit(Fit[Plan]):
 
         step = self.step
         with deterministic():
-            with warnings.catch_warnings(action="ignore"):  # the other step gives the same warnings
+            with warnings.catch_warnings(action="ignore"):  # the fitted step gives the same warnings
                 plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
         peak = measured.peak_bytes
@@ -147,7 +146,7 @@ class TorchFit(Fit[Plan]):
         """Bytes that PyTorch's caching allocator reserves on a GPU for the storages, by a model of the allocator.
 
         The model has 512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Segments are never released,
-        as without a memory limit. Memory that libraries allocate directly is not included.
+        because the model has no memory limit. Memory that libraries allocate directly is not included.
         Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
         return _reserved_peak(self.fitted.best.plan)
@@ -157,9 +156,9 @@ class TorchFit(Fit[Plan]):
         return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
-        """Return module path → bytes: parameters, gradients, optimizer state, activations, live bytes at the peak.
+        """Return module path → column → bytes, such as ``parameters``; ``at_peak`` are the live bytes at the peak.
 
-        The activations are the sum of ``kept``, ``recomputed`` and ``offloaded``.
+        The column ``activations`` is the sum of ``kept``, ``recomputed`` and ``offloaded``.
         """
         return fitted_layers(self.fitted, {each.leaf for each in self.step.executed.leaf_gradients})
 
@@ -174,10 +173,10 @@ class TorchModel:
     optimizer: Any = None
 
     def at_size(self, size: int, axis: int) -> TorchModel:
-        """Return the model with ``size`` rows along ``axis``, in each input that has as many rows as the first input.
+        """Return the model with inputs of ``size`` rows along ``axis``. Rows are repeated, so that a step can run.
 
-        Rows of the example inputs are repeated, so that the step can run if they have data. Raises
-        ``UnreadableInput`` if no input has the axis, or for lack of memory.
+        Only inputs with as many rows as the first input that has the axis are resized. Raises ``UnreadableInput`` if
+        no input has the axis, or for lack of memory.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map_only
@@ -187,11 +186,11 @@ class TorchModel:
         if rows is None:
             raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Leave the size out.")
 
-        @cache  # a tensor that is two inputs stays one
+        @cache  # a tensor that is passed twice stays one tensor
         def resized(value: Any) -> Any:
             if value.dim() <= axis or value.shape[axis] != rows or rows == size:
                 return value
-            order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # axes, as in memory
+            order = sorted(range(value.dim()), key=lambda k: -value.stride(k))  # axes, greatest stride first
             try:
                 taken = torch.arange(size, device=value.device) % rows
                 made = value.permute(order).index_select(order.index(axis), taken).detach()
@@ -233,11 +232,11 @@ def largest_size(
 ) -> TorchFit:
     """Return the fit at the largest size of the dimension ``sought`` that fits, or at its smallest size if none fits.
 
-    ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Other dimensions, or all without ``sought``,
-    are at their upper ends. To search, the graph is interpolated from traces at two sizes, then at three: tensor sizes
-    are linear, then quadratic in the size. The result is traced; if the trace differs from the last interpolated graph,
-    the search traces every size. Scratch memory of kernels on a GPU is not interpolated: if there is any, sizes up to
-    the result are traced. Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
+    ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
+    The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
+    differs, it uses three traces (quadratic). If this trace differs too, it traces every size that it tries. None of
+    these graphs has scratch memory of GPU kernels; if there is any, a last search traces sizes up to the found one.
+    Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
     """
     if sought is not None and sought not in list(dims):
         raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
@@ -311,7 +310,7 @@ def fit_sized(
     largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Return the fit of a module's training step to the capacity less the reserve, with inputs of the sizes ``dims``.
+    """Fit a module's training step to ``capacity`` minus ``reserve``, with inputs of the sizes ``dims``.
 
     Raises ``UnreadableInput`` for invalid input or an untraceable step.
     """
@@ -380,7 +379,7 @@ def _reserved_peak(plan: Any, limit: int = sys.maxsize) -> int:
 def _runs_on_gpu(plan: Any, limit: int) -> bool:
     """Return whether a model of PyTorch's caching allocator can run the plan within ``limit`` bytes.
 
-    With expandable segments, free memory is never too fragmented.
+    With expandable segments the result is true, because free memory is never too fragmented.
     """
     settings = os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") + os.environ.get("PYTORCH_ALLOC_CONF", "")
     try:
@@ -392,7 +391,8 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
-    On a GPU, a plan must also fit in the model of the allocator; if it does not, smaller plans are searched.
+    On a GPU, the model of the allocator must run the plan, else smaller plans are searched. If none runs, the answer is
+    ``open``.
     """
     from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
