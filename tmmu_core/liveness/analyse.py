@@ -59,7 +59,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the declared arena, else the arena of the role; if all share one memory, ``memory`` or ``offload``."""
+    """Return the declared arena, else the role's; if all tensors share one memory, ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     if role == "optimizer_state" and role in arenas:
@@ -131,7 +131,7 @@ def _storages(
 ) -> tuple[Storages, I64]:
     """Return the storages, sorted by (birth, −bytes, id bytes) of their heads, and the storage of each tensor.
 
-    ``placed``: the head of each group, and the arena of each tensor.
+    ``placed``: the head (first-born member) of each group, and the arena of each tensor.
     """
     index, tensors = timeline.index, timeline.graph.tensors
     heads, arena_of = placed

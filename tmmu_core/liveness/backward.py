@@ -5,12 +5,12 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
       forward   x ──► n ──► y            backward   y@grad ──► n@grad ──► x@grad
                                                     (and saved tensors of x, y)
 
-The first backward step that contributes to a gradient writes it; later ones accumulate into it. The loss is not part of
-the graph: a backward step also writes the gradients of its node's outputs that no earlier step wrote.
+The first backward step that contributes to a gradient writes it; later ones accumulate into it. The graph has no loss,
+so ``n@grad`` also writes the gradient of an output of ``n`` that no earlier step wrote.
 
 Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
-the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead. Dropped inputs
-of ``n0`` are recomputed first.
+the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead. Marked inputs of
+``n0`` are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
             tensor = tensors[name]  # the gradient of a view owns its bytes
             gradients[name] = Tensor(_grad(name), tensor.shape, tensor.dtype, role="gradient", shard=tensor.shard)
         instr, outputs = node.instr and node.instr + GRADIENT, tuple(map(_grad, written))
-        inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))  # without a gradient, no operands
+        inputs = (*reads, *(_saved(node, marked) if retain and edges else ()))  # only steps with edges read operands
         inplace = _backward_inplace(node, reads, written)
         backward.append(Node(_grad(node.node_id), instr, inputs, outputs, phase="backward", inplace=inplace))
     parameters = [tensor.id for tensor in graph.tensors if tensor.role == "parameter" and tensor.id in gradients]
@@ -97,7 +97,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``; if it is empty, all needed ones."""
+    """Return the operands that the backward step reads: those in ``marked``, or all needed ones if none is marked."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -171,7 +171,7 @@ def _renamed(names: Iterable[str], dropped: set[str]) -> tuple[str, ...]:
 
 
 def _copy(tensor: Tensor, copied: set[str]) -> Tensor:
-    """Return the recomputed tensor; a view of a tensor of ``copied`` becomes a view of its copy."""
+    """Return the recomputed copy of a tensor. If its base is in ``copied``, it is a view of the base's copy."""
     view = tensor.view
     if view is not None and view.base_tensor_uid in copied:
         view = msgspec.structs.replace(view, base_tensor_uid=_remat(view.base_tensor_uid))

@@ -77,7 +77,7 @@ def permitted_reuses(index: GraphIndex, k: int) -> Iterable[tuple[int, int]]:
 
 
 def _latest_deaths(groups: Groups) -> dict[int, list[int]]:
-    """Return the two latest deaths of the members of each storage with several members, the latest one last."""
+    """Return storage → the two latest deaths of its members, ascending, for storages with several members."""
     members = np.flatnonzero(groups.shared)
     deaths: dict[int, list[int]] = {}
     for group, death in zip(groups.group[members].tolist(), groups.death[members].tolist(), strict=True):

@@ -83,7 +83,7 @@ class Liveness:
     """Live ranges of tensors and storages. Columns over tensors are parallel to ``timeline.index.tensor_ids``."""
 
     timeline: Timeline
-    arenas: tuple[str, ...]  # names of the arenas in use, in byte order
+    arenas: tuple[str, ...]  # names of the used and the declared arenas, in byte order
     birth: I64  # first step of each tensor; −1 for a tensor outside the timeline
     death: I64  # step after the last step at which each tensor is live; −1 for a tensor outside the timeline
     storage_of: I64  # row of each tensor's storage in ``storages``, or −1

@@ -15,7 +15,7 @@ from tmmu_core.liveness.live_ranges import Ranges, overflow_error
 class Groups:
     """Columns over tensors."""
 
-    group: I64  # number of the storage: its lowest member
+    group: I64  # number of the tensor's storage: the lowest index of a member
     offset: U64  # bytes from the storage's start
     shared: NDArray[np.bool_]  # whether the storage has more than one member
     death: I64  # deaths after in-place writes: a tensor overwritten at step k dies at k
@@ -54,7 +54,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 def _write_in_place(
     timeline: Timeline, ranges: Ranges, groups: DisjointSets, writes: list[Write], death: I64
 ) -> dict[int, int]:
-    """Join each output to its input's storage, and set the input's ``death``. Return output → offset, without views."""
+    """Join each output to its input's storage, and set the input's ``death``. Return output → offset, unless a view."""
     index = timeline.index
     tensors_of: dict[int, list[int]] = {}
     for i in np.flatnonzero(ranges.planned).tolist():
@@ -115,7 +115,7 @@ def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int])
 
 
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alone: bool) -> None:
-    """Raise for a write that violates TMMU v2 II.G. ``is_alone``: no other tensor of the two storages is live."""
+    """Raise for a write that violates TMMU v2 II.G. ``is_alone``: nothing else in both storages is live or written."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias
