@@ -44,8 +44,8 @@ class PlannerEntry:
         A planner without slots gets only the storages that have bytes or are colocated. The other storages get their
         fixed offset, or 0.
 
-        Raises ``AlignmentViolation`` for a misaligned fixed offset, and ``InvalidIrShapes``: ``planner_option`` for
-        constraints that only the planner ``reuse`` observes, ``fixed_offset`` if the slots miss a fixed offset.
+        Raises ``AlignmentViolation`` for a misaligned fixed offset. Raises ``InvalidIrShapes`` for constraints that
+        only ``reuse`` observes (``planner_option``), and for a slot that misses a fixed offset (``fixed_offset``).
         """
         terms = problem.reuse
         if terms is not None and self.name == "auto":

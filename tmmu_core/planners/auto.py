@@ -1,15 +1,15 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
+Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). For a plain problem from
+:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages, few greedy runs and :mod:`.exact.skyline` come first. On
+most graphs, the extent then equals the lower bound. Otherwise, the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
-* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow, and the lowest packing is
-  returned. For a plain problem, few greedy runs and :mod:`.exact.skyline` come first;
-* more, or sizes over 2^62: only these runs. Above :data:`ALL_RUNS_UP_TO`, they are :data:`QUICK_RUNS`.
+* up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow; the lowest packing counts;
+* more, or sizes over 2^62: nothing follows.
 
-Nothing follows a packing that reaches the bound, or lies less than one alignment above the bound of ``exact``. With a
-capacity, all but ``search`` end at the first packing that fits, unless ``minimise`` is set. If ``minimise`` is not
-given, ``exact`` ends soon after the gap to the bound is less than one alignment.
+``search`` is skipped if ``exact`` ends less than one alignment above its bound; without a given ``minimise``, ``exact``
+ends soon after. With a capacity, all but ``search`` end at the first packing that fits, unless ``minimise`` is true.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the packing of the chosen planner; ``notes`` contain its name (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: continue after a packing fits the capacity [only without a capacity]; ``False`` without a
-    capacity: only greedy and skyline runs; ``max_nodes`` (:mod:`.meter`).
+    Options: ``max_nodes`` (:mod:`.meter`); ``minimise``: whether to continue after a packing fits the capacity [true
+    only without a capacity]. If it is false and there is no capacity, only greedy and skyline runs are made.
     """
     meter = metered(progress, options)
     cols = columns(problem)

@@ -2,8 +2,8 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages, also with the one
-  that could reuse it in place: both offsets are fixed and differ, or the two must not alias.
+* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages. With the storage that
+  could reuse it in place, it conflicts if their fixed offsets differ or the two must not alias.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
@@ -86,7 +86,7 @@ def bound_of(cols: Columns) -> Bound:
 def possible_extent(cols: Columns, at: int) -> int:
     """Return the least possible extent ≥ ``at``: a multiple of a storage's alignment, plus its size.
 
-    Return ``at`` itself if all alignments are 1, without storages, or if a value could exceed int64.
+    Return ``at`` itself if all alignments are 1, there are no storages or a value could exceed int64.
     """
     if not len(cols) or not cols.is_small or at >= SAFE or max(cols.align) == 1:
         return at
@@ -109,7 +109,7 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
 
 
 def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
-    """Return at most one storage that dies at ``step`` and conflicts with all of ``alive``, also with its reuser."""
+    """Return at most one storage that dies at ``step`` and conflicts with all of ``alive``, its reuser included."""
     if cols.problem.handoff_from is None:
         return []
     for j in alive:

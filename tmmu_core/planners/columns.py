@@ -1,7 +1,7 @@
 """A problem prepared for packing: compressed time, sizes, and conflicts without overlap in time.
 
 Two half-open ranges overlap if and only if one of them contains the other's first step. So only the k distinct births
-remain as compressed steps; a storage has a birth after each gap.
+remain as compressed steps. The end of a gap counts as a birth.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_err
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: none unless offsets are equal."""
+"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: only at equal offsets."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def sorted_storages(cols: Columns, order: str) -> list[int]:
-    """Return the storages in one of the :data:`ORDERS`: by its keys, greatest first, then in normative order.
+    """Return the storages by the keys of an order, greatest first (``birth``: earliest), then in normative order.
 
     ===============  ================================================================================
     ``size``         bytes; births during the lifetime

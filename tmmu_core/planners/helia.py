@@ -12,7 +12,7 @@ it spills to the next memory, and the plan reports why::
 Persistent and constant arenas are filled first, by a bump allocator. Scratch arenas are filled by first fit over free
 blocks in birth order. A *cold* constant is read where it is stored; a *staged* constant is copied to another memory
 before the first run, and takes space in both. A constant whose destination is full stays cold. All constants of an
-arena are stored in one memory. The arenas of one memory follow each other, aligned. O(n · b log b) for b blocks in use.
+arena have one source memory. The arenas of a memory follow each other, aligned. O(n · b log b) for b blocks in use.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Region:
     is_requested: bool = False  # whether a rule or a tensor names this memory for a storage
     offset: dict[int, int] = field(default_factory=dict)  # storage → its offset, in placement order
     decided_by: dict[str, list[str]] = field(default_factory=dict)
-    """Decider of the memory (``rule 2``, ``tensor``, or ``order`` of the memories) → ids of the storages it decides."""
+    """``rule 2``, ``tensor``, or ``order`` (of the memories) → ids of the storages whose memory it decided."""
     spills: list[dict[str, str]] = field(default_factory=list)
     """``storage``, ``wanted`` (its preferred memory) and ``reason``: why the memories tried before did not fit."""
 
@@ -74,7 +74,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> list[
     """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
     Return the regions by role, then memory name; a region's index is its id. Arena, capacity, gaps, fixed offsets and
-    in-place reuse of ``problem`` are ignored. Every input must die at least one step after its last read.
+    in-place reuse of ``problem`` are ignored. A storage that is read at step k must die at k + 1 or later.
 
     Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
     ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.

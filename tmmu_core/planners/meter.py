@@ -52,7 +52,7 @@ class Meter:
         return self.ended()
 
     def halt(self, more: int = 0) -> None:
-        """Record that a user stopped the search, and lower the limit to at most ``more`` nodes from now on."""
+        """Record that a user stopped the search, and lower the limit so that at most ``more`` nodes follow."""
         self.halted = True
         self.limit = self.left(more) + self.used
 

@@ -7,11 +7,11 @@ its capacity. If the extent equals the bound, the packing is optimal. :mod:`.dri
 and large neighbourhood search (:mod:`.lns`).
 
 The budget is a number of nodes, so that the same input gives the same packing on every machine. A node costs O(entries)
-in the worst case, about ten microseconds on the MiniMalloc instances.
+(:mod:`.search_model`) in the worst case, about ten microseconds on the MiniMalloc instances.
 
 In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
 takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
-searched. With more, only the first is searched, and the bound is that of a relaxation in which these pairs may overlap.
+searched. With more, only the first is searched. The bound is then that of a relaxation without these conflicts.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ minimum number of live bytes of a step of the peak, in sixteenths of the target.
 MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
 MIN_NODES = 64
 Reported = Callable[[int], int]
-NODES_PER_STORAGE = (16, 5)  # nodes of an attempt above ``MIN_NODES`` per 4 storages: peak only, all storages
+NODES_PER_STORAGE = (16, 5)  # nodes added to ``MIN_NODES`` per 4 storages of an attempt: peak only, all storages
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -68,7 +68,7 @@ def exact_from(
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``reported`` maps an extent or a bound of ``cols`` to the value of the whole arena for ``meter``.
+    bound). ``reported`` maps an extent or a bound of ``cols`` to that of the arena, which ``meter`` gets.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -251,7 +251,7 @@ class _Component:
     def improve(self, request: SearchRequest, floor: int, proven: int) -> int:
         """Search for an extent below the current one; return the bound proven for the whole problem.
 
-        Continue an incomplete search; otherwise, begin a new search with this ``floor``.
+        An incomplete search continues. Otherwise, a new search begins; only extents down to ``floor`` matter to it.
         """
         if self.search is None or not self.search.is_open:
             self.search = component_search(self.cols, self.bound.bytes, floor, (self.extent, self.offset))
@@ -265,8 +265,8 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
     First, each component gets an equal part of the remaining nodes, in the order of descending bounds. It is skipped if
-    its extent is at most the bound, the goal or the extent of an earlier component. Then the component with the largest
-    extent gets the remaining nodes, as long as it can improve.
+    its extent is at most the bound, the goal or the extent of an earlier component. Then the component that has
+    the largest extent gets the remaining nodes, repeatedly, as long as it can improve.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)

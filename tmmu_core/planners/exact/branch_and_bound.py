@@ -1,8 +1,8 @@
-"""Branch and bound: decide whether all units can be packed below a capacity.
+"""Branch and bound: decide whether all units (:mod:`.search_model`) can be packed below a capacity.
 
 Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: the unit lies at its
-lowest offset. Second branch: the unit lies higher; its place at the lowest offset is a *hole* that another unit must
-fill. Both branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of other offsets.
+lowest offset. Second branch: the unit lies higher; its place at the lowest offset is a *hole* that another unit
+must overlap. Both branches form a *level*. After each decision, :mod:`.propagation` raises lower bounds of offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
 to the latest of them. The lowest offsets determine the next unit; a branching order only breaks ties.
@@ -128,7 +128,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return a smaller unit just below ``u`` that can swap with it, or −1. Only the swapped order is searched."""
+        """Return a smaller mate directly below ``u``, or −1. Only the order with the larger unit below is searched."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:

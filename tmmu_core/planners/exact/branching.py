@@ -4,13 +4,13 @@ The number of nodes that an order needs is heavy-tailed, so attempts are many an
 mostly does so within three to ten nodes per storage (decision 5).
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
-literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. An attempt counts
-conflicts per section; the next attempt of the same order puts the units of the sections with most conflicts first
-(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. If these ranks already failed within the same
-number of nodes, random ranks replace them. The last packing adds an order: by offset, lowest first.
+literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
+order: by offset, lowest first. A *learned* attempt puts the units of the sections with most conflicts in earlier
+attempts of its order first (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If its ranks
+already failed within the same number of nodes, it uses random ranks.
 
-The node budgets of these learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is static:
-its order ignores the counts. The node budgets of static attempts double each round (geometric restarts).
+The node budgets of learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is *static*: it
+ignores the counts. The node budgets of static attempts double each round (geometric restarts).
 
 All numbers are integers or raw Philox words, so the orders are the same on every machine.
 """
@@ -140,7 +140,7 @@ class BranchingOrder:
         return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
-        """Replace the order of the last packing by that of a new packing, given by the offset of each unit."""
+        """Use a new packing, the offset of each unit, for the order of the last packing."""
         self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)

@@ -26,7 +26,7 @@ CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated wi
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
 MAX_LONG_RUNS_AT_LOW, FEW_OMITTED = 3, 2
-"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` of them, or after one that omits over ``FEW_OMITTED`` units."""
+"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` runs, or after a run that omits over ``FEW_OMITTED`` units."""
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
@@ -140,7 +140,7 @@ def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple
     """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
 
     Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
-    bottom. No unit is stacked if any offset is fixed. A stacked unit's size is a multiple of every alignment.
+    bottom. No unit is stacked if any offset is fixed. A unit is stacked only if all alignments divide its size.
     """
     offsets: dict[int, int] = {}
     base = 0

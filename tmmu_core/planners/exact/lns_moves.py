@@ -3,13 +3,13 @@
 A packing lies below a capacity and omits some units. *Ruin and recreate* (Schrimpf et al. 2000; adjacent removal as
 in Christiaens and Vanden Berghe 2020) changes it: choose a unit, mostly an omitted one, and a point of its lifetime;
 remove the units nearest to that point in time and bytes; reinsert the removed and the omitted units one by one. The
-result is accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn at random
-before the repair, and the repair ends when the cost reaches this limit.
+result is accepted if the cost of its omitted units is below a limit: the current cost plus a random allowance, drawn
+before the repair (simulated annealing). The repair ends when the cost reaches this limit.
 
 Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
 unit is the longest path from the bottom; its highest offset is the capacity less the longest path from the top (heads
-and tails, Balas 1969). A gap for a unit is between two neighbours in that order: the units below it are at their lowest
-offsets, the units above it at their highest. A unit is inserted into a gap that is large enough; the other units move
+and tails, Balas 1969). A gap for a unit is between two neighbours in that order: units below the gap are at their
+lowest offsets, units above it at their highest. A unit is inserted into a gap that is large enough; the others move
 apart (insertion: Werner and Winkler 1995).
 
 All arithmetic is on integers, with a permuted congruential generator (O'Neill 2014): the iterations are the same on
@@ -57,7 +57,7 @@ class LnsState(NamedTuple):
     temperature: I64  # (STAGES + 1,): in units of ``WEIGHT``, times 2^10
     log_table: I64  # (1024,): −ln of (k + ½) / 1024, in 1/1024
     noise: NDArray[np.int32]
-    """(2, NOISE_PERIOD + n at least): factors of a distance, 11 to 20; factors of a lifetime's length, 0 to 1,023."""
+    """(2, NOISE_PERIOD + n at least): row 0: distance factors, 11 to 20; row 1: lifetime-length factors, 0 to 1,023."""
     work: I64  # (15, n + 1): ``OFFSET … PLACED_ORDER``; the other rows are working memory of the native library
     progress: I64  # (6,): ``RANDOM_STATE … ITERATION``
 

@@ -3,7 +3,7 @@
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
 * a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
-* a unit has a *hole*: the unit lies at or above the lowest end of the units that can fill it (dominance, ``BY_HOLE``);
+* a unit has a *hole* below it, which another unit must fill: the unit lies above one that can (dominance, ``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
@@ -13,9 +13,9 @@ A conflict is a unit that ends above the capacity or lies above its fixed offset
 open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
-and collects claims of the form "this unit lies at n or above", one per unit. The event that made a claim true is
-explained: the claims that caused the event replace the claim, and the level of the decision behind the event joins the
-nogood. A claim that was true before the event stays.
+and collects claims of the form "this unit lies at n or above", one per unit. If an event made a claim true, the claims
+that caused the event replace the claim, and the level of the decision that caused it joins the nogood. If the claim was
+already true before the event, it stays.
 
 The raises hold in a packing of least Σ height · offset, among those that fit and satisfy the decisions:
 
@@ -126,7 +126,7 @@ class Propagation:
         del self.hole[u]
 
     def undo(self, events: int, placed: int, filled: int) -> None:
-        """Undo the latest events, placements and filled holes; the arguments are the numbers of them that remain."""
+        """Undo the latest events, placements and filled holes; the arguments are the numbers that remain."""
         while len(self.filled) > filled:
             self.open_hole(*self.filled.pop())
         while len(self.events) > events:
@@ -265,9 +265,9 @@ class Propagation:
             self._claim(two, self.low[two])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
-        """Add claims that imply that each unit that can fill the hole (offset, level) ends at ``need`` or above.
+        """Add claims that prove: every unit that can fill the hole (offset, level) ends at ``need`` or above.
 
-        ``need`` of FAR: no unit can fill it. ``now``: number of the explained event.
+        If ``need`` is FAR, they prove that no unit can fill it. ``now``: number of the explained event.
         """
         at, level = hole
         self._add_level(level)
@@ -289,7 +289,7 @@ class Propagation:
                 self._claim(w, hole_end)
 
     def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
-        """Add claims that imply that ``lowest`` is the lowest open unit of ``s`` and ends at ``need`` or above."""
+        """Add claims that prove: ``lowest`` is the lowest open unit of ``s``, and it ends at ``need`` or above."""
         entries = self.order[self.first[s] : self.first[s + 1]]
         entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
         rest = sum(self.height[e] for e in entries)

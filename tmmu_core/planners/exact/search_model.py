@@ -1,4 +1,4 @@
-"""The search model: units (storages with a common offset) and sections (sets of pairwise conflicting units).
+"""The search model: units (storages with a common offset) and sections (sets of pairwise conflicting storages).
 
 A *section* is a maximal set of storages that are live at one step, a pair that conflicts without overlap in time (must
 not alias, in-place reuse not taken), or a storage that is never live. A *unit* is a storage, or a chain of storages

@@ -19,7 +19,7 @@ SECTION, HEIGHT, OWNER = range(3)
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
 # Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
-# ``HOLE``: offset of a hole below the unit; ``FILLER``: the unit that can fill it (``propagation.py``).
+# ``HOLE``: offset of a hole below the unit; ``FILLER``: unit with the lowest end that fills it (``propagation.py``).
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
@@ -34,10 +34,10 @@ class Tables(NamedTuple):
     entry: I64
     """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section. Heights are padded to multiples of a power of two
     that divides all possible offsets in the section."""
-    first: I64  # (m + 1,): first row of each section in ``State.order``
+    first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: units with the same sections and alignment, each of one height. Adjacent mates can swap places."""
+    """Mates by unit: units with the same sections and alignment, each of constant height. Adjacent mates can swap."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
@@ -49,7 +49,7 @@ class State(NamedTuple):
     section: I64
     """(m, 7): unplaced bytes, unplaced units, the two lowest of these units, whether queued, number of failures,
     and ``CEILING``: the highest padded end of a unit within the capacity."""
-    order: I64  # (3, r): entries by section, unplaced first; each entry's index in this row; the units of this row
+    order: I64  # (3, r): row 0: entries by section, unplaced first; row 1: their positions in row 0; row 2: their units
 
 
 def build_tables(model: Model) -> Tables:

@@ -6,8 +6,8 @@ neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a sec
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The storage
-of the bound's witness that has the most padding is placed last (:mod:`~tmmu_core.planners.portfolio`). Large packings
-are turned over.
+of the bound's witness that has the most padding is placed last. Large packings are turned over: all storages are
+placed again, highest end first. Both are functions of :mod:`~tmmu_core.planners.portfolio`.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tmmu_core.planners.problem import I64
 
 RUNS, FEW_RUNS = 24, 4
 ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
-TURNED_FROM, MOST_TURNS = 2_500, 4  # storages from which a packing is turned over; how often, while its extent falls
+TURNED_FROM, MOST_TURNS = 2_500, 4  # minimum storages to turn a packing over; maximum turns, while the extent falls
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
 TOP = 2**62  # height of the skyline outside the steps
