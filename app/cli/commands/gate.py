@@ -214,7 +214,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
 
 
 def _link(explorer: str | None, store_url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the plan or comparison, or "" if ``explorer`` is ``None`` or the store lacks a plan."""
+    """Return the explorer URL of the plan or comparison; "" without ``explorer``, or if the store lacks a plan."""
     if explorer is None:
         return ""
     scheme = ""

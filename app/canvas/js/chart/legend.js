@@ -25,7 +25,7 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   return items;
 }
 
-/** Return the legend entries whose colours occur in the shown arenas. If `listsUnusedColours`, return all entries. */
+/** Return all legend entries, or without `listsUnusedColours` only transparent entries and colours of shown arenas. */
 function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();
