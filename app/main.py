@@ -1,4 +1,4 @@
-"""The explorer's main module: ``streamlit run app/main.py -- [FILE…]``, the command that ``tmmu explore`` runs.
+"""Main module of the explorer. ``tmmu explore`` runs it with ``streamlit run app/main.py -- [FILE…]``.
 
 Streamlit imports this module to create the server with the middleware of ``serving``, and runs it as a script to draw a
 page. A worker process imports it under the name ``__mp_main__``, where it does nothing.

@@ -106,7 +106,7 @@ def arena_picture(
 ) -> Markup:
     """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    In a map, bytes above the capacity are orange. ``colour_of``: row → colour [colour of the role].
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour (default: by role).
     At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` the first written.
     Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """

@@ -31,7 +31,7 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: BetterPlanner | None = None) -> bytes:
-    """Return verdict, totals, arenas and the largest buffers at the peak of the main arena as Markdown."""
+    """Return the summary as Markdown: verdict, totals, arenas, and the largest buffers at the main arena's peak."""
     arena = totals_text.main_arena(plan)
     text = _rendered(
         "summary.md.j2",

@@ -55,7 +55,7 @@ def alone(choice: Choice, move: Move) -> Job[Candidate]:
 
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
-    """Return the job that computes plans by bytes and cost, from the current plan to the lower bound."""
+    """Return the job that computes the curve of bytes against cost: plans from the current one to the lower bound."""
     return task_job("planning lower limits", choice, tasks.from_plan, curve, Allowed(kinds), key=(curve, kinds))
 
 

@@ -151,7 +151,7 @@ def idle(shown: Shown) -> Idle | None:
 
 
 def row_colours(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
-    """Return a function from row to colour in ``view``."""
+    """Return a function from row to colour, in the chosen scheme, else ``default``, else the scheme of ``view``."""
     found = origins(shown) if has_layers(shown) else None
     layers = None if found is None else found.layer
     view_scheme = "slot" if view == "slots" else palette.default_scheme(shown.plan, layers)

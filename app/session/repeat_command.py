@@ -79,7 +79,7 @@ def file_of(shown: Shown) -> str:
         return f"{file_stem(shown.opened.name)}.plan.cbor"  # the page Export offers this file
     stored = shelf().get(source)
     name = stored[0] if stored is not None else shown.opened.name
-    return f"./{name}" if name.startswith("-") else name  # else the command line reads it as an option
+    return f"./{name}" if name.startswith("-") else name  # with "./", "-x" is not read as an option
 
 
 MAX_STEM_BYTES = 100  # a file name has at most 255 bytes, and may also contain an arena name

@@ -155,7 +155,7 @@ def bound(name: str, value: Any) -> dict[str, Any]:
 
 
 def listeners(key: str, callbacks: Mapping[str, Callable[[Any], None]]) -> dict[str, Callable[[], None]]:
-    """Return the arguments of a Streamlit component that pass the value of each event to its callback."""
+    """Return arguments for a Streamlit component: they pass the value of each event to its callback."""
 
     def handle(event: str) -> None:
         message = (raw(key) or {}).get(event)

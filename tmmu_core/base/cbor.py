@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The canonical encoding of a value, so that several hashes of the value encode it once."""
+    """The canonical encoding of a value. Several hashes of the value can share it."""
 
     data: bytes
 
@@ -111,7 +111,7 @@ def _add(out: bytearray, x: Any) -> None:
 
 
 def _plain(x: object) -> Any:
-    """Return the builtin value of ``x`` (a numpy scalar, a subclass, another mapping)."""
+    """Convert a numpy scalar, a mapping, a byte buffer, or an instance of a subclass to a builtin type."""
     if isinstance(x, np.generic):
         return x.item()
     if isinstance(x, Mapping):

@@ -17,7 +17,7 @@ START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main;
 
 @contextmanager
 def limited_growth(growth: int) -> Iterator[None]:
-    """Context manager: more than ``growth`` further bytes of address space raise ``MemoryError`` (Linux)."""
+    """Context manager: more than ``growth`` further bytes of address space raise ``MemoryError`` (only on Linux)."""
     try:
         import resource
 

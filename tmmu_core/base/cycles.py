@@ -8,7 +8,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def nodes_on_cycles(edges: Iterable[tuple[T, T]]) -> set[T]:
-    """Return the nodes that lie on a cycle or a self-loop: Kosaraju's components, in O(nodes + edges)."""
+    """Return the nodes on cycles, including self-loops, by Kosaraju's algorithm in O(nodes + edges)."""
     successors: dict[T, list[T]] = defaultdict(list)
     predecessors: dict[T, list[T]] = defaultdict(list)
     for source, target in edges:

@@ -73,7 +73,7 @@ def _escape_sequence(character: str) -> str:
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
-    # A prefix sorts first (−2), then text (−1), then numbers. The text itself distinguishes ``r1`` and ``r01``.
+    # Codes sort the end (−2) before text (−1), and text before numbers. ``text`` distinguishes ``r1`` and ``r01``.
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

@@ -18,7 +18,7 @@ from tmmu_core.base.errors import UnreadableInput
 
 @dataclass(frozen=True)
 class Limit:
-    """The maximum of one count."""
+    """The maximum of one quantity."""
 
     name: str  # the ``NAME`` of ``--max-NAME``
     default: int

@@ -66,7 +66,7 @@ def _types_at(each: inspect.Type, step: str) -> list[inspect.Type]:
 
 
 def shown(value: Any) -> str:
-    """Return a rejected value for an error message; of a long one, the first :data:`SHOWN` characters."""
+    """Return a rejected value for an error message: shortened if long; the number of bits of a huge integer."""
     if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
         return f"a number of {value.bit_length():,} bits"
     text = repr(value)

@@ -18,7 +18,7 @@ MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each cli
 
 
 def panel(shown: Shown, name: str) -> None:
-    """Draw the card "Why offset" of a tensor, and the conflicts of the place to which its box was dragged."""
+    """Draw the card "Why offset" of a tensor, and the conflicts at the place to which the user dragged its box."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)

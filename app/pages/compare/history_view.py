@@ -71,7 +71,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest comparable runs of a model on one branch, as in ``tmmu bisect``."""
+    """Return the latest runs of a model on one branch that ``tmmu bisect`` can compare."""
     runs = store.runs(model)
     branches = (state.choice().branch, MAIN, runs[-1].branch)
     branch = next(branch for branch in branches if any(run.branch == branch for run in runs))

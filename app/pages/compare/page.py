@@ -74,7 +74,7 @@ def page() -> None:
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
     arenas(comparison)
-    if not comparison.incomparable:  # else this table or a table of changes is already above
+    if not comparison.incomparable:  # otherwise, a table of differences or changes is above
         _difference_table(comparison)
 
 

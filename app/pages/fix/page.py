@@ -144,7 +144,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 
 def _search_curves(plans: dict[str, Plan], arena: str) -> None:
-    """Draw the arena size and lower bound found by each planner over its search nodes. Equal curves are drawn once."""
+    """Draw each planner's curves of arena size and lower bound over its search nodes. Equal curves are drawn once."""
     drawn: list[tuple[SearchPoint, ...]] = []
     for name, plan in plans.items():
         points = search_progress(plan, arena) if arena in plan.arena_of else ()

@@ -37,7 +37,7 @@ class Scene:
 
 
 def draw(shown: Shown, key: str = "walk") -> None:
-    """Draw the graph, and for the default ``key`` its controls. The graphs of Compare have other keys."""
+    """Draw the graph. Its controls are drawn only for the default ``key``, which the page Compare does not use."""
     scene = _scene_of(shown)
     if key == "walk":
         _controls(scene)

@@ -19,7 +19,7 @@ from tmmu_core.plans.making.dynamic_shapes import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:
-    """Draw the curves over the chosen dimension; without one, over the first by name."""
+    """Draw the curves over the chosen dimension (default: the first by name)."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = page_jobs.over_dim(chosen, dim)

@@ -113,7 +113,7 @@ class JobTable:
         threading.Thread(target=self._watch, name="job table", daemon=True).start()
 
     def new_page(self) -> None:
-        """Count a run of the visitor's page. Jobs that only earlier runs requested are no longer on the page."""
+        """Count a run of the visitor's page. Jobs that only earlier runs requested are stale and may be abandoned."""
         visitor = visitors.visitor()
         with self._lock:
             self._page_runs[visitor] = self._page_runs.get(visitor, 0) + 1
@@ -143,8 +143,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        The result of a stopped job is cached only for ``stopped_for``. A :class:`TaskNotFinished` is too, or only for
-        the job's visitors if nobody stopped it. These visitors get the cached job until they call :meth:`forget`.
+        The result of a stopped job is cached only for the visitors ``stopped_for``. :class:`TaskNotFinished` is cached
+        only for them, or if nobody stopped the job, for its visitors. :meth:`forget` removes these entries.
         """
         job.run(work)
         with self._lock:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of graphs, plans, traces and the outputs of ``--json``. The files are in this folder.
+"""The JSON Schemas of graphs (in ``graph/native``), and of plans, traces and outputs of ``--json`` (in this folder).
 
 A version may add fields to an output, so programs that read it should ignore unknown fields.
 ``tests/app/cli/test_schemas.py`` validates every output.
