@@ -5,7 +5,7 @@ some with a place ``(memory, offset)``, and chains of instructions that refer to
 
     step 0        the inputs with a place are written
     step k + 1    all values of instruction k are live. A kernel writes its last argument; of a list, every element.
-                  A delegate reads its arguments up to the last one with a value, and writes the rest.
+                  A delegate reads its arguments up to the last one that was used before, and writes the rest.
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
 extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or

@@ -234,7 +234,7 @@ class JointReader(torch.fx.Interpreter):
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
         self.backward = True
         for placeholder, (descriptor, value) in self.tangents.items():
-            result = getattr(descriptor.output, "base_of", descriptor.output)  # of a base: the result that views it
+            result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base, the result that views it
             output = self.ends.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._unused(f"{reads[0]}.grad" if reads else placeholder)
