@@ -21,7 +21,7 @@ MOST_SINGLE_MOVES = 200  # maximum number of single moves of a kind
 TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
-"""Parts per million of the goal, tried in order: a planner can need more than the live bytes that met a goal."""
+"""Parts per million of the goal, tried in order, because a planner can need more bytes than are live at the peak."""
 REPORT_EVERY = 64  # number of steps of a search from one progress report to the next
 
 
@@ -93,7 +93,7 @@ def excess_over_share(goal: Capacity, share: int) -> Callable[[Mapping[str, int]
 
 
 def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
-    """Return a function to call at each step of a search: it returns whether to continue, and reports progress."""
+    """Return a function that each step of a search calls: it returns whether to continue, and can report progress."""
     done = 0
 
     def should_continue() -> bool:

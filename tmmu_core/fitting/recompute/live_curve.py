@@ -31,8 +31,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): the edge's storage is dropped after each position for which the
-    edge's node is recomputed."""
+    ``−1 − edge`` (an index into ``model.in_idx``): when the edge's node runs again for a later position, the edge's
+    storage is dropped after that position."""
     away: NDArray[np.bool_]  # shape (storages,): offloaded and copied back, instead of recomputed
 
     @classmethod
@@ -205,13 +205,13 @@ class DropWalk:
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
         self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
-        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop after each position it runs again for
+        self.after_runs: dict[int, list[int]] = {}  # position → storages to drop when it has run again for another one
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
         self.delayed = self._delayed_positions(model)
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its node runs only when a result is restored, as its results are dropped unread."""
+        """Return position → whether its first run waits until a result is restored: none is read before its drop."""
         unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
         delayed = model.can_delay.tolist()
         for k in reversed(range(len(delayed))):

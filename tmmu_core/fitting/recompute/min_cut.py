@@ -1,10 +1,9 @@
 """Minimum cut: which storages to keep across a step and which to recompute after it, at the least cost.
 
 Chen et al. 2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A
-storage that is needed later is kept at its ``price``, or recomputed, which costs the FLOPs of its producer and
-needs the producer's inputs. In the flow network, storages on the side of the source are needed, and nodes on that side
-run again. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one is loaded, otherwise
-in plain Python.
+storage that is needed later is kept at its ``price`` or recomputed. Recomputation costs the FLOPs of the producer and
+needs its inputs. In the flow network, storages on the side of the source are needed, and nodes on that side run again.
+Dinic's algorithm runs in the native library (``planners/native/recompute.c``) if it is loaded, otherwise in Python.
 """
 
 from dataclasses import dataclass

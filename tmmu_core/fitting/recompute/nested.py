@@ -1,9 +1,9 @@
 """Nested recomputation: drop recomputed storages again if they are idle at the peak.
 
 A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
-2·√n of them. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its
-last use and recomputed from the storages that are kept. A chain then needs only a few tensors, but more FLOPs (Griewank
-1992). The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
+2·√n of them. Here every storage that is idle at a step above the goal can be dropped after its last use, even if it was
+recomputed, and is recomputed from kept storages. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
+The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
 unneeded drops at the end.
 """
 
@@ -16,9 +16,9 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
 
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
-MOST_PART = 4  # the target of a step is below the peak by at most 1 / ``MOST_PART`` of the peak
+MOST_PART = 4  # the target of a round is below the peak by at most 1 / ``MOST_PART`` of the peak
 TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
-STRIDES = (1, 2, 3, 4, 6)  # sets of drops that are tried: all idle storages, then all but each second one, …
+STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 
@@ -78,9 +78,9 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield for each idle storage that a recomputing run read last: its drop and those of its operands, recursively.
+    """For each idle storage that a recomputing run read last, yield its drop and, recursively, its operands' drops.
 
-    The operands are droppable ones that are not read after the boundary. If they were not dropped too, they would stay
+    Only operands that are droppable and not read after the boundary are included. Without these drops, they would stay
     live for the recomputation of the storage.
     """
     model = search.model

@@ -1,4 +1,4 @@
-"""Bytes that are live whatever is recomputed, offloaded or reordered: at a node, and because of the graph's outputs.
+"""Bytes that are live whatever is recomputed, offloaded or reordered: at each node, and because outputs stay live.
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, the storage is live at each node that must run after one node that touches it and before another. Results of
@@ -63,8 +63,8 @@ def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
 
     Choose for each output a node c: the node that computes the output, or one that the output depends on. After some
     run of c, a storage on each path from c to the output is live until the output is computed. If the paths of all
-    outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak of these
-    sums is lowest if the nodes c run by falling difference of own bytes and outputs. O(outputs · ``MOST_BEFORE``).
+    outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak is lowest
+    if the nodes c run in falling order of own bytes minus output bytes. O(outputs · ``MOST_BEFORE``).
     """
     model = recompute_model(start.plan_input)
     found = {}
@@ -108,7 +108,7 @@ class _NodesOfArena:
         """Return a lower bound of the peak; each c is one of the ``most_before`` nearest nodes before its output."""
         needed = [self.needed(n, Counter()) for n in range(len(self.moments))]
         unassigned = list(self.resident_bytes)  # storage → bytes that no path uses yet
-        paths: dict[int, Counter[int]] = {}  # c → bytes that the paths to its outputs use of each storage
+        paths: dict[int, Counter[int]] = {}  # c → storage → bytes used by paths from c
         outputs: Counter[int] = Counter()  # c → bytes of its outputs
         for output in self.outputs:
             size = self.size[output]

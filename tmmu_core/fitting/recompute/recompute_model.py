@@ -4,8 +4,8 @@ A *gap* is the time between two uses of a storage. In a gap, the storage can be 
 the next use. The inputs of the producer must be live, or are recomputed first.
 
 A storage can be dropped if one node computes it (no alias group, no overwriting), it is not an input or output of the
-graph, and its producer has a known cost, is not a collective and is not in a nested scope. A producer that draws random
-numbers saves the state of its generator and draws the same numbers again.
+graph, no node of a nested scope uses it, and its producer has a known cost and can run again. A producer that draws
+random numbers saves the state of its generator and draws the same numbers again.
 """
 
 from bisect import bisect_right
@@ -54,7 +54,7 @@ class RecomputeModel:
     pair_idx: I64  # position → edges whose storage the output may reuse, in order of priority
     producer: I64  # shape (storages,): position of the producer, −1 for inputs and persistent storages
     can_rerun: Mask  # shape (positions,): whether the node can run again
-    can_delay: Mask  # shape (positions,): whether its first run can be later: it can run again and writes no state
+    can_delay: Mask  # shape (positions,): whether its first run can be later (no in-place write, no random numbers)
     droppable: Mask  # shape (storages,): whether the storage can be recomputed
     movable: Mask  # shape (storages,): whether the storage can be offloaded
     node_flops: I64  # shape (positions,): FLOPs of running the node again; 0 if unknown (then it cannot run again)
@@ -167,7 +167,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
 
 
 def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
-    """Return a mask (storages,): one tensor and its views, without alias group, in-place write, ``must_not_alias``."""
+    """Return a mask (storages,): one tensor and its views; no alias group, in-place write or ``must_not_alias``."""
     index, storage_of = liveness.timeline.index, liveness.storage_of
     tensors = index.graph.tensors
     members = np.flatnonzero((storage_of >= 0) & (index.base < 0))
@@ -200,7 +200,7 @@ HUB = 4  # minimum number of links of a hub; a hub does not connect its neighbou
 def connected_parts(model: RecomputeModel, nodes: Mask) -> list[I64]:
     """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
 
-    A node with ``HUB`` or more links is a part of its own. Example: a mask that all layers read.
+    A node with ``HUB`` or more links is a part of its own, such as the node of a mask that all layers read.
     """
     links = np.stack([model.reader, model.producer[model.in_idx]], axis=1)
     links = np.unique(links[nodes[model.reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)

@@ -29,9 +29,9 @@ from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
-NESTED_DIVISOR = 4  # nested search also runs if each fit needs more than 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search starts at the cheapest cut within each of these tenths of the range of excess
-MOST_STARTS = 6  # maximum number of points that met earlier goals and start the sweeps for a tighter goal
+NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
+MOST_STARTS = 6  # maximum number of results for earlier goals from which sweeps for a tighter goal start
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
@@ -192,7 +192,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
 
 def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves: one per connected part, or one for parts with equal operators."""
+    """Return the drops that ``choice`` adds, as moves: one per connected part. Parts with equal operators share one."""
     new = choice - initial
     producers = model.producer[new.storages(model)]
     nodes = np.zeros(len(model.node_at), np.bool_)

@@ -17,8 +17,8 @@ from tmmu_core.graph.model import Graph, Node
 def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model of the graph without recomputation and offload, and a choice that adds them.
 
-    Only drops after nodes of the initial graph are recovered: each is after the last use of one copy of the storage.
-    Drops after recomputing runs are lost, so that a graph written from the choice can have other runs.
+    Only drops after nodes of the initial graph are recovered; each follows the last use of one copy of the storage.
+    Drops after recomputing runs are lost, so a graph written from the choice can have other recomputing runs.
     """
     added = _Added(plan_input.graph)
     if not added.originals and not added.copied_tensor:

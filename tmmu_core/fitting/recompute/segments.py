@@ -14,7 +14,7 @@ import numpy as np
 from tmmu_core.fitting.recompute.min_cut import Boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, RecomputeModel
 
-MOST_CUTS = 400  # maximum number of positions at which a segment can end; those that the fewest bytes cross are used
+MOST_CUTS = 400  # maximum number of positions where a segment can end: those that the fewest bytes cross
 LIMIT_RATIO = (3, 4)  # ratio of each limit of a segment's bytes to the limit before: numerator, denominator
 
 

@@ -19,8 +19,8 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
-"""Exponents of the steps until the next use, when idle storages are ranked; 0 ignores the steps. With 1, the bytes of a
-storage count only up to the excess over the goal."""
+"""Exponents of the number of steps until the next use, in the rank of an idle storage. 0 ignores the steps. With 1, the
+bytes of a storage count only up to the excess over the goal."""
 MOST_IMPROVED = 6  # maximum number of results that are improved, cheapest first
 EXCESS_DIVISOR = 32_000  # each round frees at least (steps / ``EXCESS_DIVISOR``) of the excess at the peak
 MOST_OPERAND_ROUNDS = 8  # maximum number of times that the operands of the last drops are dropped as well
@@ -252,10 +252,10 @@ def _remove_drops(search: Search, point: Point) -> Point:
 
 
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
-    """Return a function that returns whether a drop is needed: without it, the peak in its storage's gap is too high.
+    """Return a function that returns whether a drop is needed: keeping the storage in its gap would exceed the goal.
 
-    Only steps of the initial order are checked. A storage whose last read is a recomputing run at the end of the gap
-    may be live at these steps only because of the drop, so its bytes are subtracted.
+    Only steps of the initial order are checked. Other storages may be live in the gap only for the recomputation at its
+    end. If a recomputing run there reads such a storage last, its bytes are subtracted.
     """
     model, lives, arena = search.model, run.lives, search.arena
     freed = np.zeros(len(model.node_at), np.int64)

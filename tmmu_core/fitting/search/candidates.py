@@ -1,7 +1,7 @@
 """Candidates of a fit: apply moves to a plan input and plan the result.
 
-Only ``kind`` and ``details`` of a move are read: a recipe, which stores these, gives the same result. Nodes that a move
-adds are part of the ``execution_order``.
+Only ``kind`` and ``details`` of a move are read, so the moves of a recipe give the same result. Nodes that a move adds
+are part of the ``execution_order``.
 """
 
 from collections.abc import Callable, Iterable
@@ -64,7 +64,7 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after further moves; ``Move.bytes`` of the last one is the rest of the saving."""
+    """Return the plan of ``base`` after further moves; the last move gets the rest of the saving as ``Move.bytes``."""
     if not moves:
         return base
     plan_input = apply_moves(base.plan_input, moves)

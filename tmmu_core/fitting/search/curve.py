@@ -15,7 +15,7 @@ POINTS = 8  # number of capacities from the smallest plan without cost down to t
 def curve(
     start: Candidate, allowed: Allowed | None = None, progress: Progress | None = None, points: int = POINTS
 ) -> tuple[Candidate, ...]:
-    """Return plans by rising cost, each smaller than all cheaper ones; of a stopped search, those found so far."""
+    """Return plans by rising cost, each smaller than all cheaper ones; if stopped, return the plans found so far."""
     allowed = allowed or Allowed()
     with_cost = replace(allowed, kinds=allowed.kinds & COSTLY.keys())
     without_cost = replace(allowed, kinds=allowed.kinds - with_cost.kinds)

@@ -41,7 +41,7 @@ CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIV
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
-MOST_OF_SMALLEST = 2  # maximum number of lists of moves that are planned at such a goal, those with the lowest peaks
+MOST_OF_SMALLEST = 2  # maximum number of lists of moves (with the lowest peaks) that are planned at such a goal
 
 
 def fit(
@@ -56,8 +56,8 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan fits, search for the smallest plan, which may fit after the answer ``open``; with a maximum cost, the
-    first search does so. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
+    if no plan fits, search for the smallest plan; after the answer ``open`` it may still fit. With a maximum cost, the
+    first search does this already. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
@@ -127,7 +127,7 @@ class _FitSearch:
     total_bound: int = 0  # lower bound of all arenas together, over all orders; 0 if unknown; may exceed ``bound``
     curve: list[Candidate] = field(default_factory=list)  # candidates that no other dominates in cost and bytes
     best: Candidate = field(init=False)
-    best_in_initial_order: Candidate = field(init=False)  # the best candidate without cost in the order of the start
+    best_in_initial_order: Candidate = field(init=False)  # the best without costly moves in the start's order
     goal: Capacity = field(init=False)  # the capacity, or a larger one in the search for the smallest plan
     best_ordered: set[int] = field(default_factory=set)
     """Extents of candidates with costly moves for which a search found no better order."""
@@ -178,7 +178,7 @@ class _FitSearch:
         self.try_smaller_sizes()
 
     def search_smallest(self) -> None:
-        """If no plan fits, search for the smallest: at the proven bound, then halfway from there to the best plan."""
+        """If no plan fits, search for the smallest: at the bound, then halfway to the best plan, then by schedules."""
         if self.fits(self.best) or self.allowed.max_cost is not None:
             return  # with a maximum cost, no proof ended the first search
         while self.is_impossible and not self.watch.stopped:
@@ -215,7 +215,7 @@ class _FitSearch:
         return not self.goal.over(extents(candidate.plan))
 
     def raise_bound(self) -> None:
-        """Raise the bound at fixed sizes and alignments: by storages that no move drops, or by the order search."""
+        """Unless sizes or alignments can change, raise the bound: by storages that no move drops, or by orders."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return
@@ -405,7 +405,7 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind, shares: Iterable[int]) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        ``shares``: the goals, in parts per million of the goal. If a list exceeds the maximum cost, the list with
+        ``shares``: the goals, in parts per million of ``self.goal``. If a list exceeds the maximum cost, the list with
         the lowest peak found within this cost replaces it and is the last.
         """
         for moves in COSTLY[kind].lower(base.plan_input, self.goal, self.watch, shares):

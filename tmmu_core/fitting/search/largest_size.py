@@ -51,9 +51,9 @@ def largest_that_fits(
 def _largest_of_model(
     sizes: Dim, first: int, read_at: Callable[[int], Graph], fit_graph: Callable[[Graph, int], Fitted]
 ) -> FittedSize:
-    """Search over graphs that are extrapolated from the graphs at three sizes.
+    """Search over graphs that are extrapolated from the model's graphs at three sizes.
 
-    If the model's graph at the resulting size differs from the extrapolated one, search again and read every graph.
+    Search again and read every graph if the result's graph differs from the model's, or if extrapolation is impossible.
     """
 
     def search(graph_at: Callable[[int], Graph]) -> FittedSize:

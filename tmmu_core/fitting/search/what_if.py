@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-For each kind, the moves that save the most live bytes at the peak are planned, each alone. They are ranked by the
-difference of the extents.
+For each kind, the moves that save the most live bytes at the peak are planned, each alone. The planned moves are ranked
+by the bytes by which they reduce the sum of the arenas' extents.
 """
 
 from collections.abc import Iterable, Iterator
