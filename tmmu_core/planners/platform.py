@@ -35,7 +35,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The memory of the storages that match every condition. The first matching rule decides."""
+    """Conditions on storages, and a memory. A storage is placed by the first rule whose conditions all match."""
 
     memory: str  # memory of the storage; for a constant, the memory that stores it in the program
     constant_destination_memory: str | None = None

@@ -206,7 +206,7 @@ class PlainInstance:
     """Storage id → its producer, if the file names it. Neither the plan nor its hashes depend on it."""
     recorded: Recorded | None = None  # data of the allocator, if the file is a snapshot
     others: tuple[Problem, ...] = ()
-    """Further arenas with separate ids. In ``packing``, their offsets follow the offsets of ``problem``."""
+    """Further arenas with separate ids. The offsets in ``packing`` are in the order of :attr:`problems`."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -1,6 +1,6 @@
 """``slots``: the planner of the specification (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
-Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. A
+Interval graph colouring: visit the storages by birth, free the slots of dead storages, take the lowest free slot. A
 storage keeps its slot during the steps of its lifetime at which it takes no bytes (``Problem.gaps``). Without such
 steps and without ``must_not_alias``, the number of slots is minimal: the maximum number of storages that are live
 together (interval graphs are perfect). A slot is as large as its largest storage; slots follow each other::

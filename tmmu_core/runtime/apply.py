@@ -1,8 +1,8 @@
 """Bind a plan to memory and commit it: ``ApplyPlan_v1``, ``PrepareMemory_v2``, ``CommitExecution_v1`` (TMMU v2 §5).
 
-Memory is zeroed (``ZeroTensor_v1``) at two times. :func:`apply_plan` zeroes the tensors in memory of the caller; mapped
-memory is zero already. :meth:`Applied.enter` zeroes the storages that are born at a step, because another storage may
-have written their bytes. Two kinds of bytes are not zeroed:
+Memory is zeroed (``ZeroTensor_v1``) at binding and at each step. :func:`apply_plan` zeroes tensors in memory of the
+caller; mapped memory is zero already. :meth:`Applied.enter` zeroes the storages that are born at a step, because
+another storage may have written their bytes. Two kinds of bytes are not zeroed:
 
 * storages with a persistent member: their values are loaded;
 * bytes that a storage reuses in place: the node of the step reads them.

@@ -130,7 +130,7 @@ class Store:
             return tuple(sorted(msgspec.convert(lines, tuple[Line, ...]), key=attrgetter(*series)))
 
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
-        """Return the latest run of a reference, preferably with the settings of ``of``. Raises ``StoreFault``."""
+        """Return the latest run of a commit or branch, preferring the settings of ``of``. Raises ``StoreFault``."""
         named, name = split_reference(reference)
         while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
             named, _, start = named.rpartition("@")

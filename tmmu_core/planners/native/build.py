@@ -1,7 +1,7 @@
 """Compile the prebuilt libraries: ``python -m tmmu_core.planners.native.build`` (``make native``).
 
-The same compiler and linker write the same bytes. Debian's cross compilers build the libraries of other machines. A
-library whose compiler is missing is kept if sources and flags have not changed.
+The same compiler and linker write the same bytes. Debian's cross compilers build the libraries of other machines.
+Without a compiler, the existing library is kept if sources and flags have not changed.
 """
 
 import hashlib

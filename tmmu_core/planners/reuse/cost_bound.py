@@ -141,7 +141,7 @@ def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[
 
 
 def clique_bound(model: ReuseModel, clique: list[int], grid: int, pairs: Counter[Pair]) -> int:
-    """Return the lower bound of the penalties between the units of a clique, whose least alignment is ``grid``.
+    """Return the lower bound of the penalties in a clique; ``grid`` is the least alignment of its units.
 
     ``pairs``: ``(penalty, size of the smaller unit rounded up to ``grid``)`` → number of such pairs.
     """
@@ -275,7 +275,7 @@ class Search:
         self.least = [0] * (self.units + 1)  # least cost of the units from each position on
 
     def solve(self, first: int, upper: int, nodes: int) -> int:
-        """Set the least cost of the units from ``first`` on, at most ``upper``; return the nodes left (−1: too few)."""
+        """Set ``least[first]`` to the least cost, at most ``upper``; return the nodes left (−1: too few)."""
         loops = library()
         if loops is None:
             self._search(first, upper, nodes)

@@ -1,4 +1,4 @@
-"""The placement problem with reuse costs as units and edges.
+"""Model a placement problem with reuse costs: units, and edges between them.
 
 Colocated buffers (at the same offset) are one unit. Two units have a hard edge if members must not share a byte (live
 together, or separated), and an edge for each reuse penalty between members. An edge has the sizes of both members: it

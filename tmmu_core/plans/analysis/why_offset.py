@@ -154,7 +154,7 @@ def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
 
 @dataclass(frozen=True)
 class Ghost:
-    """The effect of another offset or birth of one storage, if no other storage changes."""
+    """The effect of moving one storage to another offset or birth, while all other storages stay."""
 
     row: int
     offset: int

@@ -100,7 +100,7 @@ class CurvePoints:
 class PlanStorages:
     """A plan's storages as columns, by storage number."""
 
-    head: I64  # the row that names the storage: the earliest birth, a base before its views, then by id bytes
+    head: I64  # row that names the storage: the first by birth, then a base before its views, then by id bytes
     arena: NDArray[np.int32]
     slot: I64
     offset: U64  # start of the storage in its arena, in bytes: the lowest offset of its rows

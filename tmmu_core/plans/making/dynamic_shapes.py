@@ -83,10 +83,10 @@ def replan_session(
 ) -> Iterator[Iteration]:
     """Yield the plan of each iteration; ``shapes`` has the sizes of the dimensions in each iteration.
 
-    The plan for the largest sizes of the envelopes is valid for all sizes in them. If a size is outside its envelope,
-    the graph is planned again. The wider envelope also applies to later iterations. With the policy ``ABORT``, or
-    without a safepoint in the execution order, raises ``InvalidIrShapes`` instead. Raises ``KeyError`` for an unknown
-    dimension, and the errors of :func:`.engine.solve`.
+    The plan for the largest sizes of the envelopes (size ranges) is valid for all sizes in them. If a size is outside
+    its envelope, the graph is planned again. The wider envelope also applies to later iterations. With the policy
+    ``ABORT``, or without a safepoint in the execution order, raises ``InvalidIrShapes`` instead. Raises ``KeyError``
+    for an unknown dimension, and the errors of :func:`.engine.solve`.
     """
     dims = dict(graph.dims)
     request = request or PlanRequest()

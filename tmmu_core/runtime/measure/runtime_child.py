@@ -219,9 +219,9 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
 def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     """Return figures of runs on the CPU, in bytes; ``point``: symbol of the program → size.
 
-    The program is rebuilt from the file without loading code from it (``fx_program``), with zero weights, and frees
-    each value after its last read, as eager mode does. ``tensors``: the peak of all tensors, including the inputs.
-    ``allocated``: the peak of PyTorch's allocator and the inputs; the difference is scratch memory of kernels.
+    ``fx_program`` rebuilds the program with zero weights and loads no code from the file. The program frees each value
+    after its last read, as eager mode does. ``tensors``: the peak of all tensors, including the inputs. ``allocated``:
+    the peak of PyTorch's allocator, plus the inputs. ``allocated`` − ``tensors`` is scratch memory of kernels.
     ``steps``: the tensor bytes after each operator. Weights and buffers are excluded.
     """
     import torch
