@@ -74,9 +74,7 @@ class Comparison:
     incomparable: tuple[Difference, ...]  # reasons why the plans are not comparable
     divergences: tuple[Difference, ...]  # differences outside of the rows; mode and order first
     context: tuple[Difference, ...]  # differences in planner, options, preset and name, which are no divergences
-    certificates: tuple[
-        Difference, ...
-    ]  # lower bounds that differ; in ``divergences`` if planner and options are equal
+    certificates: tuple[Difference, ...]  # lower bounds that differ; with equal planner and options, divergences too
     ids: tuple[str, ...]  # tensors of either plan, by id bytes; parallel to the columns below
     left_row: I64  # row in ``left``, or −1
     right_row: I64
