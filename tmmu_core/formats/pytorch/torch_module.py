@@ -38,7 +38,7 @@ def import_torch(
 
     ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping). They may be
     omitted for an exported program that contains example inputs. Parameters and inputs may be real, on the ``meta``
-    device, or, for a model larger than the memory of this machine, created under :func:`fake_tensors`.
+    device, or created under :func:`fake_tensors`, which supports models larger than the memory of this machine.
 
     With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
     ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under

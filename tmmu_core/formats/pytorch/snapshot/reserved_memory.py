@@ -74,7 +74,7 @@ def layout(blocks: Device, max_bytes: int | None) -> tuple[I64, str]:
 
 
 def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
-    """Return ``(offsets of addresses, bytes of all regions)``, with no gap between regions ``[start, end)``."""
+    """Remove the gaps between regions ``[start, end)``; return ``(offset of each address, bytes of all regions)``."""
     order = np.argsort(starts, kind="stable")
     first, last = starts[order], np.maximum.accumulate(ends[order])
     begins = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1])))
@@ -98,7 +98,7 @@ def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` per segment; ``None`` without any, or if one is resized or unlisted."""
+    """Return ``(start, end, birth, death)`` per segment; ``None`` without any, or if one changes size or vanishes."""
     mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
@@ -120,7 +120,7 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
 
 
 def _segment_of_block(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
-    """Return the segment of each block, by its address and birth; ``None`` if a block has no segment."""
+    """Return the segment of each block, by the block's address and birth; ``None`` if a block is in no segment."""
     segment_of = np.full(len(blocks.address), -1, np.int64)
     changes = sorted({*birth.tolist(), *death.tolist()})
     times = np.maximum(np.searchsorted(changes, blocks.birth, side="right") - 1, 0)

@@ -80,7 +80,7 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
 
 
 def lane_of(stream: int | None, pool: Pool | None) -> Lane:
-    """Return the lane of a stream and a pool; ``None`` is the default one."""
+    """Return the lane of a stream and a pool; ``None``: the default stream or pool."""
     return stream or 0, pool or (0, 0)
 
 
@@ -93,7 +93,7 @@ register_types(_Document[Any], _Document[msgspec.Raw])
 
 
 def signed(address: int) -> int:
-    """Return the signed number with the bits of an address: some drivers allocate at the upper end of the 64 bits."""
+    """Return the signed number with the bits of an address: some drivers allocate at the end of the 64-bit range."""
     number = address - (address >> 63 << 64)
     if not -1 << 62 <= number < 1 << 62:  # the end of a block must fit into 64 bits
         raise UnreadableInput(f"the file is damaged: no memory has the address {hex(address):.20}.", hint=HINT)
@@ -155,7 +155,7 @@ def read_snapshot(data: bytes) -> tuple[list[Segment[Any]], list[Events], Stacks
 
 
 def refuse_many_devices(count: int) -> None:
-    """Raise ``UnreadableInput`` for more devices than the limit: each has columns, even without events."""
+    """Raise ``UnreadableInput`` for more devices than the limit: each device needs columns, even without events."""
     if count > limits.ceiling(limits.DEVICES):
         raise limits.limit_error(limits.DEVICES, "the snapshot")
 
