@@ -57,7 +57,7 @@ def refuse_too_many_arenas(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arenas as mappings of the fields that the caller gave, for the hash. Raises as :func:`read_arenas`."""
+    """Return each arena as a mapping of the given fields, to hash the configuration. Raises as :func:`read_arenas`."""
     read_arenas(config)
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)

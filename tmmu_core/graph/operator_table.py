@@ -10,7 +10,7 @@ overload whose properties differ from those of its operator.
 
 Traits:
 
-* ``elementwise``: element i of the output depends on element i of each input only, so that the output may overwrite an
+* ``elementwise``: element i of the output depends only on element i of each input, so that the output may overwrite an
   input of its shape and dtype.
 * ``random``: draws from a generator; a second run gives another result, unless the generator's state is restored.
 * ``communicates``: exchanges data with other ranks.

@@ -42,7 +42,7 @@ class Modules:
 
     paths: tuple[Path, ...]  # distinct paths, sorted; the root first
     of_node: I64  # shape (nodes,): index into ``paths``
-    of_tensor: I64  # shape (tensors,): the same; from the producer, or from the name of a persistent tensor
+    of_tensor: I64  # shape (tensors,): index into ``paths``, by the producer, or by the name of a persistent tensor
     known_by: KnownBy  # source of the modules; ``""`` if no module is known
 
     @cached_property

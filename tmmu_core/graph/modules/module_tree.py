@@ -35,10 +35,10 @@ class Tree:
     """The levels of a graph, the root first, parents before children."""
 
     paths: tuple[Path, ...]  # path of each level, with the levels of families and ranges
-    parent: I64  # shape (levels,): number of the level above; 0 for the root
+    parent: I64  # shape (levels,): index of the level above; 0 for the root
     members: I64  # shape (levels,): number of nodes in the level and below
     blocks: I64  # shape (levels,): number of the level's children that are repeated blocks
-    of_node: I64  # shape (nodes,): number of the innermost level that contains the node
+    of_node: I64  # shape (nodes,): index of the innermost level that contains the node
 
     def to_root(self, level: int) -> Iterator[int]:
         """Yield ``level`` and the levels above it, without the root."""

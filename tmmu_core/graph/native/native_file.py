@@ -22,12 +22,12 @@ WRITTEN_ORDER = (
     *("tensors", "nodes", "shapes_from", "origins"),
 )
 """Fields of the file, in the order in which they are written."""
-UNWRITTEN = ("notes", "ranges")  # fields of a graph that readers set and no native file contains
+UNWRITTEN = ("notes", "ranges")  # fields of a graph that only readers set: no native file contains them
 NOT_HASHED = ("sidecar", "shapes_from", "origins")
 IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")  # a document with one of these fields is a graph
 _DEFAULT_DTYPE = Tensor("").dtype
 NONEMPTY_DEFAULTS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
-"""``tensors`` or ``nodes`` → (text field, default) of the fields whose default is not empty."""
+"""``tensors`` or ``nodes`` → ``(field, default)`` of each text field with a nonempty default."""
 
 
 class _WrittenTensor(msgspec.Struct):
@@ -82,7 +82,7 @@ def decode(data: bytes, name: str = "") -> Graph:
             hint = "Drop the field: a graph file cannot set it."
             raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # The first version omitted the dtype float32 and the shape of a scalar: decode again to find missing fields.
+        # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
         # A missing ``dtype`` is the default object itself.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
         graph = msgspec.structs.replace(graph, notes=notes)

@@ -70,7 +70,7 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the bytes of a sidecar: header, ``values``. Raises ``UnreadableInput`` for a constant of a wrong size."""
+    """Yield the bytes of a sidecar: header and ``values``. Raises ``UnreadableInput`` if a constant's size is wrong."""
     header: dict[str, Any] = {}
     sizes: dict[str, int] = {}
     begin = 0

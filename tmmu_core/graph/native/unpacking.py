@@ -36,7 +36,7 @@ def read_stream(stream: BinaryIO, source: str) -> bytes:
 
 
 def _read_within(stream: Any, max_bytes: int, subject: str, source: str) -> bytes:
-    """Return the bytes of a stream. Raises ``UnreadableInput`` about ``subject`` for more than ``max_bytes``."""
+    """Return the bytes of a stream. Raises ``UnreadableInput``, about ``subject``, if there are over ``max_bytes``."""
     data = io.BytesIO()
     while part := stream.read(CHUNK):
         if data.tell() + len(part) > max_bytes:

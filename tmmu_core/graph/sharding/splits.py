@@ -173,7 +173,7 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return mesh coordinates that cover every different size of the shares of ``base`` and of its views."""
+    """Return mesh coordinates at which the shares of ``base`` and of its views have all their different sizes."""
     split, shape = sharding.splits[base] or (), sharding.shapes[base]
     origin = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
