@@ -94,7 +94,7 @@ class Lives:
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
         """Return the pairs (x, y) that ``node`` permits, each x once: x is last read here and is not in y's storage.
 
-        Where x is at several positions, each of them must be permitted (contract §11).
+        If x is at several input positions, the node must permit each of them (contract §11).
         """
         if not node.outputs or node.inplace == "none":
             return []
@@ -137,7 +137,7 @@ def _first_violated(violated: Mapping[str, bool]) -> str:
 def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     """Return live ranges, storages and in-place reuse of ``run``.
 
-    ``declared``: configured arenas; empty: the default ones and ``memory``; ``None``: any. ``offload`` always counts.
+    ``declared``: configured arenas; empty: the default ones and ``memory``; ``None``: any. Also ``offload``.
     Raises ``ArenaTooSmall`` for an arena that is not declared, ``InvalidIrShapes``, ``AlignmentViolation`` and
     ``AllocationOverflow`` for an invalid graph.
     """

@@ -170,8 +170,8 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box.
 
-    A storage that is reused in place at step k is still read at k. If the reusing storage has the same start, only the
-    bytes of the reused storage past the end of the reusing one count at k.
+    A storage that is reused in place at step k is still read at k. If the storage that reuses it has the same start,
+    only the bytes past the end of that storage count at k.
     """
     boxes: list[Box] = []
     owner: list[int] = []
@@ -191,7 +191,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
 
 
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
-    """Yield pairs (earlier, later) of boxes that overlap; empty if and only if no two boxes do.
+    """Yield pairs (earlier, later) of boxes that overlap; at least one pair if any two boxes overlap.
 
     A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval is
     reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if no boxes
