@@ -23,7 +23,7 @@ class Sharding:
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → nonzero remainders of rows ÷ parts, ascending. Shares at coordinates ≥ a remainder are a row smaller."""
+        """Mesh axis → nonzero remainders r of rows ÷ parts, ascending. Shares at coordinates ≥ r have one row less."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if split is None:
