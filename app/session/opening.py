@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The content of a file: a graph or a plain problem to plan, or a finished plan."""
+    """The content of a file: a graph, packing problems without a graph, or a finished plan."""
 
     source: str
     name: str

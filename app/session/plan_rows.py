@@ -134,7 +134,7 @@ def placement_order(shown: Shown, arena: str) -> why_offset.PlacementOrder:
 
 @remembered
 def first_difference(left: Shown, right: Shown, arena: str) -> why_offset.PlacementDifference | None:
-    """Return the first different placement of two plans; ``None`` for equal placements and without the arena.
+    """Return the first different placement of two plans; ``None`` if all are equal or a plan lacks the arena.
 
     Placements are compared in placement order if both planners sort by the same known key, else by first write.
     """

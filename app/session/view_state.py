@@ -38,7 +38,7 @@ class Choice(PlanRequest):
     """``sample:<name>``, ``file:<key>`` of a file on this server (anyone with the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
     file: str = ""  # name of the file of ``source``, for a server without the file; empty for samples
-    fit_kinds: str = ""  # kinds of changes for Fix, separated by commas; empty: all that keep the results
+    fit_kinds: str = ""  # kinds of changes for Fix, separated by commas; empty: ``DEFAULT_KINDS``
     fit_dim: str = ""  # dimension for which Fix searches the largest size
     baseline: str = ""
     """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
@@ -56,11 +56,11 @@ class Choice(PlanRequest):
     tried: tuple[int, int] | None = None  # (offset in bytes, first step) to try for the selected storage
     turn: int | None = None  # number of placements that the replay shows; None: all placements
     zoom: tuple[float, ...] | None = None  # visible steps t0 to t1 and bytes or rows v0 to v1; None: all
-    walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by the size of the graph
+    walk: str = ""  # view of Graph: ``model`` or ``around`` (the selection); empty: by size and modules of the graph
     radius: int | None = None  # maximum distance from the selection in edges, for "around"
     opened: str = ""  # modules that the user opened in Graph: paths of quoted names, separated by commas
     closed: str = ""  # modules that the user closed in Graph
-    arena: str = ""  # shown arena; "*": all arenas; empty: the largest arena
+    arena: str = ""  # shown arena; "*": all arenas; empty: ``main_arena`` of the plan
     shard: str = ""  # shard spec of the view Ranks as JSON; empty: the first preset
     look: int | None = None  # rank whose plan the view Ranks shows; None: the rank with the largest plan
     dim: str = ""  # dimension of the view Shapes; empty: the first dimension

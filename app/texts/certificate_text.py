@@ -77,7 +77,7 @@ def planner_label(plan: Plan, arena: str, detail: str = "") -> str:
 
 
 def planner_remark(plan: Plan, arena: str) -> str:
-    """Return why ``auto`` chose its planner, or the bytes that ``ffd`` saved; "" for other planners."""
+    """Return why ``auto`` chose its planner, or what ``ffd`` saved by sharing; "" for other planners."""
     notes = plan.arena_notes(arena)
     if "sharing_pairs" in notes:
         shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])

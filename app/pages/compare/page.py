@@ -207,7 +207,7 @@ def arenas(comparison: Comparison) -> None:
 
 @st.fragment
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
-    """Draw the maps and the changed tensors. A selection reruns only this function."""
+    """Draw the maps or graphs and the changed tensors. A selection reruns only this function."""
     arena = arena_focus.follow_selection(right.plan, most_changed_arena(comparison))
     have_graphs = left.solution is not None and right.solution is not None
     layouts = ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])]

@@ -22,7 +22,7 @@ WEAKEST_FIRST = (INVALID, INCOMPLETE, CLAIMED, UNPROVEN, FEASIBLE, OPTIMAL)  # o
 
 
 def page() -> None:
-    """Draw the view Changes or the view All planners."""
+    """Draw the view Changes or All planners; for a plan file, draw a message instead."""
     shown = page_frame.draw()
     if shown.opened.plan is not None:
         st.html(markup.empty("Fix cannot change a plan file", "Open the graph or the packing instance of this plan."))
