@@ -48,7 +48,7 @@ class OrderModel:
     starts_live: NDArray[np.bool_]  # shape (storages,): whether it is live before the first node, as an input
     constant: I64  # shape (arenas,): bytes that are live at every step
     arenas: tuple[str, ...]
-    padding: I64  # shape (arenas,): largest padding of a storage; the last storage of an arena needs none
+    padding: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
 
     def __len__(self) -> int:
         return len(self.units)

@@ -1,7 +1,7 @@
 """Record a training step as eager PyTorch runs it, on fake tensors: a node per operator that allocates or writes bytes.
 
-Python variables and autograd's saved tensors keep storages alive beyond their last reader. When a storage is freed, the
-recorder adds it to the inputs of the node that ran last.
+Python variables and autograd's saved tensors keep storages alive beyond their last reader. So when a storage is freed,
+the recorder adds it to the inputs of the node that ran last.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
         self.held_bytes = self.peak_bytes = 0
-        """Bytes of the storages in ``live``, which can include freed ones; and the maximum of the live bytes so far."""
+        """``held_bytes``: bytes of ``live``, even of freed ones. ``peak_bytes``: maximum of the live bytes so far."""
         for tensor in tensors:
             self._add(tensor)
         self._measure()

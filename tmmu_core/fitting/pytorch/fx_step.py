@@ -54,7 +54,7 @@ class TorchStep:
     code: str  # Python code of the joint graph, before equal operators are merged
     result_bytes: tuple[int, ...]  # bytes of the gradient of each result, 0 if it needs none
     accumulated: frozenset[str]  # names of the parameters whose ``grad`` exists before the step
-    tensors: Mapping[str, Any]  # parameter, buffer or argument → its identity (``_described``)
+    tensors: Mapping[str, Any]  # name of a parameter, buffer, argument or mode → its identity (``_described``)
     autocast: Mapping[str, torch.dtype]  # kind of device → dtype of ``torch.autocast`` in which the step was traced
     step_cache: dict[Any, Any] = field(default_factory=dict)  # cache of ``with_optimizer``
 

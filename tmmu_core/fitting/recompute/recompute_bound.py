@@ -59,7 +59,7 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
 
 
 def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
-    """Return arena → lower bound of its bytes over all orders, because outputs stay live once they are computed.
+    """Return arena → lower bound of its bytes over all orders, from the outputs, which stay live once computed.
 
     Choose for each output a node c: the node that computes the output, or one that the output depends on. After some
     run of c, a storage on each path from c to the output is live until the output is computed. If the paths of all

@@ -67,7 +67,7 @@ class RecomputeModel:
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
     expires: I64  # shape (positions,): first position that overwrites an input of the node, else ``NEVER``
     fixed: I64  # shape (arenas,): aligned bytes of persistent storages
-    spare: I64  # shape (arenas,): largest padding of a storage; the last storage of the arena needs none
+    spare: I64  # shape (arenas,): largest padding of a storage; bounds subtract it, as the last storage needs none
     state_bytes: int  # ``PlanInput.state_bytes``
     state_size: I64
     """Shape (positions,): aligned bytes of a random node's saved generator state, in the arena of its first output."""

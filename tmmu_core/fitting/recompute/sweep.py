@@ -3,8 +3,8 @@
 Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
 storages with the lowest FLOPs / (bytes · steps until the next use) are dropped. The FLOPs are those of all nodes that
 must run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
-A sweep starts from a cut or from the initial choice. The cheapest results are improved: drops are removed if the
-plan still fits without them; then one drop at a time is forbidden, and another sweep finds its replacement.
+A sweep starts from a cut or from the initial choice. The cheapest results are improved: first, drops without which the
+plan still fits are removed. Then one drop at a time is forbidden, and another sweep finds its replacement.
 """
 
 from bisect import bisect_left

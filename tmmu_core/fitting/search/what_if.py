@@ -30,7 +30,7 @@ class WhatIf:
 
     moves: tuple[Move, ...]  # sorted by saved bytes, then by cost; moves that save nothing are omitted
     planned: int  # number of moves that were planned
-    possible: int  # number of candidate moves
+    possible: int  # number of moves that were considered
     stopped: bool = False
 
 
