@@ -106,7 +106,7 @@ class Store:
             return list(connection.execute(statement).all())
 
     def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
-        """Return the ``last`` runs [all] of a model, oldest first; ``where`` filters columns (``branch="main"``)."""
+        """Return the ``last`` runs of a model (``None``: all), oldest first; ``where``: filters such as ``branch``."""
         chosen = select(*_READ).where(RUNS.c.model == model, *(RUNS.c[name] == value for name, value in where.items()))
         return self._read(chosen, last)
 
@@ -182,7 +182,7 @@ class Store:
         return document
 
     def _read(self, statement: Select[Any], last: int | None = None) -> tuple[Run, ...]:
-        """Return the ``last`` [all] runs that ``statement`` selects, oldest first."""
+        """Return the ``last`` runs that ``statement`` selects (``None``: all), oldest first."""
         rows = self.rows(statement.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
         with faults_of(self.name):
             runs = [dict(zip(Run.__dataclass_fields__, row, strict=True)) for row in reversed(rows)]

@@ -111,7 +111,7 @@ def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
 def reuse_model(problem: Problem) -> ReuseModel:
     """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply.
 
-    Raises ``AllocationOverflow`` for sums over 2^61.
+    Raises ``AllocationOverflow`` if a sum of byte counts or of costs exceeds 2^61.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     colocated = DisjointSets(n)

@@ -36,7 +36,7 @@ class Limit:
 
     what: Measure
     amount: Fraction
-    """Bytes, or the cost for ``reuse cost``; for ``gap``, ``reuse`` and a ``relative`` growth a ratio: 5 % is 1/20."""
+    """Bytes; for ``reuse cost``, a cost; for ``gap``, ``reuse`` and a ``relative`` growth, a ratio (5 % is 1/20)."""
     arena: str = ALL
     """Ignored for a growth, which is checked for each arena."""
     relative: bool = False
