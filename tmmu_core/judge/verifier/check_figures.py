@@ -152,7 +152,7 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):
         yield "has a witness whose ids are not distinct storages of the arena"
         return
-    # Storages that must not alias conflict even if they are not live together, so one live storage is enough.
+    # Storages of a witness can conflict without being live together (must not alias), so one live storage is enough.
     live_rows = np.flatnonzero((plan.birth <= step) & (step < plan.death))
     is_live = not set(storages).isdisjoint(plan.storage[live_rows].tolist())
     is_live = is_live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in live_rows.tolist())
