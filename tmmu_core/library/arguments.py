@@ -266,8 +266,8 @@ GROWTHS: dict[Measure, tuple[str, str]] = {
 def limits_of(options: Mapping[str, Any], written: Callable[[str], str] = str) -> list[Limit]:
     """Return the limits of :class:`GateOptions`. With a baseline, a growth without an option has the limit 0.
 
-    A limit of the command line is a list of texts ``[ARENA=]VALUE``. Raises ``UnreadableInput``, which names an option
-    as ``written`` returns it.
+    A limit of the command line is a list of texts ``[ARENA=]VALUE``. ``written``: option → its name in the
+    message of an ``UnreadableInput``.
     """
     limits = []
     for name, what in LIMITS.items():

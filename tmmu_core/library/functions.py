@@ -276,10 +276,10 @@ def pack(lower: ArrayLike, upper: ArrayLike, size: ArrayLike, **options: Unpack[
         Name of the planner ["auto"].
     minimise : bool, optional
         ``True``: search for the least extent, which may take minutes. ``False``: stop at the first packing that fits
-        the capacity; without a capacity, make only quick placements. Default: ``False`` with a capacity. Without one:
-        ``True``, but the search ends soon after the extent is less than one alignment above the lower bound.
+        the capacity; without a capacity, make only quick placements. Default with a capacity: ``False``. Default
+        without: ``True``, but the search ends soon after the extent is less than one alignment above the lower bound.
     separations, colocations : array of int, shape (m, 2), optional
-        Pairs of buffers, by index, that must not share a byte, and pairs that must have the same offset.
+        Pairs of buffer indices. Separated buffers share no byte; colocated buffers have the same offset.
     pinned : dict of int to int, optional
         Buffer → its offset in bytes.
     reuse_penalties : array of int, shape (m, 3), optional

@@ -181,7 +181,7 @@ class Plan(model.Plan):
         return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:
-        """Compare with ``other``, a plan or anything that :func:`tmmu.read` reads, as :func:`tmmu.compare`."""
+        """Compare with ``other`` (a plan or a source of :func:`tmmu.read`), as in :func:`tmmu.compare`."""
         return compare(self, as_plan(other))
 
     @suggest_options()
@@ -329,7 +329,7 @@ def as_plan(source: Source) -> model.Plan:
 def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
-    """Search for the cheapest moves by which ``graph`` fits ``capacity``, else for its smallest plan."""
+    """Search for the cheapest moves that make ``graph`` fit ``capacity``; if none do, for its smallest plan."""
     from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
 
     limit = arguments.capacity_of(capacity)

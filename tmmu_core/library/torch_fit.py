@@ -391,8 +391,7 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
-    On a GPU, the model of the allocator must run the plan, else smaller plans are searched. If none runs, the answer is
-    ``open``.
+    On a GPU, the allocator's model must run the plan, else smaller plans are tried. If none runs, the answer is open.
     """
     from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
