@@ -92,7 +92,7 @@ def _arenas(
 
 
 def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
-    """Return an array of shape (pairs, 2), ascending: groups that must not alias, the lower number first."""
+    """Return the pairs of groups that must not alias, shape (pairs, 2), ascending; the lower number is first."""
     index = timeline.index
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
@@ -179,7 +179,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for an offset that is not a multiple of the declared alignment, then of the item size.
+    """Raise for an offset that is not a multiple of the declared alignment; if there is none, of the item size.
 
     The error names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
     """

@@ -45,7 +45,7 @@ REFUSAL_WORDS: dict[str, str] = {
     "other_arena": "the two are in different arenas",
     "already_taken": "the output reuses another input",
 }
-"""Condition that refuses a permitted in-place reuse → its text, a clause after "because"; in checking order."""
+"""Condition that refuses a permitted in-place reuse → its text (a clause after "because"), in checking order."""
 
 CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
@@ -87,7 +87,7 @@ class Liveness:
     birth: I64  # first step of each tensor; −1 for a tensor outside the timeline
     death: I64  # step after the last step at which each tensor is live; −1 for a tensor outside the timeline
     storage_of: I64  # row of each tensor's storage in ``storages``, or −1
-    offset_in_storage: U64  # bytes from the storage's start; nonzero for views and in-place writes into views
+    offset_in_storage: U64  # bytes from the storage's start; 0 except for views and in-place writes into views
     storages: Storages
     handoffs: I64  # shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order
     taken: NDArray[np.bool_]

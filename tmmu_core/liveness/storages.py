@@ -115,7 +115,7 @@ def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int])
 
 
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alone: bool) -> None:
-    """Raise for a write that violates TMMU v2 II.G. ``is_alone``: nothing else in both storages is live or written."""
+    """Raise for a write that violates TMMU v2 II.G. ``is_alone``: nothing else in either storage is live or written."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias
