@@ -1,15 +1,16 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). For a plain problem from
-:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages, few greedy runs and :mod:`.exact.skyline` come first. On
-most graphs, the extent then equals the lower bound. Otherwise, the number of storages decides:
+Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). A plain problem from
+:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages gets fewer greedy runs, then :mod:`.exact.skyline`. On most
+graphs, the extent then equals the lower bound. Otherwise, the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
 * up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow; the lowest packing counts;
 * more, or sizes over 2^62: nothing follows.
 
-``search`` is skipped if ``exact`` ends less than one alignment above its bound; without a given ``minimise``, ``exact``
-ends soon after. With a capacity, all but ``search`` end at the first packing that fits, unless ``minimise`` is true.
+An extent is *near* the bound if the gap is less than one alignment. If the extent of ``exact`` is near, ``search`` is
+skipped. If ``minimise`` is not given, ``exact`` ends soon after its extent is near. With a capacity, all but ``search``
+end at the first packing that fits, unless ``minimise`` is true.
 """
 
 from collections.abc import Mapping

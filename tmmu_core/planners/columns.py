@@ -27,7 +27,7 @@ NEVER, HANDOFF = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class ConflictTable:
-    """Extra conflicts of each storage, as ``(other, kind)`` pairs. ``len``: the number of pairs of all storages."""
+    """Conflicts of each storage without overlap in time, as ``(other, kind)`` pairs. ``len``: number of all pairs."""
 
     first: I64  # shape (n + 1,): the pairs of storage i are ``table[first[i]:first[i + 1]]``
     table: I64  # shape (m, 2)

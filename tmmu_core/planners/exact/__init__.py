@@ -2,9 +2,9 @@
 
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether all storages fit in a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
-learn from conflicts (:mod:`.branching`). Each packing lowers the extent; an exhausted search raises the bound above
-its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between branch and bound
-and large neighbourhood search (:mod:`.lns`).
+learn from conflicts (:mod:`.branching`). Each packing lowers the extent; a complete search without a packing raises
+the bound above its capacity. If the extent equals the bound, the packing is optimal. :mod:`.driver` alternates between
+branch and bound and large neighbourhood search (:mod:`.lns`).
 
 The budget is a number of nodes, so that the same input gives the same packing on every machine. A node costs O(entries)
 (:mod:`.search_model`) in the worst case, about ten microseconds on the MiniMalloc instances.
@@ -251,7 +251,7 @@ class _Component:
     def improve(self, request: SearchRequest, floor: int, proven: int) -> int:
         """Search for an extent below the current one; return the bound proven for the whole problem.
 
-        An incomplete search continues. Otherwise, a new search begins; only extents down to ``floor`` matter to it.
+        An incomplete search continues. Otherwise, a new search begins, which need not go below ``floor``.
         """
         if self.search is None or not self.search.is_open:
             self.search = component_search(self.cols, self.bound.bytes, floor, (self.extent, self.offset))

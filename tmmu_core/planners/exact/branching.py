@@ -5,9 +5,9 @@ mostly does so within three to ten nodes per storage (decision 5).
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
-order: by offset, lowest first. A *learned* attempt puts the units of the sections with most conflicts in earlier
-attempts of its order first (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If its ranks
-already failed within the same number of nodes, it uses random ranks.
+order: by offset, lowest first. In a *learned* attempt, those units come first whose sections had most conflicts in
+earlier attempts of this order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If these
+ranks already failed within the same number of nodes, random ranks replace them.
 
 The node budgets of learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is *static*: it
 ignores the counts. The node budgets of static attempts double each round (geometric restarts).
@@ -140,7 +140,7 @@ class BranchingOrder:
         return outcome, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
-        """Use a new packing, the offset of each unit, for the order of the last packing."""
+        """Store the offset of each unit in a new packing, for the order of the last packing; reset its counts."""
         self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)

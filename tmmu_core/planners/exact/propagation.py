@@ -3,7 +3,7 @@
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
 * a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
-* a unit has a *hole* below it, which another unit must fill: the unit lies above one that can (dominance, ``BY_HOLE``);
+* a unit has a *hole* that another must overlap (fill): the unit lies above one that can (dominance, ``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
@@ -14,13 +14,13 @@ open bytes exceeds its ceiling (section bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
 and collects claims of the form "this unit lies at n or above", one per unit. If an event made a claim true, the claims
-that caused the event replace the claim, and the level of the decision that caused it joins the nogood. If the claim was
-already true before the event, it stays.
+that caused the event replace the claim, and the decision level behind the event joins the nogood. A claim that was true
+before the event stays.
 
 The raises hold in a packing of least Σ height · offset, among those that fit and satisfy the decisions:
 
-* first branch: no other unit overlaps the place of u at ``a``. Then u lies at most at ``a``, because it could be moved
-  down otherwise, and a neighbour that ends above ``a`` starts at or above the end of u;
+* first branch: no other unit overlaps the place of u at ``a``. Then u lies at most at ``a`` (it could be moved down
+  otherwise), and a neighbour that ends above ``a`` starts at or above the end of u;
 * second branch: some unit overlaps this place (a hole).
 """
 

@@ -19,7 +19,7 @@ SECTION, HEIGHT, OWNER = range(3)
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
 # Rows of ``State.unit`` and columns of ``State.section`` that Python sets before the search or reads after it.
-# ``HOLE``: offset of a hole below the unit; ``FILLER``: unit with the lowest end that fills it (``propagation.py``).
+# ``HOLE``: offset of a hole below the unit; ``FILLER``: the unit of lowest end that can fill it (``propagation.py``).
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES, CEILING = 0, 1, 2, 3, 5, 6
 START_COLUMNS = [OPEN_BYTES, OPEN_UNITS, CEILING]
