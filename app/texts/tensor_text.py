@@ -146,7 +146,7 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return the card of the largest buffers. ``where``: ``(arena, step)``; ``storages``: ``(row, bytes)`` of all."""
+    """Return the card of the largest buffers. ``where``: ``(arena, step)``; ``storages``: all live ``(row, bytes)``."""
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
     for row, size in storages:  # in a snapshot, buffers with the same size and source line are one entry

@@ -24,7 +24,7 @@ def app_module(name: str) -> Any:
 
 
 def project_path(name: str) -> Path:
-    """Return the path of a project file or folder: in the app package in a wheel, in the project root in a checkout."""
+    """Return the path of a project file or folder. Wheel: inside the app package; checkout: in the project root."""
     in_wheel = HOME / WHEEL_FOLDER / name
     return in_wheel if in_wheel.exists() else HOME / name
 
