@@ -60,10 +60,10 @@ def instance_of(
     used_ids: set[str] = set()
     last_number: Counter[str] = Counter()
     for live_range in live_ranges:
-        name = live_range.id
+        own_id = live_range.id
         while live_range.id in used_ids:  # ``x``, ``x #2``, …
-            last_number[name] += 1
-            live_range.id = f"{name} #{last_number[name] + 1}"
+            last_number[own_id] += 1
+            live_range.id = f"{own_id} #{last_number[own_id] + 1}"
         used_ids.add(live_range.id)
     rows = sorted(live_ranges, key=lambda row: (row.arena, row.birth, -row.size, row.id))
     refuse_too_many_bytes(sum(row.size for row in rows), *(row.offset + row.size for row in rows))
