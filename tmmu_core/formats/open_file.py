@@ -105,7 +105,7 @@ UNRECOGNISED = "Unrecognised file format."
 def read_any(
     data: bytes, name: str = "", dims: Mapping[str, int] | None = None, readers: Sequence[Reader] = READERS
 ) -> Opened:
-    """Return the content of a file's bytes at the sizes ``dims``. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
+    """Read a file; :func:`read_at` applies ``dims`` to a graph. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         if not plain:

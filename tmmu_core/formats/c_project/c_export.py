@@ -164,7 +164,7 @@ def _blobs(render: RenderMemoryPlan) -> Iterator[tuple[RenderArena, RegionNames,
 
 
 def zipped(files: Mapping[str, Piece]) -> bytes:
-    """Return a zip archive of the files without timestamps, so that equal files give equal archives."""
+    """Return a zip archive of the files. It contains no timestamps, so equal files give equal archives."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, piece in files.items():

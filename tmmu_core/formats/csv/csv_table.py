@@ -26,7 +26,7 @@ HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,i
 _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})  # keys of other JSON formats
 _RANGE_FIELDS = ("lower", "upper")
 _BYTE_FIELDS = ("size", "offset", "alignment")
-# At the end of a column name: ``Size (KiB)``, ``size_mb``.
+# A unit at the end of a column name: ``Size (KiB)``, ``size_mb``.
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
 
 

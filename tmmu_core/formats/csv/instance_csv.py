@@ -82,7 +82,7 @@ def read_csv(data: bytes, name: str = "") -> PlainInstance:
 
 
 def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclusive: bool = False) -> PlainInstance:
-    """Return the instance in the cells of each column. ``inclusive``: ``upper`` and the ends of gaps are last steps."""
+    """Return the instance. ``cells``: column → cells; ``inclusive``: ``upper`` and the ends of gaps are last steps."""
 
     def numbers(column: str, most: int, empty: int | None = None) -> list[int]:
         found: list[int] = []
@@ -224,7 +224,7 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(line: int, text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """Return the gaps without a byte window in ``begin-stop[@low:high] …``, and whether the text has other gaps."""
+    """Parse ``begin-stop[@low:high] …``. Return the gaps without a byte window, and whether any gap has a window."""
     gaps: list[tuple[int, int]] = []
     windowed = False
     for word in text.split():

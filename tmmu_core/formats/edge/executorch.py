@@ -4,12 +4,12 @@ A program is a flatbuffer (``schema/program.fbs`` of the executorch package, ide
 some with a place ``(memory, offset)``, and chains of instructions that refer to values::
 
     step 0        the inputs with a place are written
-    step k + 1    all values of instruction k are live. A kernel writes its last argument; of a list, every element.
+    step k + 1    all values of instruction k are live. A kernel writes its last argument (all elements of a list).
                   A delegate reads its arguments up to the last one that was used before, and writes the rest.
 
 A value that is read before it is written is an **elided view** of the value that was used last at the same place. It
-extends the live range of that value, and its number is added to the id (``base+#7``). If that value is smaller, or
-there is none, the value read is state that persists between runs: it is live at every step. A result at the
+extends the live range of that value and adds its number to that value's id (``base+#7``). If there is no such value,
+or it is smaller, the value read is state that persists between runs: it is live at every step. A result at the
 place of an operand is merged with the operand like a view, unless the result is larger. Each memory is an arena.
 
 A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:

@@ -7,14 +7,14 @@
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
   assigned to it. It is an input of ``READ_VARIABLE`` and ``ASSIGN_VARIABLE``. Handles with the same container and name
   refer to the same variable, in all subgraphs.
-* An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
-  (``workspace``), live from the start.
+* If a custom operator of the first subgraph reads an activation, and no operator writes it, the activation is scratch
+  memory (``workspace``), live from the start.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: Vela's commands contain
   addresses. A tensor that Vela's plan places inside of the scratch tensor is a view of the scratch tensor.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists the open sizes of the inputs.
 * The bodies of ``IF``, ``WHILE``, ``CALL_ONCE`` and calls are nested scopes (:mod:`tmmu_core.formats.scopes`). Every
   use of a body has its own activations; constants and variables are shared.
-* ``Node.unplanned`` lists other bodies, and results with a size that depends on data or is a placeholder.
+* ``Node.unplanned`` lists bodies that are not planned, and results whose size depends on data or is a placeholder.
 """
 
 import struct

@@ -213,7 +213,7 @@ class ModelFile:
             what = f'the tensor "{name}" {what}.'
             raise InvalidIrShapes(what, hint=hint, reason=reason, node_id="", tensor=name, path=path)
         is_elsewhere = is_external(row)
-        is_empty = not is_written and 0 in shape  # a constant without data: the axes of a reduction over no axis
+        is_empty = not is_written and 0 in shape  # a constant without data, such as an empty list of axes
         role: Role = "activation"
         if row.IsVariable():
             role = "buffer"

@@ -193,7 +193,7 @@ def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
             placed[key] = place
         else:
             unplaced.append(model.tensor(key).id)
-    # Without an offset, the runtime reserves bytes also for a tensor that no operator uses.
+    # The runtime reserves bytes for every tensor without an offset, even if no operator uses the tensor.
     offsets = {key: 0 for key in model.in_arena if key not in model.lives}
     offsets |= {key: at for key, (at, _) in placed.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]

@@ -1,7 +1,7 @@
 """Fold the nodes of an ONNX model that compute small constants, such as shapes, axes and sizes.
 
-A ``Shape`` or ``Size`` node is folded if the sizes that it reads are fixed. Any other node is folded if its operands
-are known and its results are small. The reference evaluator of the onnx package evaluates one node at a time.
+A ``Shape`` or ``Size`` node is folded if the sizes that it reads are fixed. Any other standard operator is folded if it
+is not random, its operands are known and its results are small. The onnx package's reference evaluator computes them.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProt
     shapes = {name: tuple([dim if isinstance(dim, int) else OPEN for dim in dims]) for name, (_, dims) in known.items()}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     values = small_weights(model)
-    open_values: set[str] = set()  # vectors that contain OPEN; only ``Shape`` and ``SELECTIONS`` write and read them
+    open_values: set[str] = set()  # vectors with OPEN: ``Shape`` writes them, ``SELECTIONS`` read and write them
     nodes: list[onnx.NodeProto] = []
     folded: dict[str, Array] = {}
     opsets = list(model.opset_import)

@@ -135,7 +135,7 @@ def _run_child(task: str, request: Mapping[str, Any], model: onnx.ModelProto) ->
 
 
 def _rename_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Give each node of ``graph`` and its bodies a unique name. Yield the name and the outputs of its flat node."""
+    """Give each node of ``graph`` and its bodies a unique name. Yield each name, and the node's outputs in ``flat``."""
     outputs_at: dict[tuple[str, int, bool], list[str]] = {}  # (scope, position, whether the node closes the scope)
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         is_closing = is_scope(node) and node.op_type.endswith(".close")

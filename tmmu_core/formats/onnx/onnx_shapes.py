@@ -242,7 +242,7 @@ def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedSh
 
 
 def _infer_and_fold(model: onnx.ModelProto) -> tuple[TypedShapes, onnx.ModelProto]:
-    """Alternate shape inference and constant folding until neither finds anything new."""
+    """Alternate inference and constant folding while they find something new. Return the shapes and the model."""
     known = _infer_once(model)
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)

@@ -28,7 +28,7 @@ TAG = "tmmu.bytes:"  # prefix of the documentation string that identifies a tens
 
 
 def constants(data: Any, graph: Graph, path: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph`` in the model ``data`` of the file ``path``. Raises ``UnreadableInput``."""
+    """Return the constants of ``graph``. ``data``: the model; ``path``: its file. Raises ``UnreadableInput``."""
     try:
         model = onnx.ModelProto.FromString(bytes(data))
     except DecodeError as error:

@@ -57,7 +57,7 @@ def at_written_sizes(model: onnx.ModelProto, facts: Facts, sizes: Sizes) -> tupl
 
 
 def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[str]) -> dict[str, tuple[Dim, str]]:
-    """Return dimension → (the only size with which a reshape can run, as bounds; the reshape)."""
+    """Return dimension → (bounds of the only size with which a reshape can run, the name of the reshape)."""
     found: dict[str, tuple[Dim, str]] = {}
     for node in model.graph.node:
         shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]

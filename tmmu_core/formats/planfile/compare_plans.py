@@ -1,9 +1,9 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
 Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7); two
-allocator snapshots may have different graphs. A *divergence* is a difference between comparable plans; a different
-mode or order is reported first. Planner, options, preset and name are *context*: a difference in them is reported, but
-is no divergence. ``allocation_time_ns`` is never compared.
+allocator snapshots may have different graphs. A digest without ``tensors_hash`` is not comparable. A *divergence* is a
+difference between comparable plans; mode and order are reported first. Planner, options, preset and name are
+*context*: a difference in them is reported, but is no divergence. ``allocation_time_ns`` is never compared.
 """
 
 from collections.abc import Iterator

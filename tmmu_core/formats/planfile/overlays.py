@@ -1,6 +1,6 @@
 """Write a plan for other viewers: a trace for Perfetto, and node data for Model Explorer.
 
-The trace is Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open: one step is one
+The trace is Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open. One step is one
 microsecond, an arena is a process with a counter of its live bytes, and a tensor is a slice. Node data colour the nodes
 of a graph in Model Explorer by the live bytes at their step (``GraphNodeData`` of ``node_data_builder``).
 """

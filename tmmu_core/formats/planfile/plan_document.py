@@ -102,7 +102,7 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 def head_document(plan: Plan) -> dict[str, Any]:
     """Return the head of a plan's document, with a new content hash."""
     head = head_values(plan)
-    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # they are texts; a mapping is an arena's note
+    reader_notes = (model.PLACES_DERIVED, model.NO_CONTENT_HASH)  # texts; a mapping under such a key is an arena's note
     notes = {key: note for key, note in head["notes"].items() if key not in reader_notes or not isinstance(note, str)}
     head["content_hash"] = content_hash(head | {"notes": notes}, tensors_hash(plan))
     return head

@@ -1,6 +1,6 @@
 """Write and read the trace of an allocation run (TMMU v2 §7): a header, a record per tensor, a summary.
 
-Traces are deterministic: they contain no time, so that golden traces are compared byte by byte. The encoding is JSON
+Traces are deterministic: they contain no time, so golden traces can be compared byte by byte. The encoding is JSON
 lines or a CBOR sequence::
 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order

@@ -111,7 +111,7 @@ class Flow:
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether operands and results match the bodies. ``inputs``, ``outputs``: how many each body has."""
+        """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""
         groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
         if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False

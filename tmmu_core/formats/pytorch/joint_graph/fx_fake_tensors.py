@@ -93,7 +93,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition. The schema of batch norm does not declare the write to the running
 mean; its decomposition returns the new mean as a result."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep their decomposition in training: dropout becomes one kernel. In eager CPU mode it is three."""
+"""Operators that keep their decomposition in training. It makes dropout one kernel; eager CPU mode runs three."""
 _OF_EVERY_MODULE = {*torch.nn.Module().__dict__, "_compiled_call_impl"}  # attributes of ``nn.Module``
 _PLAIN = (bool, int, float, complex, str, type(None))
 

@@ -382,7 +382,7 @@ class JointReader(torch.fx.Interpreter):
     def _gradient_of(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
         """Append the nodes by which eager mode computes a parameter's gradient from ``gradients``; return its id.
 
-        A tied parameter has a gradient per name, and eager mode sums these in order. Eager mode copies a gradient that
+        A tied parameter has a gradient per name, and eager mode sums these in order. It copies a single gradient that
         no backward node computes, that another parameter also has, or whose strides are not those of the parameter.
         """
         (total, first), *others = gradients

@@ -58,7 +58,7 @@ def ends_of(joint: Any) -> Ends:
 def written_part(node: Any) -> tuple[Any, bool]:
     """Return the operator that can write a part in place, and whether it only copies the part to itself.
 
-    ``node`` is the scatter operator that follows; ``node.args[0]`` has the part. ``(None, False)`` for other nodes.
+    ``node`` is the scatter operator, and ``node.args[0]`` the whole tensor. Return ``(None, False)`` for other nodes.
     """
     view = SCATTERS.get(_name(node))
     if view is None:

@@ -39,7 +39,7 @@ class Rebuilt:
         self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
-        self.paths: dict[str, str] = {}  # graph value → path of its parameter or buffer; tracing replaces these
+        self.paths: dict[str, str] = {}  # graph value → path of its parameter or buffer; tracing replaces the tensor
         self.constants: dict[str, torch.Tensor] = {}
         self.graph_name_of = {each.target: each.name for each in program.inputs}
         tensors: dict[Any, torch.Tensor] = {}

@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Replace each tensor in ``arguments``, except parameters, by a leaf with its storage, but without its ``grad``."""
+    """Replace tensors in ``arguments``, except parameters, by leaves that share their storage and have no ``grad``."""
     leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:
@@ -331,7 +331,7 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
 
 
 def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
-    """Return the innermost line of the model's code, else of PyTorch's layers, as ``, model.py:12``; else ``""``."""
+    """Return ``, model.py:12``: the innermost line of the model, else of PyTorch's layers. ``""`` if there is none."""
     own_folder, torch_folder = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in files if not {own_folder, torch_folder} & {*each[0].parents}]
     layers = [each for each in files if torch_folder / "nn" in each[0].parents and each[0].stem != "module"]
