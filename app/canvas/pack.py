@@ -79,7 +79,7 @@ class _Arrays:
         return {"blob": ["u1", self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a code per row, and each distinct string once, first those of ``order``. Return the codes and pool."""
+        """Store a code per row and each distinct string once; those of ``order`` come first. Return codes and pool."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
@@ -166,7 +166,7 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 
 
 def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan and return its header. ``other``: see ``beside`` of :func:`picture_of`."""
+    """Pack a plan and return its part of the header. ``other``: see ``beside`` of :func:`picture_of`."""
     plan, events = picture_of(original, other)
     columns = {"operator": origin.operators, "module": origin.layers}
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)

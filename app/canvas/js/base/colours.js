@@ -12,7 +12,7 @@ const CHANGES = Object.entries({
 export const CONFLICT = "#D55E00";
 
 /** Return the colours of a plan's rows: {codes: a code per row, table: [r, g, b] of each code, legend: [[name, css]],
- * note, listsUnusedColours}. If the plan lacks data for `scheme`, use "role". A row with a conflict has CONFLICT. */
+ * note, listsUnusedColours}. Without data for `scheme`, use "role". A row with a conflict gets the colour CONFLICT. */
 export function paint(plan, scheme) {
   const hasData = ["slot", "arena"].includes(scheme) || plan[scheme === "change" ? "changes" : scheme];
   const colouring = (hasData ? SCHEMES[scheme] : byRole)(plan), { codes, table, legend } = colouring;

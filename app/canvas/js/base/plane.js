@@ -52,7 +52,7 @@ export class Plane {
     return [...this.swappedIfSideways(this.step(t0), px), ...this.swappedIfSideways(this.step(t1), px)];
   }
 
-  /** Return the ends of a line across the rectangle. `px`: its pixel on the step axis, or with `isLevel` the v axis. */
+  /** Return the ends of a line across the rectangle. `px`: pixel on the step axis; with `isLevel`, on the v axis. */
   across(px, isLevel = false) {
     const { x, y, w, h } = this.rect;
     return this.sideways === isLevel ? [px, y, px, y + h] : [x, px, x + w, px];

@@ -43,8 +43,8 @@ export const DEFAULTS = {
   link: "", // group of drawings that share selection, step, range of steps and visible steps
 };
 
-/** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. It may set
- * `wants(event)`, which returns whether it uses an event. */
+/** A chart. The page sets `emit(event, value)`, which receives the events: see draw() in plan_drawing.py. The page may
+ * also set `wants(event)`, which returns whether the page uses an event. */
 export class Chart extends Drawing {
   constructor(parent) {
     super();
@@ -75,7 +75,7 @@ export class Chart extends Drawing {
     if (this.win && this.selected >= 0 && this.selected !== previous) this.reveal(this.selected, true);
   }
 
-  /** Return whether the page returns a value that this chart sent. It must not replace a newer value of the user. */
+  /** Return whether `value` is an echo of a value that was sent. An echo must not replace a newer value of the user. */
   hasSent(name, value) {
     const json = JSON.stringify(value), sent = this.sent[name] ?? [], k = sent.indexOf(json);
     const isCurrent = json === JSON.stringify(this.state[name]); // then there is no newer value
@@ -159,7 +159,7 @@ export class Chart extends Drawing {
     return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
   }
 
-  /** Return {row, offset, birth} of the ghost, else (with `alt`) of the selected box; null if it is elsewhere. */
+  /** Return {row, offset, birth} of the ghost at (x, y), else null. With `alt` and no ghost, use the selected box. */
   draggedBox(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
@@ -402,7 +402,7 @@ export class Chart extends Drawing {
     this.windowChanged();
   }
 
-  /** Centre the window on a row along each axis on which it is not visible. If `quiet`, linked charts do not follow. */
+  /** Centre the window on a row, on each axis where the row is not visible. If `quiet`, linked charts do not follow. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
     const centreOn = (low, high, a, b) => {
@@ -519,7 +519,7 @@ export class Chart extends Drawing {
     }
   }
 
-  /** Apply a change of a linked chart: settings, or its visible steps `window` and visible range of v `levels`. */
+  /** Apply a change of a linked chart: settings, or `window` (visible steps) and `levels` (visible range of v). */
   follow({ window, levels, scene, ...state }) {
     Object.assign(this.state, state);
     this.setRows(state);

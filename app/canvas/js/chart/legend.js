@@ -25,7 +25,7 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   return items;
 }
 
-/** Return all legend entries, or without `listsUnusedColours` only transparent entries and colours of shown arenas. */
+/** Return the legend entries. Without `listsUnusedColours`, omit each colour that no row of a shown arena has. */
 function usedEntries({ legend, table, codes, listsUnusedColours }, plan, shown) {
   if (listsUnusedColours) return legend;
   const used = new Set();

@@ -54,7 +54,7 @@ export function bookmarks(drawn, saved, onSelect) {
   });
 }
 
-/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to the chart of its view. */
+/** Apply the query of a link: selection, steps and search to all charts; arena, colour and zoom to the link's view. */
 function restore(drawn, query, onSelect) {
   const numbers = (name, count) => {
     const found = query.get(name)?.split("~").map(Number) ?? [];

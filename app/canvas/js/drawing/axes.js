@@ -14,9 +14,9 @@ function decimalInterval(least) {
 /** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const binaryInterval = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
-/** Return a function that formats the label of a tick: a multiple of `every` bytes (a power of two) up to `highest`.
- * All labels have the same unit: the largest up to `highest` in which three decimals are exact. If the longest label
- * has more than `letters` letters, all labels are hexadecimal. */
+/** Return a function that formats a tick, which is a multiple of `every` bytes (a power of two) up to `highest`.
+ * All labels have the same unit: the largest unit up to `highest` in which at most three decimals give exact labels.
+ * If the longest label has more than `letters` letters, all labels are hexadecimal. */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
   for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;

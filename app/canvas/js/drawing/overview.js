@@ -6,7 +6,7 @@ import { Raster } from "../base/raster.js";
 import { bordered, fillBox, strokeBox } from "./pen.js";
 import { drawBoxes } from "./picture.js";
 
-const SHARE = 0.17; // width and height as a share of those of the plot
+const SHARE = 0.17; // width and height, relative to the plot
 const INSET = 8; // distance to the edges of the plot in pixels
 
 export class Overview {

@@ -22,7 +22,7 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
   return best;
 }
 
-/** Return a flag per row: whether its arena is shown and its id or the id of its producer contains the text. */
+/** Return a flag per row: 1 if its arena is shown, and its id or its producer's id contains the text. */
 export function searchHits(plan, text, shown) {
   const hits = new Uint8Array(plan.n), isNodeHit = new Uint8Array(plan.steps);
   plan.ids.find(text, hits);

@@ -107,7 +107,7 @@ const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena)
 /** Return a size, or 0 if it exceeds a limit: a much larger scale would make the boxes too small. */
 const ifAtMost = (limit, size) => (size <= limit ? Number(size) : 0);
 
-/** Return the height of a band: the maximum of extent, extent in the other plan and, in a map, `reach` and capacity. */
+/** Return a band's height: the maximum of both plans' extents and, in a map, `reach` and capacity (see ifAtMost()). */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, extentOf(arena, view));
   const otherExtent = ifAtMost(3 * extent, extentInOther(other, arena.name, view));

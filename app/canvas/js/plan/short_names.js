@@ -1,5 +1,5 @@
-// Shorten names to the available width. "…" replaces omitted words, first the words that most names share, so that
-// short names stay distinct. The other words are not changed, so that a search for them finds the tensor.
+// Shorten names to the available width: "…" replaces words. The words that most names share are replaced first, so that
+// short names stay distinct. Other words are not changed, so that a search for them finds the tensor.
 
 import { shortened } from "../base/formats.js";
 

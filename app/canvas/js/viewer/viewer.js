@@ -43,7 +43,7 @@ function showSelected(chart, { id, row }) {
 
 const cells = (tag, values) => el("tr", {}, ...values.map((value) => el(tag, {}, value)));
 
-/** Return the elements above the drawings: title, decision and notes of the review, table of arenas, errors found. */
+/** Return the elements above the drawings: title, decision and notes of a review, arena table, and check results. */
 function facts(plan, columns, findings, review) {
   const rows = columns.arenas.map((arena) => {
     const capacity = arena.capacity === null ? "unlimited" : fullBytes(arena.capacity);
