@@ -137,7 +137,7 @@ def read_input(name: str) -> bytes:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write a file (gzipped if its name ends in ``.gz``) and print a note with ``what``; ``-``: standard output."""
+    """Write a file (gzipped for ``.gz``) and print a note with ``what``. For ``-``, write only to standard output."""
     if name == STREAM:
         write_bytes(data)
         return
@@ -147,7 +147,7 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format for a file extension; a final ``.gz`` is ignored. Raises :class:`UsageError`."""
+    """Return the format of a file extension (before ``.gz``), or ``fallback`` for ``-``. Raises :class:`UsageError`."""
     if name == STREAM:
         return fallback
     for ending, format_ in endings.items():

@@ -1,4 +1,4 @@
-"""Run a command line of ``tmmu``: the table of commands, and the exit code of each exception."""
+"""Run a command line of ``tmmu``: select the command, and convert exceptions to exit codes."""
 
 import errno
 import io

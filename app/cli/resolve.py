@@ -52,7 +52,7 @@ class Resolved:
 
     name: str  # of the file, or the reference of a stored plan
     plan: Plan
-    result: PlanningResult | None = None  # ``None`` for a finished plan from a file
+    result: PlanningResult | None = None  # ``None`` for a finished plan
     trace: Trace | None = None  # of the file, if it contains one
     whole_graph_hash: bytes | None = None  # the ir_hash of the whole graph for the plan of a rank; else ``None``
     verdict: Verdict | None = None  # verdict on a finished plan, or on the offsets of an instance; else ``None``
@@ -60,7 +60,7 @@ class Resolved:
 
     @property
     def solution(self) -> Solution | None:
-        """The plan with its graph and live ranges; ``None`` without a graph."""
+        """The plan with its graph and live ranges; ``None`` for a finished plan or without a graph."""
         return self.result.solution if self.result else None
 
     @property
@@ -83,7 +83,7 @@ class Resolved:
 
     @property
     def graph(self) -> Graph | None:
-        """The planned graph: the input graph, or the share of a rank; ``None`` without a graph."""
+        """The graph of :attr:`solution`: the input graph, or the share of a rank; ``None`` without a solution."""
         return self.solution.graph if self.solution else None
 
     def complete_plan(self) -> Plan:
@@ -275,7 +275,7 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, other_plan: Plan | None = None) -> Resolved:
-    """Return the plan of a file, planned with ``request``, or the stored plan of ``store:MODEL@COMMIT``.
+    """Return the plan of a file, planned with ``request``, or the stored plan of a reference ``store:…``.
 
     A reference without a model refers to the model of ``other_plan``.
     """

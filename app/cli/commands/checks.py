@@ -76,8 +76,8 @@ def _verdict(found: Resolved, graph: Graph | None, request: PlanRequest) -> Verd
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return ``(plan, graph)`` of the file ``name``; the graph is ``None`` if neither the file nor ``graph`` has one.
 
-    A finished plan accepts only the options with which it was planned: ``--arenas`` and, with ``graph``, ``--dims`` and
-    ``--shard``. Raises :class:`UsageError` for other planning options.
+    For a finished plan, the option ``--arenas`` is allowed and, with ``graph``, also ``--dims`` and ``--shard``. Raises
+    :class:`UsageError` for other planning options.
     """
     opened = open_any(name, request.dims)
     other_options = request
@@ -108,7 +108,7 @@ def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanReq
 
 
 def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
-    """Return the solution of a plan. A finished plan has none: plan ``graph`` with the settings of the plan."""
+    """Return the solution of a plan. For a finished plan, plan ``graph`` with the settings of the plan."""
     if found.solution is not None:
         return found.solution
     same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)

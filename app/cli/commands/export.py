@@ -135,7 +135,7 @@ def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: Pl
 
 
 def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write a model ``(bytes, name)`` in the order of a plan, a fitted graph or the request, else the best found."""
+    """Write a model ``(bytes, name)`` in the order of a plan, fitted graph or request, else in the best order found."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     data, source = model

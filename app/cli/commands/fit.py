@@ -36,7 +36,7 @@ EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "ope
 
 @dataclass(frozen=True)
 class SizeOptions:
-    """Options that search a size with which the graph fits."""
+    """Options that select a size to search for: the largest or smallest that fits."""
 
     largest: str | None = option("Find the largest size of a named dimension that fits.", "DIM")
     mesh: str | None = option("Find the smallest size of a mesh axis with which every rank fits.", "AXIS")

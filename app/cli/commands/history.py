@@ -119,7 +119,7 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
-    """Return ``(growth since the run before in the series, changed settings)`` of each run from ``first`` on."""
+    """Return ``(growth since the previous run of the series, changed settings)`` of each run from ``first`` on."""
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # each plan is needed for two comparisons
     changes = []

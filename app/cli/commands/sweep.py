@@ -160,7 +160,7 @@ def _results(
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line per distinct error or warning, with the models and planners of its rows."""
+    """Return a line per distinct error or warning, with the models and planners of its rows, after an empty line."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]
