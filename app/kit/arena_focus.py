@@ -26,7 +26,7 @@ def drawn(plan: Plan, default: str = "") -> str | None:
 
 
 def follow_selection(plan: Plan, default: str = "") -> str | None:
-    """If no arena is chosen and the drawn one lacks the selected tensor, choose its arena. Return :func:`drawn`."""
+    """Choose the selected tensor's arena if none is chosen and the drawn one lacks the tensor. Return :func:`drawn`."""
     row, shown = plan.row_of.get(state.choice().selected), drawn(plan, default)
     if row is not None and not state.choice().arena and (name := plan.arenas[plan.arena[row]].name) != shown:
         state.choose(arena=name)

@@ -87,7 +87,7 @@ def text_widget(
 ) -> dict[str, Any]:
     """Return ``key`` and ``on_change`` of a text widget that shows ``text`` and sets ``field`` of the choice.
 
-    The field gets ``parse(text)``, or ``empty`` for no text. An invalid text stays in the widget, with an error.
+    The field gets the parsed input, or ``empty`` without input. An invalid input stays in the widget, with an error.
     """
 
     def changed() -> None:

@@ -1,4 +1,4 @@
-"""Drawing of a job: title, progress, best result so far and a stop button; the error card of a failed job."""
+"""Draw a running job (title, progress, best result so far and stop button), or the error card of a failed job."""
 
 import time
 from collections.abc import Callable, Sequence

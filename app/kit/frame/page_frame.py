@@ -38,7 +38,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     if isinstance(opened, Shown):
         return opened
     job = planning.plan_job(choice)
-    toolbar_place = st.container()  # drawn after the plan is ready, because the toolbar needs the arenas of the plan
+    toolbar_place = st.container()  # filled after the wait, because the toolbar needs the arenas of the plan
     is_planned = job.wait(planning.PATIENCE)
     with toolbar_place:
         toolbar.draw(choice, opened)

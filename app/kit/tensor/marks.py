@@ -34,7 +34,7 @@ def rows(shown: Shown) -> list[int] | None:
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows of the marked witness of an arena (``None``: all), with views; ``None`` without this mark."""
+    """Return the rows, with views, of the witness of ``arena`` or of all arenas; ``None`` if it is not marked."""
     if state.choice().marked != WITNESS:
         return None
     names = [name for a in plan.arenas if arena in (None, a.name) for name in a.witness]

@@ -115,5 +115,5 @@ def canvas(
 
 
 def select(event: Mapping[str, Any]) -> None:
-    """Select the tensor that was clicked in a canvas, or none after Esc."""
+    """Select the tensor of a canvas event ``select``; without a tensor, clear the selection."""
     state.choose(selected=event["id"] or "")

@@ -11,7 +11,7 @@ from tmmu_core.plans.figures.live_bytes import storages_alive
 
 
 def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
-    """Draw the selected tensor's cards, else the largest buffers. ``walking``: page Graph; ``device``: page Device."""
+    """Draw the selected tensor's cards, else the largest buffers. ``walking``: on page Graph; ``device``: on Device."""
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
     if not name:
