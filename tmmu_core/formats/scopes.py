@@ -2,8 +2,8 @@
 
 The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
 
-* A branch: after the nodes of all bodies, ``If.close`` reads the condition and their results. A call is a branch with
-  one body and without a condition; it ends with ``Call.close``.
+* A branch: after the nodes of all bodies, ``If.close`` reads the condition and the results of the bodies. A call is a
+  branch with one body and without a condition; it ends with ``Call.close``.
 * A loop: ``Loop.open`` copies the initial state. After the nodes of the condition and of the body, ``Loop.close``
   copies the results back to the state, and reads everything that the bodies read from outside.
 * A scan: like a loop without a condition. ``Scan.next`` copies one row of each scanned tensor before the body.
@@ -35,7 +35,7 @@ class Host(Protocol):
         """Nodes added so far, with their ``inputs`` and ``outputs``."""
 
     def root(self, tensor: str) -> str:
-        """Return the tensor that owns a tensor's storage: itself or the base of its views."""
+        """Return the tensor that owns the storage of ``tensor``: the root of a view, else ``tensor`` itself."""
 
     def same_bytes(self, first: str, second: str) -> bool:
         """Return whether two tensors have the same number of bytes, and neither is a view."""

@@ -2,7 +2,7 @@
 
 The format is that of the dsa-solver project: dynamic storage allocation (DSA) with reuse penalties. A pool is an arena.
 A buffer is a tensor with the id ``name``, or ``name#id`` for a repeated name. Keys without effect on placement, such as
-``metadata``, are ignored; unknown keys are rejected. The objective: fit the capacity, then reuse cost, then extent.
+``metadata``, are ignored; unknown keys are rejected. Objectives in order: the capacity, reuse cost, the extent.
 """
 
 from collections import Counter
@@ -187,7 +187,7 @@ class _Reading:
         return self.buffer[number]
 
     def _pairs(self, rows: Sequence[_Pair], place: str) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, first index, second index). Pairs across pools are skipped; such colocations are rejected."""
+        """Yield (row, first index, second index). Skip pairs across pools, but reject colocations across pools."""
         for k, row in enumerate(rows):
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:

@@ -5,9 +5,9 @@
     {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
     {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}
 
-The second line is a span: a frame in the stacks of the memory events that its thread records during the span. Without
-``with_stack=True``, stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``. Bytes that
-were allocated before the trace and are not freed in it are one buffer.
+The second line is a span. It becomes a frame in the stack of each memory event of the same thread during the span.
+Without ``with_stack=True``, stacks have only operators, autograd nodes and annotations, such as ``Optimizer.step``.
+Bytes that were allocated before the trace and are not freed in it are one buffer.
 """
 
 import re
@@ -97,7 +97,7 @@ def _instance(memory_events: Sequence[_Args], stacks: Sequence[Any], name: str, 
             live.add(args.addr)
         elif args.addr in live:
             live.remove(args.addr)
-        else:  # allocated before the trace: a buffer that is freed gets its own live range
+        else:  # allocated before the trace, freed here: it has its own live range, so the common buffer shrinks
             bytes_before += args.size
     stack_table = Stacks()
     columns = Events(events, stack_table)

@@ -98,7 +98,7 @@ def _by_segment(blocks: Device, max_bytes: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` per segment; ``None`` without any, or if one changes size or vanishes."""
+    """Return ``(start, end, birth, death)`` per segment; ``None`` if there is none, or one changes size or vanishes."""
     mapped_at: dict[int, tuple[int, int]] = {}
     found = []
     step = 0

@@ -11,7 +11,7 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 its stack (:func:`.snapshot_stacks.label`).
 
 The category of an allocation (parameter, gradient, optimizer state, activation, other) follows from the phase of its
-stack, its live range and its size. An allocation during the trace that has no stack belongs to the backward pass if
+stack, its live range and its size. An allocation without a stack during the trace belongs to the backward pass, if
 other stacks have a phase.
 """
 
@@ -184,7 +184,7 @@ class _PhaseColumns:
 
 def _categorise_by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
     """Set the category of ``rows`` to parameter or optimizer state by the sizes of ``gradients``, in ``code``."""
-    # A size has as many parameters as gradients, at the lowest addresses, because state is allocated later. Other rows
+    # Of each size, the rows at the lowest addresses are parameters, one per gradient: state is allocated later. Others
     # of this size, or of twice the size (float32 state for 16 bits), are state. Without gradients, all are parameters.
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
