@@ -74,7 +74,7 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` about ``what`` if it is outside."""
+    """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` for a path outside, or no folder."""
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")

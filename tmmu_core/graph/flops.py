@@ -100,8 +100,8 @@ def _dense(call: Call) -> int | None:
 def _convolution(call: Call) -> int | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the output; then the bias.
 
-    A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I per element of the input. It
-    is recognised by I input channels, and an output with another number of channels or with all spatial axes larger.
+    A transposed convolution has weights [I, O/groups, k…] and costs 2 · numel(weights) / I per element of the input.
+    It is assumed if x has I channels, and the output has another number of channels or is larger on all spatial axes.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):

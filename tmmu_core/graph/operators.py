@@ -93,7 +93,7 @@ class Operator:
 
     @property
     def keeps_position(self) -> bool:
-        """Whether operators of this kind must keep their order: random, communication, with effects, or unknown."""
+        """Whether it must keep its position in the order: it is random, communicates, has effects or is unknown."""
         return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
 
     @property

@@ -31,7 +31,7 @@ def stack_path(text: str) -> tuple[str, ...]:
 
 
 def saved_origin(metadata: Any) -> Origin:
-    """Return the origin in the ``metadata`` of an operator of a saved PyTorch program; empty fields where unknown."""
+    """Return an operator's origin, from its ``metadata`` in a saved PyTorch program; unknown fields are empty."""
     fields = metadata if isinstance(metadata, dict) else {}
     texts = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
     stack, trace = (text if isinstance(text, str) else "" for text in texts)

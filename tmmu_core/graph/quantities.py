@@ -1,4 +1,4 @@
-"""Parse and format byte counts; parse percentages and ``NAME=VALUE`` lists."""
+"""Parse and format byte counts and ``NAME=VALUE`` lists; parse percentages."""
 
 import json
 import re

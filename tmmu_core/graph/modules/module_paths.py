@@ -6,9 +6,9 @@ Three sources, the best one first::
     names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-With ``origins``, the module of a node without origin is derived as with ``parameters``. A node that reads no parameter
-is then in the common module of its neighbours: a node between two layers of ``h.0.mlp`` is in ``h.0.mlp``. A node that
-reads two blocks is in the higher-numbered one. A path is a tuple of names, the root is ``()``. Modules are not hashed.
+With ``parameters``, a node that reads no parameter is in the common module of its neighbours: a node between two
+layers of ``h.0.mlp`` is in ``h.0.mlp``. If it reads two blocks, it is in the higher-numbered one. With ``origins``,
+a node without origin follows these rules too. A path is a tuple of names, the root is ``()``. Modules are not hashed.
 """
 
 import re

@@ -34,7 +34,7 @@ RANGE_SIZE = 32  # maximum number of nodes or inner ranges in one range
 class Tree:
     """The levels of a graph, the root first, parents before children."""
 
-    paths: tuple[Path, ...]  # path of each level, with the levels of families and ranges
+    paths: tuple[Path, ...]  # path of each level; levels of families and ranges are also parts of it
     parent: I64  # shape (levels,): index of the level above; 0 for the root
     members: I64  # shape (levels,): number of nodes in the level and below
     blocks: I64  # shape (levels,): number of the level's children that are repeated blocks

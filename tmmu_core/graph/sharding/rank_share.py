@@ -104,10 +104,10 @@ def share_of(
 def share_of_view(
     sharding: Sharding, i: int, base_share: Tensor, base_split: Split, coordinates: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. ``base_share`` contains the share.
+    """Return the share of view ``i`` at ``coordinates`` of the mesh, and its split. ``base_share``: share of its base.
 
-    Offset and size of the view are scaled by the ratio of ``base_share`` to the base. Without an explicit split, the
-    base's split is tried, then each other axis. Raises ``InvalidIrShapes`` (``shard_view``) if no share has this size.
+    Offset and size scale with the ratio of ``base_share`` to the base. Without an explicit split, the base's split is
+    tried, then each other axis if only one is split. Raises ``InvalidIrShapes`` (``shard_view``) if no split fits.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

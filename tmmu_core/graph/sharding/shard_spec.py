@@ -24,7 +24,7 @@ The first of these that applies determines the sharding of a tensor:
    that cannot follow the split. For 1 to 3, such a tensor is an error.
 
 An axis of d rows is split into p parts. The first ``d % p`` parts have ``d // p + 1`` rows, the others ``d // p``. A
-tensor can be split along several axes, over different mesh axes: the value is then a list of ``{"axis", "mesh"}``.
+tensor can be split along several axes over different mesh axes by a list of ``{"axis", "mesh"}`` (``split`` in a rule).
 """
 
 from collections.abc import Mapping, Sequence

@@ -34,7 +34,7 @@ class Sharded(NamedTuple):
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor → one-axis split: from ``splits`` (two or more axes), or propagated by nodes. O(operands)."""
+    """Return tensor → one-axis split, from ``splits`` (except vectors) or propagated by nodes. O(operands)."""
     found = {
         i: Sharded(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
@@ -173,7 +173,7 @@ def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return mesh coordinates at which the shares of ``base`` and of its views have all their different sizes."""
+    """Return mesh coordinates that together give every size that a share of ``base`` or of its views can have."""
     split, shape = sharding.splits[base] or (), sharding.shapes[base]
     origin = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
