@@ -123,5 +123,5 @@ def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]
 
 
 def hash_of_rows(x: list[Any]) -> bytes:
-    """Return :func:`hash_of` of lists, texts, bytes and counts. Their encoding by cbor2 is canonical, and faster."""
+    """Return ``hash_of(x)`` for lists, texts, bytes and counts. cbor2 encodes these canonically and is faster."""
     return hashlib.sha256(cbor2.dumps(x)).digest()

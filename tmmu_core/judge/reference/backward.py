@@ -94,7 +94,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: those in ``marked``; if none is marked, all needed."""
+    """Return the forward operands that the backward node reads: those in ``marked``; if it is empty, all needed."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -105,7 +105,7 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
 
 
 def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
-    """Return the graph with nodes that recompute marked tensors before their first backward use, and its order."""
+    """Return the graph and its order, with nodes that recompute marked tensors before their first non-forward read."""
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}

@@ -81,7 +81,7 @@ class Lives:
 
     @cached_property
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
-        """``(step, from, to, condition)`` of each permitted in-place reuse; the condition ``""``: it is granted."""
+        """``(step, from, to, condition)`` of each permitted in-place reuse; granted if the condition is ``""``."""
         decisions: list[tuple[int, str, str, str]] = []
         for step, node in self.run.timeline():
             has_granted = False
@@ -137,7 +137,7 @@ def _first_violated(violated: Mapping[str, bool]) -> str:
 def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     """Return live ranges, storages and in-place reuse of ``run``.
 
-    ``declared``: configured arenas; empty: the default ones and ``memory``; ``None``: any. Also ``offload``.
+    ``declared``: the allowed arenas besides ``offload``. Empty: the default ones and ``memory``. ``None``: all.
     Raises ``ArenaTooSmall`` for an arena that is not declared, ``InvalidIrShapes``, ``AlignmentViolation`` and
     ``AllocationOverflow`` for an invalid graph.
     """

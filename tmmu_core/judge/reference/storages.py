@@ -49,7 +49,7 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    nearest: dict[str, str] = {}  # view without birth and producer → nearest base that has one of the two, else root
+    nearest: dict[str, str] = {}  # view with neither birth nor producer → nearest base with one of the two, else root
     for name in run.tensors:
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
@@ -106,7 +106,7 @@ class Groups:
 
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
-    """Join every view to its root, and every alias group. Raises ``InvalidIrShapes`` for a root without an address."""
+    """Merge views with their roots, and alias groups. Raises ``InvalidIrShapes`` for a root without an address."""
     names = dict.fromkeys(groups.leaders())
     for name in sorted(names):
         if run.root[name] not in names:  # the address of a view is the address of its root + offset

@@ -125,7 +125,7 @@ def certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Are
 
 
 def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the witness: its storages live at its step, and those that conflict with all chosen ones."""
+    """Return the witness's bound: its storages live at its step, then any that conflicts with all chosen before."""
     in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.live_at(here, step))
     chosen: dict[str, int] = {}

@@ -147,7 +147,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    If storages overlap, at least one pair is yielded, but not always every pair. Temporal exclusions are left out.
+    If storages overlap, at least one pair is yielded, but not always every pair. Temporally excluded pairs are omitted.
     """
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
