@@ -121,7 +121,7 @@ def viewer_page() -> bytes:
 
 
 NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
-"""Heights in pixels: of the arena map in a notebook; of its heading, curve of live bytes and legend together."""
+"""Pixels in a notebook: height of the arena map; total height of its heading, curve of live bytes and legend."""
 
 _NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>

@@ -46,7 +46,7 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture. A position is a fraction of the drawing area, from its lower left."""
+    """Size in pixels and theme of a picture. A position is a fraction of the drawing area; (0, 0) is its lower left."""
 
     width: int = WIDTH
     height: int = HEIGHT
@@ -239,7 +239,7 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     anchor, shift = ("end", -8) if peak_x > sheet.width * 0.7 else ("start", 8)
     levels = [(ledger.extent, ""), (peak, "2 3"), (capacity, "7 5")]
     labelled = [0, ledger.extent]
-    if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # the label of the peak does not overlap these
+    if min(ledger.extent - peak, peak) / top * sheet.area[1] > 14:  # else the label of the peak overlaps one of these
         labelled.append(peak)
     axis = "steps at which a range begins or ends" if len(ledger.live) < plan.steps else "step"
     if len(rows) < len(ledger.live):
@@ -276,7 +276,7 @@ def _account_areas(ledger: WasteLedger, rows: NDArray[np.int64], sheet: Sheet, t
 
 
 def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:
-    """Return the corners of a step curve in pixels; ``values`` has one value per column."""
+    """Return the corners of a piecewise constant curve in pixels; ``values`` has one value per column."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     corners = []
     for start, end in pairwise(edges):  # a range of columns with equal values

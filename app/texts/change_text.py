@@ -55,7 +55,7 @@ def kind_rows(comparison: Comparison, size: Callable[[int], str] = numbers.full_
 def line_tables(
     lines: Sequence[LineChange], most: int, size: Callable[[int], str] = numbers.short_bytes
 ) -> tuple[list[tuple[str, list[list[str]]]], str]:
-    """Return two tables ``(title, rows)``, by category and by line (at most ``most``), and the line count as text."""
+    """Return tables ``(title, rows)`` by category and by line (up to ``most`` lines), and the line count as text."""
     changed = [line for line in lines if line.growth_bytes or line.before_count != line.after_count]
     changes = ("category at the peak", by_category(lines)), ("line at the peak", changed[:most])
     tables = [(title, [_line_row(change, size) for change in listed]) for title, listed in changes]

@@ -109,7 +109,7 @@ def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin |
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return a buffer's tensors and live range, the tensor that is live last and why; ``None`` for only one tensor."""
+    """Return a buffer's tensors and live range, the tensor that is live last and why; ``None`` for a single tensor."""
     mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
     rows = [plan.row(r) for r in _in_order(plan, mask)]
     if len(rows) < 2:

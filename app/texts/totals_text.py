@@ -111,8 +111,8 @@ def distinct_settings(plan: Plan, other: Plan) -> str:
 def main_arena(plan: Plan) -> str:
     """Return the arena that is shown first; "" for a plan without arenas.
 
-    It is the arena with the most bytes over its capacity, then with the highest reuse cost, then one that reuses
-    bytes, then with the most bytes that can still be saved, then the largest.
+    It is the arena with the most bytes over its capacity. Ties are decided by the reuse cost (highest first), then by
+    whether bytes are reused, then by the bytes that can still be saved (most first), then by the size.
     """
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, int, str]:
