@@ -121,7 +121,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
-    """Return ``(name, bytes)`` of a file, or of a folder's snapshots or else XLA modules. Raises ``OSError``."""
+    """Return ``(name, bytes)`` of a file or of each snapshot (else each XLA module) of a folder. Raises ``OSError``."""
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):
@@ -165,7 +165,7 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key, limited in bytes. Uploaded files have secret keys; a store, if any, keeps them too."""
+    """Opened files by key, limited in bytes. Uploaded files have secret keys, and a store also keeps these files."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
         self._files: OrderedDict[str, _File] = OrderedDict()

@@ -76,7 +76,7 @@ def baseline_link(choice: Choice) -> str:
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
     """Return the fields of the choice that open a candidate. ``choice`` becomes the baseline; its limits stay."""
     plan_input = candidate.plan_input
-    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # a fit has no limits: it minimises
+    options = {**minimise_option(choice, plan_input.planner), **plan_input.options}  # no early stop, as in the fit
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {each: getattr(choice, each) for each in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):  # the changed alignments, with the user's capacities
@@ -136,7 +136,7 @@ def run_key(choice: Choice, planned: bytes = b"") -> tuple[object, ...]:
 def model_run(choice: Choice, planned: bytes = b"") -> Job[measure_model.Measured]:
     """Return the job that runs the model at the chosen sizes and measures its memory.
 
-    ``planned``: a TensorFlow Lite model with the plan. Then TensorFlow Lite Micro runs both models.
+    ``planned``: the same TensorFlow Lite model with a plan. If given, TensorFlow Lite Micro runs both models.
     """
     dims, runtime = (None, "tflm") if planned else (dict(choice.dims) or None, "")
 

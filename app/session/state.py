@@ -43,7 +43,7 @@ def session() -> Session:
 def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    If the link has no graph, the first of ``sources`` is opened. If there are two sources, the second is the baseline.
+    If the link has no graph, the first of ``sources`` is opened; if there are exactly two, the second is the baseline.
     """
     if _SESSION in st.session_state:
         return False

@@ -41,8 +41,8 @@ class Choice(PlanRequest):
     fit_kinds: str = ""  # kinds of changes for Fix, separated by commas; empty: ``DEFAULT_KINDS``
     fit_dim: str = ""  # dimension for which Fix searches the largest size
     baseline: str = ""
-    """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
-    value."""
+    """Baseline of Compare: a source as above; ``planner:``, ``mode:``, ``preset:`` or ``link:`` with a value;
+    ``order:`` (the order of the file); empty: none."""
     moves: str = ""  # source of the file that lists the changes from the baseline's graph to this graph
     swapped: bool = False  # whether Compare shows the baseline as the candidate and vice versa
     tab: str = ""  # view of a page; empty or a view of another page: the first view
@@ -62,7 +62,7 @@ class Choice(PlanRequest):
     closed: str = ""  # modules that the user closed in Graph
     arena: str = ""  # shown arena; "*": all arenas; empty: ``main_arena`` of the plan
     shard: str = ""  # shard spec of the view Ranks as JSON; empty: the first preset
-    look: int | None = None  # rank whose plan the view Ranks shows; None: the rank with the largest plan
+    look: int | None = None  # rank selected in the view Ranks; None: the rank with the largest plan
     dim: str = ""  # dimension of the view Shapes; empty: the first dimension
     model: str = ""  # model of the view History; empty: the first model
     branch: str = ""  # branch of the view History; empty: main, or the branch of the latest run

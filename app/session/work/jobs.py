@@ -143,8 +143,8 @@ class JobTable:
     def _run(self, job: Job[T], work: Callable[[Progress], T]) -> None:
         """Run a job in this thread, and move it to the cache.
 
-        The result of a stopped job is cached only for the visitors ``stopped_for``. A ``TaskNotFinished`` is cached
-        only for them, or only for the visitors of a job that nobody stopped. :meth:`forget` removes these entries.
+        A result or ``TaskNotFinished`` of a stopped job is cached only for the visitors ``stopped_for``. Without a
+        stop, a ``TaskNotFinished`` is cached only for the visitors of the job. :meth:`forget` removes these entries.
         """
         job.run(work)
         with self._lock:

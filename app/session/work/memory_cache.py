@@ -19,7 +19,7 @@ _MISSING = object()
 
 
 def weight_of(value: Any, seen: set[int]) -> float:
-    """Return the bytes of a value and of all that it references, without the ids ``seen``. Collections are sampled."""
+    """Return the bytes of a value and of all that it references; skip the ids in ``seen``. Collections are sampled."""
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
     seen.add(id(value))

@@ -86,7 +86,7 @@ def run(
 
 
 def _relay(connection: Connection, progress: Progress, found: Callable[[Any], None]) -> tuple[str, Any]:
-    """Pass progress to the callbacks until the task ends; return its last message: result, error or failure."""
+    """Pass messages to the callbacks until the task ends; return its last message: result, error or failure."""
     latest: tuple[str, int, int] = ("", 0, 0)
     deadline: float | None = None
     while True:
@@ -112,7 +112,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
     _limit_process()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # a result before this time is dropped, so that sending takes at most a tenth of the time
+    next_found = 0.0  # intermediate results before this time are dropped: sending takes at most 10 % of the time
 
     def send(kind: str, value: Any) -> None:
         connection.send((kind, value))
