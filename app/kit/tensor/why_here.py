@@ -1,4 +1,4 @@
-"""Explain the offset of the selected storage, check another offset and first step, and replay the placements."""
+"""Explain the offset of the selected storage, check another place (offset and first step), replay the placements."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def panel(shown: Shown, name: str) -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """Return the tried place and its conflicts; ``None`` without a tried place or a selected tensor of the plan."""
+    """Return the tried place and its conflicts; ``None`` if no place is tried or the plan lacks the selected tensor."""
     chosen = state.choice()
     if chosen.tried is None or chosen.selected not in plan.row_of:
         return None
@@ -40,7 +40,7 @@ def tried(plan: Plan) -> Ghost | None:
 
 
 def ghost_settings(plan: Plan) -> dict[str, Any] | None:
-    """Return the tried place as input of the canvas; ``None`` without a tried place."""
+    """Return the result of :func:`tried` as input of the canvas; ``None`` without a result."""
     place = tried(plan)
     if place is None:
         return None

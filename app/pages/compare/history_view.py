@@ -29,7 +29,7 @@ REFRESH = 2.0  # seconds between updates of a running sweep
 
 
 def draw() -> None:
-    """Draw the view, or the error of a store that cannot be read."""
+    """Draw the view; draw a hint if there is no store or run, and an error if the store cannot be read."""
     try:
         store = history.store()
         if store is None:
@@ -71,7 +71,7 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the latest runs of a model on one branch that ``tmmu bisect`` can compare."""
+    """Return the latest comparable runs on one branch: the chosen branch, else main, else that of the last run."""
     runs = store.runs(model)
     branches = (state.choice().branch, MAIN, runs[-1].branch)
     branch = next(branch for branch in branches if any(run.branch == branch for run in runs))

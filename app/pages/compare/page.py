@@ -22,7 +22,7 @@ from tmmu_core.graph.model import MODES, PRESETS
 
 MOST_CHANGES, MOST_LINES, MOST_RUNS = 5_000, 60, 20
 BASELINE_KINDS = ("sample", "file", history.KIND, "planner", "mode", "preset", "order", "link")
-"""Prefixes of ``Choice.baseline``; any other text in the field is a pasted link."""
+"""Prefixes of ``Choice.baseline``. An entered text with any other prefix is a pasted link."""
 KIND_LABELS = {  # kinds of changes whose name needs an explanation → label
     "retimed": "retimed (first write or freed)",
     "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
@@ -226,7 +226,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
 
 
 def most_changed_arena(comparison: Comparison) -> str:
-    """Return the arena whose size changed most. On a tie, prefer changed tensors, then the main arena."""
+    """Return the arena whose size changed most. On a tie, prefer one with changed tensors, then the main arena."""
     plan, rows = comparison.right, comparison.right_row[comparison.kinds != 0]
     changed, main = np.unique(plan.arena[rows[rows >= 0]]).tolist(), totals_text.main_arena(plan)
     growth = {name: abs(after - before) for name, before, after in totals_text.changed_sizes(comparison.left, plan)}

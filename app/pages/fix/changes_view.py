@@ -198,7 +198,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
     """Return the curve of bytes against cost; ``chosen`` has a larger marker.
 
-    The cost is in percent of ``flops``. If no plan has extra FLOPs but some move bytes, it is in moved bytes.
+    If some plans move bytes and none has extra FLOPs, the cost is in moved bytes, else in percent of ``flops``.
     """
     fig = figure(260)
     y, limit = [capacity.limited_bytes(c.plan) for c in curve], capacity.limit_bytes

@@ -27,7 +27,7 @@ def in_order(moves: Sequence[Move]) -> None:
         costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
         details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
         rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *costs, details])
-    shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without columns of costs that no move has
+    shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
     cells = [[row[k] for k in shown] for row in rows]
     st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
 

@@ -94,7 +94,7 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
 
 
 def _selects_memories(name: str) -> bool:
-    """Return whether a planner selects memories itself. Sizes of such a planner are not comparable with others."""
+    """Return whether a planner selects memories. If so, its sizes are not comparable with those of other planners."""
     return name in PLANNERS and PLANNERS[name].defines_arenas
 
 

@@ -42,7 +42,7 @@ def claim(shown: Shown) -> str:
 
 @remembered
 def nodes(shown: Shown, search: str) -> pd.DataFrame:
-    """Return the table of the nodes at the steps that match ``search``, with at most :data:`MOST_NODES` rows."""
+    """Return a table with a row for each step that matches ``search``, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline
     steps = list(graph_levels.matching_steps(shown, search) if search else range(timeline.steps))
     rows = [_row(timeline, step, int(timeline.node_at[step])) for step in steps[:MOST_NODES]]

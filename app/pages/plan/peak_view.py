@@ -90,7 +90,7 @@ def treemap(
     group_of: Callable[[int], Path],
     colours: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """Return the treemap of buffers ``(row of the first tensor, bytes)``, largest first, by a :data:`Grouping`."""
+    """Return the treemap of ``storages``: ``(row of the first tensor, bytes)``, largest first. See :data:`Grouping`."""
     group_bytes: dict[Path, int] = {}
     buffers: list[tuple[Path, str, int, str]] = []  # (group, label, bytes, quoted name of the tensor)
     for row, size in storages[:MOST_BOXES]:

@@ -67,7 +67,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
-    """Return the proof of the reuse cost's lower bound: a title and a text per group of buffers; [] if none."""
+    """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
     texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []

@@ -98,7 +98,7 @@ def _rejected(curve: DimCurve) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
-    """Return the figure of arena size and peak at the planned sizes, as points; red over a limit."""
+    """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
