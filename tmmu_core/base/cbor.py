@@ -1,8 +1,8 @@
 """Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
 Lengths are definite, and integers have the shortest form. Map keys are texts, sorted by their encoded bytes (RFC 8949
-§4.2.1). There are no tags and therefore no bignums. Every float is a binary64, and all NaNs have the same bytes. Only
-tables are encoded by ``cbor2``, because its canonical form shortens floats.
+§4.2.1). There are no tags and therefore no bignums. Every float is a binary64, and all NaNs have the same bytes.
+``cbor2`` encodes only tables, which have no floats, because its canonical form shortens floats.
 """
 
 import hashlib

@@ -79,7 +79,7 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def shortened(text: str, width: int = 28) -> str:
-    """Return a name of at most ``width`` characters: of a longer one, the start and the end."""
+    """Return a name in at most ``width`` characters: "…" replaces the middle of a longer name."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2
