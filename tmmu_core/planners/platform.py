@@ -18,7 +18,7 @@ from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 ROLES = ("scratch", "persistent", "constant")  # roles of a storage (:mod:`.helia`)
 KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)  # roles that a rule may name
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
-"""Tensor roles of read-only data. All members of a constant storage have these roles, and no node writes them."""
+"""Tensor roles of read-only data. Each member of a constant storage has one of these roles and no producing node."""
 BASE_ALIGNMENT = 16  # smallest base alignment of an arena, in bytes
 
 

@@ -165,7 +165,7 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    """Return ``(first, begin, end)`` of all live parts; the parts of storage i are ``first[i]:first[i + 1]``."""
+    """Return ``(first, begin, end)`` of the live parts (between gaps); storage i has ``first[i]:first[i + 1]``."""
     n = len(problem)
     birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
     if problem.gaps is None or not any(problem.gaps):

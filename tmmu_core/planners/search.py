@@ -1,10 +1,10 @@
 """``search``: local search on the order in which ``greedy`` places, for problems beyond exact search.
 
-An order and a fit determine a packing, so the search only changes the order. A move gives an earlier position to a
-storage that ends at the extent, or to one directly below it. One move in eight gives any position to any storage. Each
-order costs one greedy run. Late acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that
-of the current order, or of the order that was current :data:`MEMORY` iterations ago. The first half of the iterations
-uses the fit of the best greedy run, the second half the other fit.
+An order and a fit (lowest or tightest gap) determine a packing. A move only changes the order. It gives an earlier
+position to a storage that ends at the extent, or to one directly below it. One move in eight gives any position to any
+storage. Each order costs one greedy run. Late acceptance (Burke and Bykov 2017): an order is accepted if its extent is
+at most that of the current order, or of the order that was current :data:`MEMORY` iterations ago. The first half of the
+iterations uses the fit of the starting packing, the second half the other fit.
 """
 
 from collections.abc import Mapping

@@ -33,7 +33,7 @@ ASSUMED = "assumed"
 UNPLANNED = "unplanned"
 """The parts of the graph whose memory is not in the plan."""
 GIVEN_OFFSETS = "given_offsets"
-"""The offsets of the input that the plan, its bounds and its proofs keep."""
+"""The number of offsets that the input fixes. The bounds and proofs of the plan depend on them."""
 READ = "read"
 """The remarks of the reader of a finished plan or an instance."""
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
@@ -85,7 +85,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors. The sum of their bounds is ``reuse_cost_lower_bound``. ``None``: none."""
+    """Groups of tensors. Their bounds and the penalties of colocated pairs sum to the lower bound. ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:
@@ -233,7 +233,7 @@ class Plan:
     notes: dict[str, Any] = field(default_factory=dict)
     """Arena → notes of its planner (scalars, search progress), and texts by key (:data:`REMARKS`)."""
     own_arenas: bool = False
-    """Whether the planner chose the arenas itself, independent of roles and configuration."""
+    """Whether the planner defined the arenas itself, as ``helia`` does (``role@memory``)."""
     constraints: Constraints | None = None
     """Constraints and costs beyond live ranges; ``None``: none."""
 

@@ -149,7 +149,7 @@ class Applied:
 
     @cached_property
     def _zeroed_at(self) -> dict[int, list[tuple[int, int, int]]]:
-        """Step → ``(arena, first byte, byte after the last)`` of each zeroed range, by the first row of its storage."""
+        """Step → ``(arena, first byte, byte after the last)`` of each zeroed range, in the order of the rows."""
         plan, s = self.placed, storages_of(self.placed)
         end = (s.offset + s.size).tolist()
         reused_end: dict[int, int] = {}

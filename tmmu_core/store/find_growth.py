@@ -72,7 +72,7 @@ def culprit(values: Sequence[int]) -> int | None:
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
-    """Return the runs from commit ``good`` [the first run] to ``bad`` [the last run]. Raises ``StoreFault``."""
+    """Return the runs from commit ``good`` (default: first run) to ``bad`` (default: last). Raises ``StoreFault``."""
     start = 0 if good is None else _latest_index(runs, good)
     end = len(runs) if bad is None else _latest_index(runs, bad) + 1
     if good is not None and start >= end:

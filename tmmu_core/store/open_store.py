@@ -51,7 +51,7 @@ METADATA = sql.MetaData()
 NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")  # auto-increment; SQLite requires ``INTEGER``
 
 VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
-"""One row, the version. It is named as in Alembic, because earlier versions created the tables with Alembic."""
+"""A table with one row, the version. Old stores were created with Alembic, so the table has Alembic's name."""
 
 
 def _columns(kind: Any, names: str) -> list[sql.Column[Any]]:

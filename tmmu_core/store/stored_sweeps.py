@@ -47,7 +47,7 @@ def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
 
 
 def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[PointResult, ...]:
-    """Return the stored results, sorted by number. ``last``: return only this many with the highest numbers."""
+    """Return the stored results, sorted by number; with ``last``, only this many from the end."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
     statement = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc())
     stored = store.rows(statement.limit(last))

@@ -1,8 +1,7 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-If a local worker dies, Dask runs its batch again once. An external scheduler has its own limit. If
-the batch still fails, its points run one by one after all other batches. If a single point also kills its workers, its
-row is an error.
+If a worker dies, Dask runs its batch again (local workers: once). If the batch still fails, its points run one by one
+after all other batches. If a single point also kills its workers, its row is an error.
 """
 
 import traceback

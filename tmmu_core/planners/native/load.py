@@ -48,7 +48,7 @@ def is_supported() -> bool:
 
 
 def prebuilt() -> ctypes.CDLL | None:
-    """Load the prebuilt library of this platform; ``None`` if there is none, it is changed, or it fails to load."""
+    """Load the prebuilt library of this platform; ``None`` if there is none, its hash differs, or it fails to load."""
     machine = MACHINES.get(platform.machine().lower())
     if machine is None or not sys.platform.startswith("linux"):
         return None

@@ -84,7 +84,7 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
 def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     """Return the result of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
 
-    ``events`` and ``levels``: rows of two tables. Other threads can read ``nodes`` and set ``stop`` in ``fields``.
+    ``events``, ``levels``: rows of the event and level tables. Other threads can read ``nodes`` and set ``stop``.
     """
     n, sections = fields["unit"].shape[1], len(fields["section"])
     shapes: dict[str, Any] = {"dirty": sections, "event": (events, 2), "reason": (events, 4)}

@@ -3,16 +3,16 @@
 In a clique, every two units conflict or have a penalty. Unit sizes are counted in cells. The cell size is the greatest
 common divisor of the sizes, fixed offsets and ends of reserved ranges, if all alignments divide it. Rounding every
 offset down to whole cells then keeps all constraints and makes no further pair overlap. Otherwise a cell has the least
-alignment, or one byte. If ``m`` units cover a cell, ``m (m − 1) / 2`` pairs overlap in it. This number is convex in
-``m``. Units with S cells in total that lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps;
-``q = S // B``. A pair overlaps in at most as many cells as its smaller unit has, and pays its penalty once. The bound
-adds the penalties of pairs, by rising cost per overlap, until the pairs have this number of overlaps. The last penalty
-counts in part. The bounds of cliques add up if each penalty counts in only one clique.
+alignment if it divides the ends of all reserved ranges, else one byte. If ``m`` units cover a cell, ``m (m − 1) / 2``
+pairs overlap in it, which is convex in ``m``. Units with S cells in total that lie in B free cells have at least
+``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most as many cells as its smaller unit
+has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost per overlap, until the pairs have
+this number of overlaps. The last penalty counts in part. Bounds of cliques add up if no penalty counts in two cliques.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
 its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on. Each
-least cost bounds the larger problems. The C form is ``native/reuse.c``; both forms visit the same nodes.
+least cost is a lower bound in the larger problems. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
 
 from collections import Counter
@@ -79,7 +79,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """Return ``parts``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
     A first search covers the component's units with penalties, a second covers all its units. ``offset`` is a
-    placement; its cost is the upper bound. If the second search finds a cheaper placement, it changes ``offset``.
+    placement; its cost is the upper bound. A search of all units replaces it by a cheaper placement, if it finds one.
     ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)

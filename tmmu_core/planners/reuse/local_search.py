@@ -20,7 +20,7 @@ MOST_OUT = 12  # maximum number of units that a round selects; all unplaced unit
 
 
 class Placement:
-    """Offsets of the units of a model (−1: not placed), and the two operations of every search: price and put."""
+    """Offsets of a model's units (−1: not placed). ``price`` returns the cost of an offset, ``put`` places a unit."""
 
     def __init__(self, model: ReuseModel, offset: list[int] | None = None) -> None:
         self.model = model
@@ -81,7 +81,7 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return (unplaced units, cost, offsets) of the best placement; stop if all are placed at a cost of ``bound``."""
+    """Return (unplaced units, cost, offsets) of the best placement; stop if all are placed for at most ``bound``."""
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:

@@ -1,9 +1,9 @@
 """Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
 The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment, tail) at the *deciding step* of
-an arena. A storage that ends at the highest address is live at this step. Of all such steps, it has the most live
-bytes; on a tie, the fewest bytes of missed in-place reuses. The loss by missed reuse is the larger of these bytes and
-the live bytes above the lower bound. O(n) for n rows.
+an arena. Candidates are the steps at which a storage with the highest end is live. The deciding step is the candidate
+with the most live bytes; on a tie, with the fewest bytes of missed in-place reuses. The loss by missed reuse is the
+larger of these bytes and the live bytes above the lower bound. O(n) for n rows.
 """
 
 from collections import defaultdict

@@ -7,7 +7,7 @@ one account:
 ========================  =============================================================================================
 live                      bytes of the live tenants
 slot rounding             bytes of the blocks above their live tenant: backing − size
-alignment gaps            between two neighbouring blocks, up to the next multiple of the upper block's alignment
+alignment gaps            free bytes between neighbouring blocks, to the next multiple of the upper block's alignment
 holes                     all other free bytes below the end of the highest block
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================

@@ -36,8 +36,8 @@ class PlacementOrder:
 def placed_in(plan: Plan, arena: str, problems: Sequence[Problem] = ()) -> PlacementOrder:
     """Return the order in which a planner placed the storages of ``arena``.
 
-    With slots, this is the order of birth. Without slots, it is the order in the plan's notes, if it gives the plan's
-    offsets for the problem in ``problems``. Otherwise the order is not known, and the storages are sorted by offset.
+    With slots, this is the order of birth. Without slots, the plan's notes can name an order. It is the result if
+    placing the problem in ``problems`` in this order gives the plan's offsets. Else the storages are sorted by offset.
     """
     problem = next((each for each in problems if each.arena == arena), None)
     s = storages_of(plan)
@@ -129,7 +129,7 @@ def _alignment(plan: Plan, s: PlanStorages, k: int) -> int:
 
 
 def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)``, by start, of the other storages with bytes that are live in ``[birth, death)``.
+    """Return ``(storage, start, end)``, by start, of other nonempty storages live in ``[birth, death)``.
 
     Only storages in the arena of storage ``k``; none if ``k`` has no bytes.
     """

@@ -101,10 +101,10 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old`` with the totals of ``new``. The peaks of ``new`` replace correct peaks.
+    """Return the metrics of ``old``, a plan from a file of an older version, with the totals and peaks of ``new``.
 
-    ``old`` is a plan from a file of an older version; the rules of that version decide whether a peak is correct.
-    ``new`` is the same plan with the arena figures of this version. The verifier reports incorrect peaks of ``old``.
+    ``new`` is the same plan with the arena figures of this version. A peak of ``old`` that is wrong by the rules of the
+    older version is not replaced, so that the verifier reports it.
     """
     totals_of_new = totals(new)
     expected = plan_metrics(old.arenas, totals_of_new)

@@ -62,10 +62,10 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
-    """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph`` selects the advice.
+    """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph``: add the advice for a graph.
 
     ``diagnostics["another_planner_would_fit"]`` is ``"no"`` if the lower bound is over the capacity,
-    ``"portfolio"`` if the plan of this planner fits, else ``"unknown"``.
+    ``"portfolio"`` if that planner was tried and its plan fits, else ``"unknown"``.
     """
     if summary.extent_bytes <= summary.capacity_bytes:
         return

@@ -63,7 +63,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
 
 
 def sample_points(dim: Dim) -> list[int]:
-    """Return all sizes of an envelope, or ``CURVE_POINTS`` evenly spaced sizes with both ends."""
+    """Return all sizes of an envelope; above ``CURVE_POINTS``, this many evenly spaced sizes with both ends."""
     span = dim.max - dim.min
     intervals = min(span, CURVE_POINTS - 1)
     return [dim.min + span * k // max(intervals, 1) for k in range(intervals + 1)]

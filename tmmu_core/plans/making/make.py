@@ -40,7 +40,7 @@ BETTER = "auto"  # planner whose result is compared with the plan of the request
 MOST_STORAGES = 10_000
 """Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
 SEARCH_NODES, MOST_SEARCHED_STORAGES = 500, 1_000
-"""Limit of search nodes, and maximum number of storages for a search. With more, one greedy run is compared."""
+"""Maximum number of search nodes, and of storages for a search. With more storages, one greedy run is compared."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena."""
+"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``: an arena per role and memory."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,8 +24,8 @@ def spread_over_memories(
     """Return ``(liveness, configuration, problems, packings)`` with the regions as arenas.
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
-    whose ``arena`` is a memory is placed there. The regions are the arenas of the plan, named ``role@memory``. Raises
-    ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of the default arenas, and
+    whose ``arena`` is a memory is placed there. A region (one role in one memory) is the arena ``role@memory``.
+    Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor a default arena, and
     the errors of ``read_platform`` and ``helia.place``.
     """
     platform = _platform(options, config)
@@ -79,7 +79,7 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
 
 
 def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:
-    """Return the facts of a storage. Roles: ``constant`` (persistent, never written), ``persistent``, ``scratch``."""
+    """Return the facts of a storage. Roles: ``constant`` (persistent, read-only), ``persistent``, ``scratch``."""
     index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
     head = int(liveness.storages.head[storage])
     producer = int(index.producer[head])

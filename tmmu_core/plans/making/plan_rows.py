@@ -211,8 +211,9 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
     """Return the alignment of each row's offset.
 
-    A tensor at the start of its storage has the alignment of the arena. A view, or a tensor at another offset, has the
-    smaller of its element size and the alignment of its storage. A greater declared alignment of the tensor applies.
+    A tensor at the start of its storage has the arena's alignment; with ``own_arenas``, at least that of its storage. A
+    view, or a tensor at another offset, has its element size, but at most the larger of the two alignments. A larger
+    declared alignment of the tensor applies.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

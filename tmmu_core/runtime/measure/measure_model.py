@@ -58,7 +58,7 @@ class Measured:
     sizes: dict[str, int]  # dimension → size in the run
     steps: tuple[int, ...] = ()  # tensor bytes after each operator, if the runtime reports them
     planner: str = PLANNER
-    outputs_equal: bool | None = None  # whether outputs with our plan are bit-identical; ``None`` if not compared
+    outputs_equal: bool | None = None  # whether the model with a plan has bit-identical outputs; ``None``: not compared
 
     @property
     def planned(self) -> Figures:

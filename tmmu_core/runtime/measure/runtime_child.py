@@ -137,7 +137,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
 
 
 def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
-    """Return the range of places that contains an input. A gap above the sum of all aligned sizes separates ranges."""
+    """Return the arena: the bytes around an input, up to a gap larger than the sum of all aligned sizes."""
     largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in places)
     first, last = 0, 0
     for place in sorted(places):
@@ -157,7 +157,7 @@ def compare_micro(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, ``arena`` (smallest that works), ``temporary`` (arena − total), and the outputs."""
+    """Return ``head``, ``tail``, ``arena`` (least that works), ``temporary`` (arena − printed total); the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
