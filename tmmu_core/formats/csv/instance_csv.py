@@ -1,8 +1,8 @@
 """Read and write packing problems as CSV.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
-Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``,
-``KB`` means KiB too). Columns, with their names in other tools (MiniMalloc's converter):
+Columns can have any order. Numbers may be hexadecimal, ``1,048,576`` or ``64.0``; bytes may have a unit (``1.5 MiB``;
+``KB`` also means KiB). Columns, with their names in other tools (MiniMalloc's converter):
 
 * ``id``: also ``buffer``, ``buffer_id``; ``lower``: also ``start``, ``begin``;
 * ``upper``: also ``end``; with this name, the ends of live ranges and gaps are inclusive;

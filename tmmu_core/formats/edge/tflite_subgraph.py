@@ -24,7 +24,7 @@ BINARY = _words(
     "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
     "SQUARED_DIFFERENCE SUB"
 )
-"""Kernels that read an element of both operands before they write its result."""
+"""Kernels that read an element of both operands before they write this element of the result."""
 SAME_SIZE = UNARY | {"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"}  # kernels whose result has the bytes of operand 0
 
 

@@ -2,7 +2,7 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-The runtime itself places tensors with the offset −1: constants, variables, tensors with several ids in the plan, and
+The offset −1 leaves a tensor to the runtime. It marks constants, variables, tensors with several ids in the plan, and
 tensors that would overlap a tensor that is live at the same time in the runtime.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one

@@ -63,7 +63,7 @@ def _sizes_of_reshapes(model: onnx.ModelProto, facts: Facts, dims: Collection[st
         shapes = [facts.shape.get(name, ()) for name in (*node.input[:1], *node.output)]
         if operator_name(node) != "Reshape" or () in shapes:
             continue
-        # If the result lacks one of the operand's names, the fixed sizes determine the size of this dimension.
+        # If the result has all named dimensions of the operand but one, the fixed sizes determine that one.
         (factor, names), (result_factor, result_names) = map(elements_of, shapes)
         missing = list((Counter(names) - Counter(result_names)).elements())
         is_one = len(missing) == 1 and len(result_names) == len(names) - 1 and missing[0] in dims

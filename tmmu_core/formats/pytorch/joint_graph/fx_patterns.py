@@ -79,5 +79,5 @@ def _part_of(view: Any) -> tuple[Any, ...]:
 
 
 def _name(node: Any) -> str:
-    """Return the operator of a node without overload; ``""`` if it is not a call."""
+    """Return the name of a node's operator, without the overload; ``""`` if it is not a call."""
     return operator_of(str(node.target)).name if getattr(node, "op", "") == "call_function" else ""
