@@ -16,8 +16,8 @@ COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", 
 """Figures of a module in bytes.
 
 ``activations``: results of the forward pass that the backward pass of the initial or the fitted graph reads. They are
-the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, except
-persistent ones.
+the sum of ``kept``, ``recomputed`` and ``offloaded``. ``at_peak``: live tensors at the peak of the fitted plan, without
+persistent ones and without arenas that the capacity does not limit.
 """
 
 

@@ -1,9 +1,9 @@
 """Offload moves: copy idle storages to another memory and back.
 
-A *gap* is the time between two uses of a storage ``h``. At its start, node ``h@copy_out`` copies ``h`` to ``h@offload``
-in the arena ``offload``. At its end, node ``h@back`` copies it back. One copy out serves all later gaps. The cost of a
-move is the bytes transferred. The recompute model (``recompute/recompute_model.py``) defines the gaps and the storages
-that can be offloaded (``movable``). Therefore recompute moves and offload moves combine in any order.
+A *gap* is the time between two uses of a storage ``h``. A move offloads ``h`` in some of its gaps: at the start of the
+first, node ``h@copy_out`` copies ``h`` to ``h@offload`` in the arena ``offload``; at the end of each, node ``h@back``
+copies it back. The cost of a move is the bytes transferred. Recompute moves and offload moves combine in any order,
+because both use the gaps and storages (``movable``) of the recompute model (``recompute/recompute_model.py``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +56,7 @@ def lower(
     """Yield a list of moves for each goal that is met; the goals are ``shares`` of ``goal``, in parts per million.
 
     Each list starts from the initial graph, and has a lower sum of peak live bytes than the list before. If the first
-    goal is missed, the only list has the moves found so far, if they lower the sum.
+    goal is missed, yield the moves found so far, but only if they lower the sum.
     """
     model, initial = recover_choice(plan_input)
     should_continue = progress_check(report, "offload")
@@ -138,7 +138,7 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, byt
 
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
-    """Return the storages of an arena that are idle at the boundary, movable and not dropped there; largest first."""
+    """Return an arena's storages that can be offloaded across the boundary (``LEAST_BYTES`` or more), largest first."""
     in_gap = (at.gap_start >= 0) & (at.gap_start < at.position)
     is_dropped = np.isin(at.gap_start * len(model.size) + np.arange(len(model.size)), choice.drops)
     in_arena = (model.arena == arena) & (model.size >= LEAST_BYTES)

@@ -43,7 +43,7 @@ class OrderMove:
 def order_move(
     base: Candidate, report: Progress | None = None, *, keep_phases: bool = False, goal: int | None = None
 ) -> OrderMove | None:
-    """Return the order with the lowest sum of peaks that ``best_order`` finds for ``goal``.
+    """Search for the order with the lowest sum of peaks; ``goal``: see ``best_order``.
 
     ``None`` if no node runs, or if the sizes sum to 2^60 bytes or more.
     """
@@ -63,7 +63,7 @@ def order_move(
 def _views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    If a move drops the base between a view and its reader, it must recompute the view too.
+    Otherwise, a move that drops the base between the view and its reader must recompute the view too.
     """
     index = liveness.timeline.index
     is_view = [

@@ -5,7 +5,7 @@
   threshold (pytorch#161810): if each ready unit adds more bytes than the threshold, run the one whose first reader
   comes first.
 * **Breadth first**: run the ready unit whose inputs were computed first.
-* **Depth first**: run every unit directly after its inputs, small ones first.
+* **Depth first**: run the units with the fewest touched bytes first, each directly after inputs that have not yet run.
 * **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it allocates runs first,
   unless it raises the peak so far.
 
@@ -79,7 +79,7 @@ def _depth_first(model: OrderModel) -> I64:
 
 
 def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
-    """Return the ``wanted`` order, but with late predecessors moved to directly before the unit that needs them."""
+    """Return the order ``wanted``. A unit that comes too late is moved directly before the first unit that needs it."""
     position = {unit: k for k, unit in enumerate(wanted)}
     needs = [sorted(before, key=position.__getitem__, reverse=True) for before in model.predecessors]
     order: dict[int, None] = {}

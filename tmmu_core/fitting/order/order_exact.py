@@ -135,7 +135,7 @@ class OrderStates(OrderLists):
         return self._adds_at[unit][key]
 
     def lower_bound(self) -> Bytes:
-        """Return a lower bound of each arena's peak: the largest sum of bytes that every order has live at a unit."""
+        """Return a lower bound of each arena's peak: over all units, the most bytes live at the unit in every order."""
         units, storages = len(self.model), len(self.size)
         must_follow = np.zeros((units, units), np.bool_)  # [unit, p]: whether the unit must run after p
         for unit in range(units):  # units are sorted in a valid order
@@ -187,7 +187,7 @@ def best_first_search(
     budget: int = 200_000,
     should_continue: Callable[[int], bool] | None = None,
 ) -> Proof:
-    """Return the best order below ``upper`` (a sum of peaks with constants), or only a lower bound.
+    """Return the best order whose sum of peaks, with constants, is below ``upper``; otherwise only a lower bound.
 
     ``floor`` is a lower bound of each arena's peak. ``budget`` is the maximum number of expansions.
     """

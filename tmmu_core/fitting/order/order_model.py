@@ -159,7 +159,7 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
-    """Return node → touched storages, without persistent ones; (node, storage) → number of touched tensors if > 1."""
+    """Return node → touched storages, without persistent ones, and (node, storage) → touched tensors if several."""
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(

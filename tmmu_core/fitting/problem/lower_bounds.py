@@ -38,7 +38,7 @@ class Need:
     arena: str
     bytes: int
     step: str  # the node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound has no single step
-    tensors: tuple[str, ...]  # ids of the storages live at the step; only the bound of a plan has persistent ones
+    tensors: tuple[str, ...]  # ids of the storages live at the step; persistent ones only if the live ranges are fixed
     why: str
 
 

@@ -1,7 +1,7 @@
 """Lower a graph: write the mode, preset, order and sizes of a request into the graph itself.
 
-Planned with default options, the lowered graph has the same live ranges as the original graph planned with the options
-of the request. So moves do not depend on the mode, and a fitted file is planned without options.
+With default options, a plan of the lowered graph has the live ranges that the options of the request give for the
+original graph. So moves do not depend on the mode, and a fitted file is planned without options.
 """
 
 from collections.abc import Mapping

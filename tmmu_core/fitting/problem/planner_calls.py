@@ -87,7 +87,7 @@ class Candidate:
 
 
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
-    """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and quota.
+    """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and ``budget``.
 
     If the request has a shard spec, the candidate is the share of the request's rank. Raises ``ContractError``.
     """

@@ -136,7 +136,7 @@ class EagerRecorder(TorchDispatchMode):
         self.has_bodies = False  # whether a control-flow operator ran
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the name of the tensor for the storage of ``value``; a new one is ``name``, made unique by "_"."""
+        """Return the tensor of the storage of ``value``; if there is none, add ``name``, with "_" to be unique."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():

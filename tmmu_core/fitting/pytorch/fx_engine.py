@@ -83,7 +83,7 @@ class _BackwardStart:
             if node.instr == TANGENT:
                 root = view_root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
                 self.tangents.setdefault(root, []).append(node)
-        self.caller_gradients: list[str] = []  # gradients that the caller holds without a tangent
+        self.caller_gradients: list[str] = []  # gradients that the caller holds and no tangent writes
         self.sums: dict[str, tuple[int, Node]] = {}  # node id of a sum → (bytes of its scratch output, the node)
         self.sum_of_leaf: dict[str, str] = {}  # parameter or input → the sum of the gradients of results in its storage
         self.copied: set[tuple[str, str]] = set()  # (leaf that is a result, its gradient that the caller holds)
@@ -150,7 +150,7 @@ class _BackwardStart:
         return name
 
     def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return whether each summand is a new tensor. Order of the summands: the storage, its views in reverse."""
+        """Return whether each summand is a new tensor: first those of ``root``, then those of its views in reverse."""
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 

@@ -71,7 +71,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
 
 
 def _compute_results_first(joint: Any) -> None:
-    """Move all nodes of the module's results before the backward pass. A trace has views of results at its end."""
+    """Move the nodes that compute the module's results before the backward pass; a trace ends with views of results."""
     needed, nodes = set(ends_of(joint).plain.values()), list(joint.graph.nodes)
     for node in reversed(nodes):
         needed.update(node.all_input_nodes if node in needed else ())
@@ -116,8 +116,8 @@ class _Executed(JointReader):
     def _remove_statistics_reads(self, n: Any, draft: Draft) -> None:
         """Remove reads of running statistics: in training mode, only the new running statistics depend on the old ones.
 
-        If an earlier operator has computed the old ones, ``n`` reads an empty tensor from it, which keeps the order of
-        the updates. A node after ``n`` reads the old statistics, so that they are live while ``n`` runs.
+        If ``n`` is a forward node and an earlier node computes the old ones, ``n`` reads an empty tensor of that node,
+        which keeps the order of the updates. Then a node after ``n`` reads the old ones, so they are live during ``n``.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]

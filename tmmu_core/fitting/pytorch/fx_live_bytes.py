@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 
 def gpu_bytes(device: Any, which: str) -> int:
-    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` after a reset."""
+    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since its reset."""
     return int(torch.cuda.memory_stats(device).get(f"requested_bytes.all.{which}", 0))
 
 

@@ -154,7 +154,7 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
             optimizer, sizes = _first_steps(given, fakes)
         except UnreadableInput:
             raise
-        except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
+        except Exception as error:  # any error of the optimizer's own code, such as one for missing values
             raise UnreadableInput(
                 f"the optimizer's step cannot be traced: {type(error).__name__}: {error}.",
                 hint="Give a function from the parameters to the optimizer. Or leave it out, and give the bytes of its "

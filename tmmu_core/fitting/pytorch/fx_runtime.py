@@ -46,8 +46,8 @@ def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``tensor`` in host memory.
 
-    The copy is hidden from dispatch modes, because it is not in the planned memory, and a mode that counts live bytes
-    cannot distinguish the two memories on the CPU.
+    The copy is hidden from dispatch modes, because it is not in the planned memory. On the CPU, a mode that counts live
+    bytes could not distinguish the two memories.
     """
     pinned = tensor.device.type == "cuda"
     with _disable_current_modes():

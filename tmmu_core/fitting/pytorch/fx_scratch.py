@@ -1,8 +1,8 @@
 """Scratch memory of kernels on a GPU: bytes that an operator allocates beside its results, and frees when it returns.
 
-A trace with fake tensors does not show it, but the workspace of a cuDNN convolution can be larger than its result. So
-each operator runs on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the
-bytes. Memory that a library keeps after its first call, such as the workspace of cuBLAS, is not counted.
+A trace with fake tensors does not show these bytes. They can exceed the result, as in a cuDNN convolution. So each
+operator runs on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes.
+Memory that a library keeps after its first call, such as the workspace of cuBLAS, is not counted.
 """
 
 import warnings

@@ -86,7 +86,7 @@ class TorchStep:
 
     @contextmanager
     def _autocast_as_traced(self) -> Iterator[None]:
-        """Context manager: enter the trace's autocast if it is not active; a nested one would keep its casts alive."""
+        """Context manager: enter the trace's autocast, unless it is active: nesting it would keep its casts alive."""
         with ExitStack() as stack:
             for kind in _DEVICES if _autocast_now() != self.autocast else ():
                 stack.enter_context(torch.autocast(kind, self.autocast.get(kind), enabled=kind in self.autocast))

@@ -211,7 +211,7 @@ class DropWalk:
         self.delayed = self._delayed_positions(model)
 
     def _delayed_positions(self, model: RecomputeModel) -> list[bool]:
-        """Return position → whether its first run waits until a result is restored: none is read before its drop."""
+        """Return position → whether its first run is delayed, because no result is read before it is dropped."""
         unread = model.never_read.astype(int).tolist()  # 2: the storage is dropped before a node that runs reads it
         delayed = model.can_delay.tolist()
         for k in reversed(range(len(delayed))):
@@ -245,7 +245,7 @@ class DropWalk:
         return True
 
     def restore(self, root: int, k: int, pending: list[int]) -> bool:
-        """Compute or copy back ``root`` before position ``k``; append the storages to drop after it to ``pending``."""
+        """Compute or copy back ``root`` before position ``k``; add to ``pending`` the storages to drop after ``k``."""
         stack = [root]
         while stack:
             s = stack[-1]

@@ -72,7 +72,7 @@ def nodes_to_recompute(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
 
     source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
-    # A storage that cannot be dropped is kept if a recomputed node reads it; one that is read later is kept anyway.
+    # A storage that cannot be dropped costs its price if a recomputed node reads it, unless it is kept anyway.
     undroppable = ~droppable & ~at.read_later[at.present] & ~model.stays_live[at.present]
     reads = np.flatnonzero(np.isin(model.reader, nodes))
     edges: list[tuple[Any, Any, Any]] = [

@@ -1,8 +1,8 @@
 """Nested recomputation: drop recomputed storages again if they are idle at the peak.
 
 A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
-2·√n of them. Here every storage that is idle at a step above the goal can be dropped after its last use, even if it was
-recomputed, and is recomputed from kept storages. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
+2·√n of them. Here every storage that is idle at a step above the goal can be dropped after the use before that step,
+even if it was recomputed. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
 The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
 unneeded drops at the end.
 """

@@ -61,10 +61,10 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
 def outputs_needs(start: Candidate, allowed: Allowed) -> dict[str, int]:
     """Return arena → lower bound of its bytes over all orders, from the outputs, which stay live once computed.
 
-    Choose for each output a node c: the node that computes the output, or one that the output depends on. After some
-    run of c, a storage on each path from c to the output is live until the output is computed. If the paths of all
-    outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The peak is lowest
-    if the nodes c run in falling order of own bytes minus output bytes. O(outputs · ``MOST_BEFORE``).
+    Choose for each output a node c: the node that computes the output, or one that the output depends on. After the run
+    of c that the output uses, each path from c to the output has a live storage until the output is computed. If the
+    paths of all outputs share no bytes, each c needs its own bytes and those of the outputs whose c runs earlier. The
+    peak is lowest if the nodes c run in falling order of own bytes minus output bytes. O(outputs · ``MOST_BEFORE``).
     """
     model = recompute_model(start.plan_input)
     found = {}

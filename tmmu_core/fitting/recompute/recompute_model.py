@@ -61,7 +61,7 @@ class RecomputeModel:
     size: I64  # shape (storages,): bytes, rounded up to the arena's alignment
     arena: I64
     saved_or_output: Mask
-    """Shape (storages,): saved for backward or a graph output. If it is never dropped, no output reuses its bytes."""
+    """Shape (storages,): whether it is saved for backward or a graph output. If never dropped, it is not reused."""
     late: Mask  # shape (positions,): whether the node is not in the forward pass
     stays_live: Mask  # shape (storages,): whether it is live after the last node, as an output
     starts_live: Mask  # shape (storages,): whether it is live before the first node, as an input
@@ -177,7 +177,7 @@ def _has_one_tensor(liveness: Liveness, node_at: I64) -> Mask:
     for k in node_at.tolist():
         for i, o in index.graph.nodes[k].in_place_write:
             single[storage_of[[index.inputs_of(k)[i], index.outputs_of(k)[o]]]] = False
-    single[np.unique(liveness.storages.must_not_alias)] = False  # the pairs would not contain a copy
+    single[np.unique(liveness.storages.must_not_alias)] = False  # these pairs do not name a recomputed copy
     return single
 
 

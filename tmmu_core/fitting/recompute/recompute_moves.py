@@ -30,8 +30,8 @@ from tmmu_core.planners.problem import Progress
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
-START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in these lowest tenths of the range of excess
-MOST_STARTS = 6  # maximum number of results for earlier goals from which sweeps for a tighter goal start
+START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in the lowest 2/10, and 4/10, of the range of excess
+MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 

@@ -85,7 +85,7 @@ class Search:
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
     def cuts(self) -> list[Point]:
-        """Return the initial point, and points without arrays: minimum cuts at rising prices, cuts between segments."""
+        """Return the initial point, and, without arrays, the points of cuts at rising prices and between segments."""
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)
@@ -113,7 +113,7 @@ class Search:
 
     @cached_property
     def _possible_drops(self) -> I64:
-        """All drops of recomputable storages: after each position from the producer to before the last use."""
+        """All drops of recomputable storages: after the producer, and after each later position before the last use."""
         model, count = self.model, len(self.model.size)
         last = np.full(count, -1, np.int64)
         last[model.in_idx] = model.reader

@@ -254,8 +254,8 @@ def _remove_drops(search: Search, point: Point) -> Point:
 def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
     """Return a function that returns whether a drop is needed: keeping the storage in its gap would exceed the goal.
 
-    Only steps of the initial order are checked. Other storages may be live in the gap only for the recomputation at its
-    end. If a recomputing run there reads such a storage last, its bytes are subtracted.
+    Only steps of the initial order are checked. Bytes that the gap holds only for the recomputation at its end are
+    subtracted: generator states, and storages that a recomputing run there reads last.
     """
     model, lives, arena = search.model, run.lives, search.arena
     freed = np.zeros(len(model.node_at), np.int64)
@@ -285,7 +285,7 @@ def _needed_drops(search: Search, run: Run) -> Callable[[int], bool]:
 
     is_full = peak_in_gap > [*peaks[:1], *peaks][bisect_left(peaks, True, key=exceeds)]
     found: dict[int, list[tuple[int, int, int]]] = {}
-    """Storage → for each full gap: the positions before and after it, and the recomputing node before it or −1."""
+    """Storage → (position before, position after, recomputing node before or −1) of each gap without room for it."""
     node = np.where(lives.is_rerun[begin], lives.node[begin], -1)
     rows = zip(
         *(each[is_full].tolist() for each in (s, run.for_position[begin], run.for_position[end], node)), strict=True

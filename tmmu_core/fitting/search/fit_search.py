@@ -56,8 +56,8 @@ def fit(
     """Search for the cheapest plan of ``start`` within ``capacity``.
 
     ``progress`` reports each trial and can stop the search; ``found`` receives every improved candidate. ``smallest``:
-    if no plan fits, search for the smallest plan; after the answer ``open`` it may still fit. With a maximum cost, the
-    first search does this already. Raises ``InvalidIrShapes`` (reason ``fit``) for unknown kinds and arenas.
+    if no plan found fits, search for the smallest plan. This can still find one that fits, unless none exists. With a
+    maximum cost, the first search does this already. Raises ``InvalidIrShapes`` (``fit``) for unknown kinds and arenas.
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
@@ -215,7 +215,7 @@ class _FitSearch:
         return not self.goal.over(extents(candidate.plan))
 
     def raise_bound(self) -> None:
-        """Unless sizes or alignments can change, raise the bound: by storages that no move drops, or by orders."""
+        """If sizes and alignments are fixed, raise the bound: by bytes that no move drops, or by the order search."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return

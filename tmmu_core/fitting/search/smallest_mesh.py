@@ -2,7 +2,7 @@
 
 If ``d`` rows are split into ``p`` parts, the first ``d % p`` parts have one more row. So rank 0 has the largest share:
 if it fits, all fit. A larger mesh axis can give a larger share, because a tensor with fewer rows than parts is not
-split. Therefore the search sorts the sizes by the bytes of their shares above the capacity, and bisects this list.
+split. Therefore the search sorts the sizes by the bytes by which their share exceeds the capacity, and bisects them.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20  # largest size of a mesh axis that is tried
-EVERY_SIZE_UP_TO = 16  # larger sizes to try first: powers of two and divisors of a tensor's dimensions
+EVERY_SIZE_UP_TO = 16  # all these sizes are tried first; of larger ones, powers of two and divisors of dimensions
 WHY = "each rank stores and computes its part; communication is part of the model"
 IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})  # errors that depend on the size of the axis
 
