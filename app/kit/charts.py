@@ -1,4 +1,4 @@
-"""Parts of all charts: colours, layout, axes and step curves; and the chart of the progress of a search."""
+"""Parts of all charts (colours, layout, axes and step curves), and the chart of the course of a search."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -61,7 +61,7 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
 
 
 def pick_view(names: Mapping[str, str]) -> str:
-    """Draw the switch between the views of a page; return the chosen view, else the first. ``names``: view → title."""
+    """Draw a switch if a page has several views; return the chosen view, else the first. ``names``: view → title."""
     tab = state.choice().tab
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:

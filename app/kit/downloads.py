@@ -84,7 +84,7 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
     inputs, data_of, source = [], repeat_command.files(shown), shown.opened.source
-    if source.startswith("file:"):  # a graph that Fix made, or a file that another visitor opened
+    if source.startswith("file:"):  # the visitor may lack this file: Fix made it, or another visitor opened it
         name, purpose = repeat_command.file_of(shown).removeprefix("./"), "the opened file, as in the commands"
         inputs.append(_entry("Opened file", name, purpose, lambda: content_of(source)[0]))
     if shown.graph is not None:

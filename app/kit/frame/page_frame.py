@@ -28,7 +28,7 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice. After an error, return :func:`_substitute`; with no plan, stop.
+    """Draw the frame and return the plan of the choice or, after an error, :func:`_substitute`. Without a plan, stop.
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """

@@ -33,7 +33,7 @@ export const DEFAULTS = {
   view: "map", colour: null, arena: null, // colour null: the default of the view; arena null: all arenas
   show_baseline: true, // outline the tensors that differ from the baseline
   memory: null, // {arenas, capacity}: one memory that contains these arenas end to end, the first at the bottom
-  reach: 0, // minimum length of the axis of the map in bytes, so that several maps have the same scale
+  reach: 0, // minimum height of each arena in the map in bytes, so that several maps have the same scale
   selected: null, compared: null, search: "", marked: null, // selected, compared: ids; marked: rows to highlight
   step: null, span: null, flags: [], // selected step and half-open range of steps; [step, text] of each flag
   ghost: null, // a storage drawn at another offset and birth: {id, offset, birth, conflicts, legal, extent}

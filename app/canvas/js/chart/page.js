@@ -9,7 +9,7 @@ import { el } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { fullBytes, offsetText, shortBytes } from "../base/formats.js";
 
-// The oldest pack is dropped while more than KEPT_PACKS packs are stored and have more than KEPT_BYTES together. Small
+// The oldest packs are dropped until at most KEPT_PACKS packs remain, or they have at most KEPT_BYTES together. Small
 // packs are kept, because a page may send many before it shows their charts.
 const KEPT_PACKS = 6;
 const KEPT_BYTES = 256 * 2 ** 20;

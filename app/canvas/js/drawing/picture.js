@@ -131,8 +131,8 @@ function boxesForNames({ plan, scene, plane }, rows) {
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw the peak step (dotted), and each arena's label, start and end (solid). In the view "map", also draw the
- * lower bounds (dotted) and capacities (dashed). For one memory, draw its capacity too, but neither labels nor bounds. */
+/** Draw the peak step (dotted), and each arena's label, start and end (solid). In the view "map", also draw the lower
+ * bounds (dotted) and capacities (dashed). For one memory, draw its capacity too, but neither labels nor bounds. */
 export function drawLines(pen, frameState) {
   const { plan, scene, plane, look } = frameState, { stripArena } = scene;
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
