@@ -1,4 +1,4 @@
-"""Summarise the snapshots of all ranks of a job. Large files are read by several processes."""
+"""Summarise the snapshot of each rank of a job. Several processes read the files if they are large together."""
 
 import os
 import re
