@@ -181,7 +181,7 @@ def _recurrent(gates: int) -> Formula:
 
 
 def _rnn_layer(call: Call) -> int:
-    """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I] and [gates·H, H]."""
+    """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I], [gates·H, H]; 8 more operations per gate value."""
     rows, weights = prod(call.inputs[0][:-1]), prod(call.inputs[1]) + prod(call.inputs[2])
     return rows * (2 * weights + 8 * call.inputs[1][0])
 

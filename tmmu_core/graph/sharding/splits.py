@@ -115,7 +115,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     point = checks.resolve_dims(graph, dims)
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
-    implicit: list[int] = []  # tensors split by a contract or by following
+    implicit: list[int] = []  # tensors split by a contract, also by ``"follow"``
     for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
         tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
