@@ -10,7 +10,7 @@ from tmmu_core.judge.reference.schedule import Run, refuse, refuse_past_64_bits
 
 
 class Ranges(NamedTuple):
-    """Birth, death and step of the last read by tensor id, and the tensors saved for the backward pass."""
+    """Birth, death and step of the last read, each by tensor id; also the tensors saved for the backward pass."""
 
     birth: Mapping[str, int]
     death: Mapping[str, int]  # exclusive ends, without the effects of in-place writes and in-place reuse

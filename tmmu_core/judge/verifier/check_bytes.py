@@ -170,8 +170,8 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box.
 
-    A storage that is reused in place at step k is still read at k. If the storage that reuses it has the same start,
-    only the bytes past the end of that storage count at k.
+    A storage that is reused in place at step k is still read at k. If the reusing storage has the same start, only the
+    bytes past the end of the reusing storage count at k.
     """
     boxes: list[Box] = []
     owner: list[int] = []
