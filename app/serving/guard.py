@@ -122,7 +122,7 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address to redirect to if ``path`` ends with a view, an old page or the first page; else ``None``."""
+    """Return the address to redirect to if ``path`` names a view, an old page or the first page; else ``None``."""
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None

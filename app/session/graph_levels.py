@@ -57,7 +57,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
         radius = RADIUS if chosen.radius is None else min(chosen.radius, MAX_RADIUS)
         node = peak_node if tensor < 0 else -1
     elif tensor >= 0 and index.producer[tensor] >= 0:
-        tensor = -1  # only a tensor without producer is a vertex, so all other selections share one cached view
+        tensor = -1  # a tensor with a producer is not a vertex: selecting one does not need another cached view
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
     key = ("visible graph", shown.key, request)
     return job_table().cache.get_or_make(key, lambda: visible_part(index, tree(shown), request))

@@ -130,7 +130,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
     if arena:  # bytes that the nodes of each box wrote and that are live at the peak
         written = graph.total(live_bytes_by_writer(plan, scene.index, scene.peak, arena)[0])
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
-    edges = [[edge.source, edge.target, 1.5 if len(edge.tensors) > 1 else 1] for edge in graph.edges]  # 1.5, 1: width
+    edges = [[edge.source, edge.target, 1.5 if len(edge.tensors) > 1 else 1] for edge in graph.edges]  # last: the width
     tree, levels = scene.tree, []  # per open module: number, parent, name, path, number of nodes as text
     for level in graph.levels:
         path, count = graph_levels.path_text(tree.paths[level]), numbers.count(int(tree.members[level]), "node")

@@ -135,7 +135,7 @@ class JobTable:
                 else:
                     job.visitors |= requesting.visitors
             if known_job is None:
-                # If no thread can start, the job is not in the table, so that no page waits for it.
+                # The job enters the table after its thread has started, so that no page waits for a job with no thread.
                 threading.Thread(target=self._run, args=(job, work), name=f"job: {what}", daemon=True).start()
                 self._jobs[key] = job
             return job
