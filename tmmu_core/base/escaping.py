@@ -24,7 +24,7 @@ _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
 ``##vso[`` (Azure Pipelines), ``##teamcity[``."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\t\r\n])")
-"""Start of a cell, or of its part after a separator, that begins like a formula (ASCII or full-width sign, tab, …)."""
+"""Start of a cell, or of its part after a separator, where a formula may begin (ASCII or full-width sign, tab, …)."""
 
 
 def for_markdown(name: str) -> str:

@@ -35,7 +35,7 @@ def installed(package: str) -> bool:
 
 
 def missing(package: str, what: str) -> MissingExtra:
-    """Return the error for a missing package. ``what`` needs the package; it is the subject of the message."""
+    """Return the error for a missing package. ``what`` needs the package and is the subject of the message."""
     message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
     command = install(EXTRA_OF[package]) if package in EXTRA_OF else f"pip install {package.replace('_', '-')}"
     return MissingExtra(message, hint=f"Add it: {command}")

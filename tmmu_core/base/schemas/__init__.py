@@ -1,6 +1,6 @@
 """The JSON Schemas of graphs (in ``graph/native``), and of plans, traces and outputs of ``--json`` (in this folder).
 
-A version may add fields to an output, so programs that read it should ignore unknown fields.
+A later version may add fields to an output, so programs that read it should ignore unknown fields.
 ``tests/app/cli/test_schemas.py`` validates every output.
 """
 
