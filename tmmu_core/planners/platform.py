@@ -133,7 +133,7 @@ BOARDS: dict[str, tuple[str, dict[str, tuple[int, int]]]] = {
         {"SRAM": (264, 0x20000000), "FLASH": (2048, 0x10000000)},
     ),
 }
-"""Board → source of the figures (datasheets, manuals), and memory → ``(KiB, address)`` in order of preference.
+"""Board → ``(source of the figures, memories)``; memory → ``(KiB, address)``, in order of preference.
 
 Sizes include the memory of the program itself (code, stack, heap): subtract it from ``max_size``.
 """

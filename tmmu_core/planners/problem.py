@@ -115,11 +115,11 @@ class Packing:
     slot: I64 | None = None
     """Logical slot per storage. ``None`` without slots: storages are numbered later by (offset, birth, id)."""
     lower_bound: int | None = None
-    """Lower bound of the extent that the planner proved, in bytes; ``None`` if it computes none."""
+    """Lower bound of the extent in bytes, proven by the planner; ``None`` if it computes none."""
     optimal: bool = False  # whether the planner proved that no packing has a smaller extent
     stopped: bool = False  # whether ``progress`` or a budget ended the search early
     cost_bound: int | None = None
-    """Lower bound of the reuse cost that the planner proved; ``None`` for planners that ignore reuse costs."""
+    """Proven lower bound of the reuse cost; ``None`` for planners that ignore reuse costs."""
     cost_witness: tuple[tuple[str, ...], ...] | None = None  # groups of storages, by id, that prove ``cost_bound``
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …), and the progress of a search (``course``)."""

@@ -1,4 +1,4 @@
-"""``search``: local search on the order in which ``greedy`` places, for problems beyond exact search.
+"""``search``: local search on the placement order of ``greedy``, for problems too large for exact search.
 
 An order and a fit (lowest or tightest gap) determine a packing. A move only changes the order. It gives an earlier
 position to a storage that ends at the extent, or to one directly below it. One move in eight gives any position to any

@@ -5,7 +5,7 @@ caller; mapped memory is zero already. :meth:`Applied.enter` zeroes the storages
 another storage may have written their bytes. Two kinds of bytes are not zeroed:
 
 * storages with a persistent member: their values are loaded;
-* bytes that a storage reuses in place: the node of the step reads them.
+* at a step, bytes that a storage reuses in place: the node of the step reads them.
 """
 
 import hashlib

@@ -55,7 +55,7 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of each axis. ``None`` is the default mode, preset or planner, or the alignment of the request."""
+    """Values of each axis. ``None`` selects the default mode, preset or planner, or keeps the request's alignment."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)

@@ -2,7 +2,7 @@
 
 A structure holds the arguments of a call: integers, and arrays by address. Its fields are those of ``native.h``. The
 library does not check its arguments. This module asserts that arrays are contiguous and have an element type of
-:data:`ELEMENTS`. Callers guarantee the right type and length. ``loops`` is the loaded library.
+:data:`ELEMENTS`. Callers guarantee the type and length that a field requires. ``loops`` is the loaded library.
 """
 
 import ctypes

@@ -66,7 +66,7 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, reuse_cost(problem, packing) or 0, packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            # The new point also covers the capacities of the last one. The last bound is valid for all of them.
+            # The new point replaces the last one. The bound for larger capacities also holds for smaller ones.
             point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1

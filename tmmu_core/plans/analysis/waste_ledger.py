@@ -149,7 +149,7 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
 
     ``bytes_allocated``: backing of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
     occupied slot up to step ``t``, summed over the arenas. ``internal_fragmentation_ratio`` covers the steps up to
-    ``t``. Its last value is that of ``Plan.metrics``, except for a snapshot, whose extent is the reserved bytes.
+    ``t``. Its last value is that of ``Plan.metrics``, except for a snapshot, whose extent covers the reserved bytes.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

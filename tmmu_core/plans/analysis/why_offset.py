@@ -174,7 +174,7 @@ class Ghost:
 def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
     """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
 
-    The live range of the storage keeps its length and is moved into the timeline; a negative offset is raised to 0.
+    The live range keeps its length; ``birth`` is limited so that it fits the timeline. A negative offset becomes 0.
     ``extent`` is the highest end of all storages of the arena. Raises ``KeyError`` for an unknown tensor.
     """
     s = storages_of(plan)

@@ -65,7 +65,7 @@ def spread_over_memories(
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
-    """Return the platform of the options, with the arenas of the configuration as memories if there are any."""
+    """Return the platform of the options; the arenas of the configuration, if any, are its memories."""
     if options.get("memories") is not None and config:
         message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
         raise option_error(message, "Give alignments and sizes in the option: arena_alignment, max_size.")
