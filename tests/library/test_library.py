@@ -215,7 +215,7 @@ def test_pack_returns_offsets_in_the_order_of_the_arrays() -> None:
         (([-1], [1], [1]), "before step 0"),
         (([0, 1], [1], [1]), "shape"),
         (([0.5], [1], [1]), "integer type"),
-        (([0, 0], [1, 1], [2**63, 1]), "row 0 of size is 9,223,372,036,854,775,808, beyond"),
+        (([0, 0], [1, 1], [2**63, 1]), "row 0 of size contains 9,223,372,036,854,775,808, beyond"),
         (([[0, 1]], [[2, 3]], [[4, 4]]), r"lower has the shape \(1, 2\), not \(n,\)"),
     ],
 )

@@ -108,7 +108,7 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
 
 
 def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an argument as an array of shape (m, ``width``), with each buffer as its row of the problem.
+    """Return an argument as an array of shape (m, ``width``), with buffer numbers replaced by rows of the problem.
 
     Raises ``UnreadableInput`` for another shape, a buffer that does not exist, equal buffers and a negative cost.
     """
@@ -179,7 +179,8 @@ def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
     elif array.size and array.dtype.kind not in "iu":
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
     for k in np.flatnonzero(abs(array) > np.iinfo(np.int64).max)[:1]:
-        raise _fault(f"row {k} of {name} is {array.flat[k]:,}, beyond 2^63 − 1.", "Give smaller values.")
+        row = k // int(np.prod(array.shape[1:]))
+        raise _fault(f"row {row} of {name} contains {array.flat[k]:,}, beyond 2^63 − 1.", "Give smaller values.")
     return array.astype(np.int64)
 
 
