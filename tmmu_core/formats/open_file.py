@@ -130,7 +130,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
             _refuse_later_version(plain)
             if isinstance(error, InvalidIrShapes):
                 raise
-            others = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
+            others = [(other.name, other.refuses(plain) or "an earlier reader matches") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *others)
             raise
     _refuse_later_version(plain)
@@ -142,7 +142,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
 
 
 def nearest_reader(tried: Sequence[Tried], message: str, source: str) -> Tried | None:
-    """Return the row of the most likely reader: its reason is ``message``, or else it reads the file's extension."""
+    """Return the row of the most likely reader: its reason is ``message``, else it has the file's extension."""
     if with_message := [row for row in tried if row[1] == message]:
         return with_message[-1]
     name = source.lower().removesuffix(".gz")
@@ -184,7 +184,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 
 
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
-    """Read a graph with ``envelopes`` as its bounds. Raises ``InvalidIrShapes`` for unknown or unused names."""
+    """Read a graph; ``envelopes``: bounds of its dimensions. Raises ``InvalidIrShapes`` for unknown or unused names."""
     with source_of_errors(name):
         plain = unpacking.unpack(data)
         reader = next((reader for reader in GRAPH_READERS if not reader.refuses(plain)), None)

@@ -203,7 +203,7 @@ FORMULAS: dict[str, Formula] = {
     # In training, the second output is a mask.
     "dropout": lambda call: 2 * call.output_elements if len(call.outputs) > 1 else 0,
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
-    # The larger one of index and source, because one may be broadcast; the first input is the target.
+    # Elements of the index or of the source, whichever has more (one may be broadcast). Input 0 is the target.
     "scattered": lambda call: max(map(prod, call.inputs[1:])),
     # 5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements.
     "fft": lambda call: 5 * (count := max(call.input_elements, call.output_elements)) * count.bit_length(),

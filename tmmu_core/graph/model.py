@@ -152,7 +152,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     assumed: dict[str, int] = {}
     """Named dimension → size that the reader assumed. Plans use it unless the caller sets a size."""
     ranges: dict[str, Dim] = {}
-    """Named dimension → sizes with which the model file can be read again. Neither hashed nor in a native file."""
+    """Named dimension → range of sizes that the model file allows. Neither hashed nor in a native file."""
     notes: tuple[str, ...] = ()
     """Sentences of the reader, such as how many tensors lack a dtype. Neither hashed nor in a native file."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"

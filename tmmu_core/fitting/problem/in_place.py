@@ -60,7 +60,7 @@ def missing_permissions(plan_input: PlanInput, nodes: Collection[str] | None = N
 def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
     """Return one move with the missing permissions that lower the peak of an arena; ``None`` if there is none.
 
-    ``after`` is the liveness with all missing permissions.
+    ``after`` is the liveness of the graph with all missing permissions added.
     """
     storages, timeline = after.storages, after.timeline
     live = [live_bytes_in(after, arena) for arena in range(len(after.arenas))]

@@ -97,7 +97,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     With PyTorch the graph is traced. It is a training step if a parameter needs a gradient and the only result is a
     floating-point scalar, else a forward pass. Without PyTorch, or if tracing fails (``while_loop``, ``map``, ``scan``)
     it is the forward pass as saved, with a note. The keys of ``envelopes`` are the names of :func:`open_dims`. An open
-    size has its upper bound in ``envelopes``, else its value in the example inputs.
+    size is set to its upper bound in ``envelopes``, else to its value in the example inputs.
     """
     envelopes = envelopes or {}
     program = read_program(data)

@@ -27,7 +27,7 @@ from tmmu_core.graph.origin import path_of
 Path = tuple[str, ...]
 KnownBy = Literal["origins", "names", "parameters", ""]
 
-DEEPEST = 64  # maximum length of a path; longer paths are cut, because every prefix of a path is a module
+DEEPEST = 64  # maximum length of a path; longer paths are cut to limit the modules: each prefix of a path is one
 MOST_LAYERS = 24  # maximum number of layers if no block repeats
 
 _PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
@@ -52,7 +52,7 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layer of each path: its shortest prefix with no repeated block below it, else the whole path.
+        """Layer of each path: its shortest prefix with no repeated block inside (``h.0`` of ``h.0.mlp``), or all of it.
 
         If no block repeats, all paths are cut to one depth: the greatest with at most :data:`MOST_LAYERS` layers, or 1.
         """
@@ -124,7 +124,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
 
 
 def modules_of_rows(by_row: Sequence[Path]) -> Modules:
-    """Return the modules of a plan without a graph. ``by_row``: module of each row, which is a node and a tensor."""
+    """Return the modules of a plan without a graph; ``by_row``: module of each row (one node and its tensor)."""
     return _modules(by_row, by_row, "origins" if any(by_row) else "")
 
 

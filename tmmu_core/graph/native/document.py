@@ -103,9 +103,9 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 def refuse_later_version(fields: Mapping[str, Any]) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. A
-    value counts if it contains the name and version of a schema. A whole number also counts, if the file has
-    ``tensors`` and ``nodes``, or a field ``ir_schema…`` or ``tmmu_…``.
+    A later version may rename the field, so all fields with ``schema`` or ``version`` in their name are checked. The
+    version is the number after the name of a schema. If the file has ``tensors`` and ``nodes``, or a field
+    ``ir_schema…`` or ``tmmu_…``, a value that is only a whole number is also a version.
     """
     is_ours = {"tensors", "nodes"} <= fields.keys() or any(key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():

@@ -155,10 +155,10 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in members}
     if declared is not None:
         allowed = {*declared, OFFLOAD_ARENA} if declared else {*DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY}
-        undeclared = min(((needed, name) for name, needed in arena.items() if needed not in allowed), default=None)
+        undeclared = min(((used, name) for name, used in arena.items() if used not in allowed), default=None)
         if undeclared is not None:
-            needed, name = undeclared
-            raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)
+            used, name = undeclared
+            raise ArenaTooSmall(f"no arena {used} for {name}.", arena=used, capacity=0, required="unknown", tensor=name)
     pairs: set[tuple[str, str]] = set()
     for name, tensor in sorted(run.tensors.items()):
         for other in sorted(tensor.must_not_alias):

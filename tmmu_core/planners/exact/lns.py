@@ -25,8 +25,8 @@ from tmmu_core.planners.problem import I64
 CLOSE_OMITTED = 1  # a normal run that omits 1 to this many units is repeated with twice the iterations
 MAX_FAILURES = 2  # number of failed capacities after which the schedule tries the lower bound
 LONG_RUN_FACTOR = 12  # iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings
-MAX_LONG_RUNS_AT_LOW, FEW_OMITTED = 3, 2
-"""Long runs bisect after ``MAX_LONG_RUNS_AT_LOW`` runs, or after a run that omits over ``FEW_OMITTED`` units."""
+MAX_LONG_RUNS_AT_LOW = 3  # maximum number of long runs at the low end; later long runs bisect
+FEW_OMITTED = 2  # after a run that omits more units, long runs leave the low end, and the turns of the driver end
 MAX_LONG_RUNS = 4  # upper limit of long runs
 PLANNED_RUNS = MAX_LONG_RUNS * LONG_RUN_FACTOR + 4
 """Expected iterations of all runs but the last, divided by those of a normal run, for the progress report."""
@@ -37,7 +37,7 @@ at the low end omitted at most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Minimum number of units; number above which runs are shorter; maximum number, because of the conflict matrix."""
 NEAR_FRACTION = 8  # an extent is near the bound if it is at most bound / NEAR_FRACTION above the bound
-MEAN_DESTROYED = 4  # half the maximum number of units that an iteration removes
+MEAN_DESTROYED = 4  # an iteration removes 1 to 2 · MEAN_DESTROYED units
 START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_WEIGHT = 1024  # mean initial weight of a unit
@@ -153,8 +153,7 @@ def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple
 
 
 def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple[I64, I64, I64, bool]:
-    """Return units sorted by lifetime and size, their first sections, the sections after their last, and whether
-    time is reversed.
+    """Return units sorted by lifetime and size, their half-open section ranges, and whether time is reversed.
 
     The lexicographically smaller of a model and its time reversal is used, so both give the same packing.
     """
