@@ -6,9 +6,9 @@ export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" 
 const NAME_SHARE = 0.062;
 const NAME_HEIGHT = 20;
 
-/** Return {view, v0, v1, birth, death, bands, overLimit, top, falling}: the ranges in v and steps of each row, a band
- * per arena shown, the ranges {low, high} above a capacity, the greatest v, and whether v runs down. For one memory,
- * the scene also has `memory`, the sum of its arenas. The view "lifetimes" has no bands.
+/** Return {view, v0, v1, birth, death, bands, overLimit, top, falling}. v0, v1, birth, death: ranges of each row in v
+ * and in steps; bands: one per arena shown, none in the view "lifetimes"; overLimit: ranges {low, high} above a
+ * capacity; top: the greatest v; falling: whether v runs down. One memory also has `memory`, the sum of its arenas.
  *
  * A band is {arena, base, height, extent, otherBase: base in the other plan}. The first arena is at the top
  * or, with `sideways`, at the left. In one memory, it is at the bottom.
