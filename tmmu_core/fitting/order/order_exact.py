@@ -66,8 +66,8 @@ class OrderStates(OrderLists):
         arenas = model.variable_arenas
         super().__init__(model, [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()])
         self.all = (1 << len(model)) - 1
-        self.expansions = 0
-        self.constant = int(model.constant.sum())
+        self.expansions = 0  # number of calls of ``adds``
+        self.constant = int(model.constant.sum())  # bytes that are live at every step
         self.touchers = [0] * len(self.size)  # storage → units that touch it, as a bit mask
         for unit, storages in enumerate(self.storages_of):
             for s in storages:

@@ -63,7 +63,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
 
 
 def _saved_for_backward(timeline: Timeline) -> list[str]:
-    """Return the saved tensors and their bases, without persistent ones and those that nothing writes."""
+    """Return the saved tensors and their bases, except those that are persistent, or neither computed nor loaded."""
     index = timeline.index
     roots, _ = view_roots(index)
     has_bytes = ((index.producer >= 0) | index.is_input | (index.base >= 0)) & ~index.is_persistent

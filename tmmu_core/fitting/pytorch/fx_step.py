@@ -127,7 +127,7 @@ class TorchStep:
         """Return a function with the module's signature that runs the step as ``partition_fn`` splits it.
 
         Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and if the module's joint
-        graph has changed since the fit. The function raises ``ValueError`` for other inputs and in eval mode.
+        graph has changed since the fit. The function raises ``ValueError`` if inputs or parts of the module differ.
         """
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
@@ -388,7 +388,7 @@ def _shared(named: Mapping[str, Any], written: Collection[str]) -> set[tuple[str
 
 
 def _described(named: Mapping[str, Any], autocast: Mapping[str, torch.dtype]) -> dict[str, Any]:
-    """Return name → identity of a tensor (without its values), a number or a text; also PyTorch's modes."""
+    """Return name → identity of a tensor (without its values) or of another argument; also PyTorch's modes."""
     modes = {"torch.autocast": f"{autocast}", "torch.inference_mode": f"{torch.is_inference_mode_enabled()}"}
     return {name: _identity(each) for name, each in named.items()} | modes
 

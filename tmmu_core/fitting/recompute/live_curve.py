@@ -21,7 +21,7 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
-ROOM, SPARE = 6, 256  # maximum steps, lives and reads: ``ROOM`` times those of the initial graph, plus ``SPARE``
+ROOM, SPARE = 6, 256  # maximum steps, lives and reads: about ``ROOM`` times those of the initial graph, plus ``SPARE``
 MOST_FLOPS = 2**61  # maximum extra FLOPs counted, so that sums stay within 64 bits
 
 
@@ -138,7 +138,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever``: whether a storage is dropped. If so, the forward pass may reuse the bytes of its first life."""
+        """``ever``: whether a storage is dropped. If so, the forward pass may reuse its bytes, even if it is saved."""
         self.unread = np.zeros(storages, np.uint8)
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)

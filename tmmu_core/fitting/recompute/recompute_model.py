@@ -3,9 +3,9 @@
 A *gap* is the time between two uses of a storage. In a gap, the storage can be dropped; its producer runs again before
 the next use. The inputs of the producer must be live, or are recomputed first.
 
-A storage can be dropped if one node computes it (no alias group, no overwriting), it is not an input or output of the
-graph, no node of a nested scope uses it, and its producer has a known cost and can run again. A producer that draws
-random numbers saves the state of its generator and draws the same numbers again.
+A storage can be dropped if one node computes it (no alias group, no overwriting) and can run again at a known cost, its
+views cost nothing, it is not an input or output of the graph, and no node of a nested scope uses it. A producer that
+draws random numbers saves the state of its generator and draws the same numbers again.
 """
 
 from bisect import bisect_right
