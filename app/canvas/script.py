@@ -17,7 +17,7 @@ MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
 """Global variable → the main module, whose exports are the value of the variable."""
 PALETTE = "palette.js"  # generated module: the constants of app.texts.palette
 WORKER = "worker.js"  # generated module: the script of the layout worker as a string
-WORKER_MODULE = "layout.js"  # the module of the layout worker, which runs after the layout library
+WORKER_MODULE = "layout.js"  # the module of the layout worker; it runs after the layout library
 LIBRARY = "dagre.min.js"  # unchanged; its licence is in the same folder (docs/decisions/03-one-canvas.md)
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)

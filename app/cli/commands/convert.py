@@ -1,4 +1,4 @@
-"""``tmmu convert``: write a model as a native graph file."""
+"""``tmmu convert``: write a model as a native graph file, or a table as an instance."""
 
 from pathlib import Path
 

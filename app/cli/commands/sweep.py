@@ -1,4 +1,4 @@
-"""``tmmu sweep``: plan models with every combination of planners, modes and alignments, here or with Dask."""
+"""``tmmu sweep``: plan models with every combination of settings, in this process or with Dask."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext

@@ -1,4 +1,4 @@
-// The base class of the plan drawing and the graph drawing: element, size, theme, frames, tooltip and PNG.
+// The base class of the plan drawing and the graph drawing: element, size, theme, frames and tooltip.
 
 import { lookOf } from "../base/theme.js";
 import { STYLE } from "../base/style.js";

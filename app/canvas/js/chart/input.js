@@ -5,7 +5,7 @@ const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is 
 
 /** Methods of a subclass; press() and drop() are optional. A point is [x, y] on the stage; a factor above 1 zooms in.
  *
- * hover(point or null), press(point, event), drag(now, last, began), drop(), click(point, event)
+ * hover(point or null), press(point, event), drag(point, last point, first point), drop(), click(point, event)
  * wheel(factor, point, event)
  * keys(event): key → action */
 export class Input {

@@ -1,4 +1,4 @@
-// The picture: background, boxes, names, lines, costly reuses, outlines of the baseline.
+// The picture: background, boxes, names, lines, costly reuses, and outlines of the baseline.
 //
 // Each function takes a `pen` (a 2-D context) and fields of Chart.frameState(). `plane` converts coordinates, and
 // `shown` has a flag per arena. `hits` is null, or has a flag per row; rows whose flag is 0 are dimmed.
