@@ -223,7 +223,7 @@ def shelf() -> Shelf:
 
 
 def lacks_arenas(error: TmmuError) -> bool:
-    """Return whether the error is about an arena that the graph uses but does not declare."""
+    """Return whether the error is about an undeclared arena that the graph uses."""
     return isinstance(error, ArenaTooSmall) and error.undeclared
 
 

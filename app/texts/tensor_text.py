@@ -97,7 +97,7 @@ def details(
 
 
 def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` rows: operator and phase of a given ``producer``, then module and source line."""
+    """Return ``(label, text)`` rows: operator and phase (only without a graph), then module and source line."""
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
