@@ -197,7 +197,7 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
 
 
 def run_batch(source: Source, points: tuple[Point, ...], raised: Mapping[str, int]) -> Results:
-    """Return the results of a batch, on a worker. ``raised``: limits of the user, such as that of ``--no-run``."""
+    """Return the results of a batch, on a worker. ``raised``: limits that the user set, such as with ``--no-run``."""
     with limits.raised(raised):
         return tuple(run_point(source, point) for point in points)
 

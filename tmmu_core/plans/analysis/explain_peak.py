@@ -41,7 +41,7 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str  # the bytes that the plan needs, and its limit
-    reason: str  # cause of the gap, or: no plan fits or is smaller, the plan is invalid or incomplete; may be empty
+    reason: str  # why the plan is not smaller or does not fit, or that it is invalid or incomplete; may be empty
     gap: Gap | None = None  # the gap of the arena that the sentences are about, if any
 
     def __str__(self) -> str:
