@@ -56,7 +56,7 @@ def stem_of(path: str) -> str:
 def instance_of(
     name: str, live_ranges: Sequence[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance, with a packing if ``placed``; repeated ids get a number. Raises ``UnreadableInput``."""
+    """Number repeated ids in ``live_ranges``; return the instance, packed if ``placed``. Raises ``UnreadableInput``."""
     used_ids: set[str] = set()
     last_number: Counter[str] = Counter()
     for live_range in live_ranges:

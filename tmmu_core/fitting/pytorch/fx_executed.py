@@ -31,7 +31,7 @@ class Executed:
     graph: Graph
     tensor_of: Mapping[str, str]  # name of an fx node → id of its tensor
     fx_of: Mapping[str, Any]  # node id → fx node
-    constants: tuple[Any, ...]  # tensors that are no parameters, buffers or inputs, such as attributes of a module
+    constants: tuple[Any, ...]  # tensors that the step reads and that are no parameters, buffers or inputs
     results: Mapping[int, str]  # index of a result of the module → its tensor
     leaf_gradients: tuple[LeafGradient, ...]  # gradients that the backward pass returns, in order
     generators: tuple[torch.Generator, ...]  # random generators that the step uses, except the default ones

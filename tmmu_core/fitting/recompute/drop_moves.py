@@ -22,7 +22,7 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order, because a planner can need more bytes than are live at the peak."""
-REPORT_EVERY = 64  # number of steps of a search from one progress report to the next
+REPORT_EVERY = 64  # a search reports progress once in this number of steps
 
 
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:

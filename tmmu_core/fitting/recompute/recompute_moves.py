@@ -87,7 +87,7 @@ def lower(
         return
     lowest: Run | None = None
     cuts = None
-    known: dict[tuple[int, int, int], Point] = {}  # sort key → point, of all points that met a goal
+    known: dict[tuple[int, int, int], Point] = {}  # sort key → point that met a goal
     points_over_goal: list[Point] = []
     for share in shares:
         search = Search(model, excess_over_share(goal, share), initial, progress_check(report, "recompute"))
