@@ -194,11 +194,12 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 without units or free cells, or above ``MOST_CELLS``.
+    """Return a lower bound of the cost by counting cells.
 
-    The bound is also 0 if two units have no cost for their largest tensors. The bytes of a cell are the greatest common
-    divisor of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share
-    cells. For each shared cell, a pair pays at least its penalty divided by the number of cells of its smaller unit.
+    The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
+    need more cells than are free, they share cells. For each shared cell, a pair pays at least its penalty divided by
+    the number of cells of its smaller unit. The bound is 0 without units or free cells, if two units have no cost for
+    their largest tensors, and if an arena with reserved bytes has more than ``MOST_CELLS`` cells.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():

@@ -29,7 +29,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
-        # A plan with hashed addresses states the extent that its slots have at aligned prefix sums.
+        # A plan with hashed addresses states the extent that its slots would have at aligned prefix sums.
         possible = ends_of_prefix_sums(facts, number) if is_sparse else {max(int(ends[here].max(initial=0)), reserved)}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
@@ -94,7 +94,7 @@ def _check_sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``figures`` for the metrics that follow from arenas and totals, and for the ratios, without rows."""
+    """Check rule ``figures`` for the ratios and the other metrics that need no rows, only arenas and totals."""
     stated, arenas = plan.metrics, plan.arenas
     slots, storages = sum(arena.slots for arena in arenas), sum(arena.storages for arena in arenas)
     extent, peaks = sum(arena.extent_bytes for arena in arenas), sum(arena.peak_live_bytes for arena in arenas)

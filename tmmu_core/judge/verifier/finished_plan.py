@@ -1,7 +1,7 @@
 """Verify a finished plan: a plan that comes from a file, not from a planner of this process (contract §5, §11, §12).
 
-The arenas of an invalid plan have the status :data:`INVALID`. The arenas of a valid plan have the recomputed lower
-bound; their status is ``claimed`` if the file states a larger one.
+The arenas of an invalid plan get the status :data:`INVALID`. In a valid plan, the lower bound of an arena becomes at
+most the recomputed one. If the file states a larger bound, the status becomes ``claimed``.
 """
 
 from dataclasses import replace
@@ -58,7 +58,7 @@ def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) ->
     """Raise for an invalid plan. ``operator``: operator in the error record; ``verdict``: the plan's verdict, if known.
 
     Raises the first that applies: ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its
-    arena or an exceeded capacity, ``AlignmentViolation``, ``InvalidIrShapes`` (reason ``invalid_plan``).
+    arena or an exceeded capacity, ``AlignmentViolation``, or else ``InvalidIrShapes`` (reason ``invalid_plan``).
     """
     verdict = verify_plan(plan) if verdict is None else verdict
     if verdict.ok:

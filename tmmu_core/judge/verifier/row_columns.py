@@ -90,7 +90,7 @@ class PlanFacts:
 
     @cached_property
     def read_until(self) -> I64:
-        """Per storage, the step after its last read. The source of an in-place reuse at step k is read at k."""
+        """Per storage, its death. For the source of an in-place reuse at step k, at least k + 1: step k reads it."""
         until = self.death.copy()
         for source, (step, _) in self.reused_by.items():
             until[source] = max(int(until[source]), min(step + 1, self.end))

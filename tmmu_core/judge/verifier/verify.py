@@ -88,7 +88,7 @@ def verify_plan(
     """Verify a plan; with ``graph``, also against its graph.
 
     ``dims``: the values of the named dimensions; by default the values in the plan's shapes. ``arenas``: the arena
-    configuration as given, if known. ``cut_from``: the ir_hash of the whole graph where ``graph`` is a rank's part
+    configuration as given, if known. ``cut_from``: the ir_hash of the whole graph if ``graph`` is a rank's part
     (TMMU v2 II.I). Does not raise for an invalid plan: findings are in the verdict.
     """
     broken = list(check_columns(plan))
@@ -149,7 +149,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return the warning that only totals were checked, else one per reason why arena rules were not checked."""
+    """Return the warnings of a verdict: one for a digest; else one per reason why arena rules were not checked."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
