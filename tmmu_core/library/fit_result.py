@@ -87,7 +87,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer. None is recomputed; those of unknown properties keep their own order."""
+        """Operators that limit the answer. None is recomputed. Unknown operators keep their relative order."""
         return self.fitted.unknown
 
     @property

@@ -67,7 +67,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     UnreadableInput
         The file cannot be opened, or no reader accepts its content; the message names the readers.
     InvalidIrShapes
-        The graph is inconsistent, or ``dims`` has an unknown dimension, or a size out of bounds or without effect.
+        The graph is inconsistent, or ``dims`` has an unknown dimension, a size out of bounds or an unused size.
 
     Examples
     --------
@@ -206,9 +206,9 @@ def fit(
         Keep forward, backward and optimizer nodes separate [False]; always true for a module in training mode.
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
-        As in :func:`plan`. A module in training mode accepts only ``progress`` and ``dims``: name → size of an axis of
-        its inputs, as a number, a pair or a ``Dim`` of ``torch.export`` (``{"batch": (1, 256), "seq": 512}``). A name
-        that begins with "seq" or "len" is axis 1, ``"x.2"`` is axis 2, any other name is axis 0.
+        As in :func:`plan`. A module in training mode accepts only ``progress`` and ``dims``. Its ``dims`` map an axis
+        of the inputs to a number, a pair or a ``Dim`` of ``torch.export`` (``{"batch": (1, 256), "seq": 512}``). A
+        name that begins with "seq" or "len" is axis 1, ``"x.2"`` is axis 2, any other name is axis 0.
     loss, optimizer, reserve, largest : optional
         For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the

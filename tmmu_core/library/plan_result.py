@@ -329,7 +329,7 @@ def as_plan(source: Source) -> model.Plan:
 def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
-    """Search for the cheapest moves that make ``graph`` fit ``capacity``; if none do, for its smallest plan."""
+    """Search for the cheapest moves that make ``graph`` fit ``capacity``. If nothing fits, return the smallest plan."""
     from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
 
     limit = arguments.capacity_of(capacity)

@@ -64,8 +64,8 @@ class TorchFit(Fit[Plan]):
     def partition_fn(self) -> Callable[..., Any]:
         """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
 
-        If you call AOTAutograd yourself, the function fits the graph of that call. AOTAutograd copies the gradient of a
-        result with gaps, such as a column. If only that graph does not fit, the function raises ``UnreadableInput``.
+        If you call AOTAutograd yourself, the function fits AOTAutograd's graph. This graph copies the gradient of a
+        result with gaps, such as a column. If only this graph exceeds the capacity, ``UnreadableInput`` is raised.
         Compile forward and backward with the boxed calling convention, so that they free their arguments.
         """
 
@@ -234,8 +234,8 @@ def largest_size(
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
-    differs, it uses three traces (quadratic). If this trace differs too, it traces every size that it tries. None of
-    these graphs has scratch memory of GPU kernels; if there is any, a last search traces sizes up to the found one.
+    differs from its graph, three traces are used (quadratic); if it differs again, every tried size is traced. These
+    graphs omit the scratch memory of GPU kernels. If there is any, a last search includes it, up to the found size.
     Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
     """
     if sought is not None and sought not in list(dims):
@@ -391,7 +391,7 @@ def _runs_on_gpu(plan: Any, limit: int) -> bool:
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory. If no plan fits, search for the smallest plan.
 
-    On a GPU, the allocator's model must run the plan, else smaller plans are tried. If none runs, the answer is open.
+    On a GPU, smaller plans are tried until the model of the allocator can run one. Without one, the answer is ``open``.
     """
     from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
