@@ -59,7 +59,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the declared arena, else the role's; if all tensors share one memory, ``memory`` or ``offload``."""
+    """Return the declared arena, else that of the role. With one memory, return only ``memory`` or ``offload``."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     if role == "optimizer_state" and role in arenas:
@@ -179,7 +179,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for an offset that is not a multiple of the declared alignment; if there is none, of the item size.
+    """Raise for an offset that is no multiple of the declared alignment; without such an offset, of the item size.
 
     The error names the lowest id. A view of a view can be aligned in its base but not in the storage (contract §3).
     """

@@ -8,9 +8,9 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
 The first backward step that contributes to a gradient writes it; later ones accumulate into it. The graph has no loss,
 so ``n@grad`` also writes the gradient of an output of ``n`` that no earlier step wrote.
 
-Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
-the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead. Marked inputs of
-``n0`` are recomputed first.
+Rematerialisation (activation checkpointing): node ``n0`` writes a tensor ``h`` with the flag ``remat``. A copy
+of this node, ``n0@remat``, runs before the first backward step that reads ``h``. The copy writes ``h@remat``, which the
+backward steps read instead. Inputs of ``n0`` with the flag are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,7 +97,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: those in ``marked``, or all needed ones if none is marked."""
+    """Return the operands that the backward step reads: those in ``marked``, or all needed if it is empty."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -118,8 +118,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with recomputing nodes and rewired readers, and its order.
 
-    A marked tensor is recomputed if a forward node writes it, it is no graph output, and a node of another phase or a
-    recomputed node reads it.
+    A tensor with ``remat`` is recomputed if a forward node writes it, it is no graph output, and a recomputed node
+    or a node of another phase reads it.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}

@@ -54,7 +54,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 def _write_in_place(
     timeline: Timeline, ranges: Ranges, groups: DisjointSets, writes: list[Write], death: I64
 ) -> dict[int, int]:
-    """Join each output to its input's storage, and set the input's ``death``. Return output → offset, unless a view."""
+    """Join each output to its input's storage, and set the input's ``death``. Return non-view output → its offset."""
     index = timeline.index
     tensors_of: dict[int, list[int]] = {}
     for i in np.flatnonzero(ranges.planned).tolist():

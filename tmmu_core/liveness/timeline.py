@@ -81,7 +81,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
     """Return the node numbers of ``order``. Nodes of other modes are skipped, so one order is valid in every mode.
 
-    Raises ``InvalidIrShapes`` unless the rest has each node once, and ``LivenessCycle`` for a violated dependency.
+    Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.
     """
     node_of = index.node_of
     nodes: list[int] = []
