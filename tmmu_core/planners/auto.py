@@ -1,8 +1,8 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). A plain problem from
-:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages gets fewer greedy runs, then :mod:`.exact.skyline`. On most
-graphs, the extent then equals the lower bound. Otherwise, the number of storages decides:
+Greedy runs come first (only :data:`QUICK_RUNS` above :data:`ALL_RUNS_UP_TO` storages). From
+:data:`EXACT_ALONE_UP_TO` to :data:`ALL_RUNS_UP_TO` storages, a problem with :attr:`.Columns.is_plain` gets fewer greedy
+runs, then :mod:`.exact.skyline`. If the extent is still above the lower bound, the number of storages decides:
 
 * up to :data:`EXACT_ALONE_UP_TO`: ``exact`` follows;
 * up to :data:`SEARCH_UP_TO`: ``exact`` (up to :data:`EXACT_UP_TO`) and ``search`` follow; the lowest packing counts;

@@ -2,8 +2,8 @@
 
 * **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
 * **grid**: each live storage of alignment g or more, except the topmost one, takes a multiple of g bytes.
-* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages. With the storage that
-  could reuse it in place, it conflicts if their fixed offsets differ or the two must not alias.
+* **hand-off**: a storage that dies at the step counts too if it conflicts with all live storages. It conflicts with the
+  storage that could reuse it in place if the two must not alias or have different fixed offsets.
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 

@@ -22,12 +22,12 @@ from tmmu_core.planners.problem import I64, U64, Problem, live_parts, option_err
 SAFE = 2**62  # sums of aligned sizes below this keep all offsets within int64
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of conflict without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: only at equal offsets."""
+"""Conflicts without overlap in time. ``NEVER``: no common byte; ``HANDOFF``: no common byte at unequal offsets."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConflictTable:
-    """Conflicts of each storage without overlap in time, as ``(other, kind)`` pairs. ``len``: number of all pairs."""
+    """Conflicts that need no overlap in time: per storage, ``(other, kind)`` pairs. ``len``: number of all pairs."""
 
     first: I64  # shape (n + 1,): the pairs of storage i are ``table[first[i]:first[i + 1]]``
     table: I64  # shape (m, 2)

@@ -2,7 +2,7 @@
 
 The fit chooses among the offsets that are free during the whole lifetime of a storage. Orders and fits are those of the
 literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage allocation and strip packing),
-first fit in birth order with a free list.
+and first fit in birth order with a free list.
 
 The Python loop visits the gaps between the placed storages that conflict. The native library gives the same offsets. It
 visits the gaps if that is fast (:func:`_treeless_call`). Otherwise it uses a segment tree over the k compressed steps

@@ -13,7 +13,7 @@ class Meter:
     """Number of nodes that the searches of one plan used, and the limit at which they stop.
 
     A branch of a tree search, an iteration of a local search and a greedy run count as one node each. If a user stops
-    the search, :attr:`limit` becomes a number of nodes. A run with this limit gives the same result on every machine.
+    the search, :attr:`limit` becomes the count at which it ends. With this limit, every machine gives the same result.
     """
 
     def __init__(self, progress: Progress | None, limit: int | None) -> None:

@@ -38,12 +38,12 @@ PROGRESS_NOTE = "course"  # key of the note that contains the rows of :class:`.d
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MIN_PEAK_FRACTION, MAX_PEAK_FRACTION = 0.1875, 0.5
-"""Fraction of the storages in the peak: below the minimum, the attempt with all storages is skipped; above the maximum,
-the attempt with the peak alone is skipped."""
+"""Fraction of the storages in the peak (:data:`ATTEMPTS`). Below the minimum, the attempt with all storages is skipped;
+above the maximum, the attempt with the peak alone is skipped."""
 WHOLE = 0  # level of an attempt with all storages
 ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
-"""Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The level is the
-minimum number of live bytes of a step of the peak, in sixteenths of the target."""
+"""Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The *peak* is the
+storages that are live at a step with at least level / 16 of the target in live bytes."""
 MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
 MIN_NODES = 64
 Reported = Callable[[int], int]
@@ -68,7 +68,7 @@ def exact_from(
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``reported`` maps an extent or a bound of ``cols`` to that of the arena, which ``meter`` gets.
+    bound). ``meter`` gets extents and bounds of the arena: ``reported`` computes them from those of ``cols``.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)

@@ -128,7 +128,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return a smaller mate directly below ``u``, or −1. Only the order with the larger unit below is searched."""
+        """Return a smaller mate (``Tables.mate``) just below ``u``, or −1. They can swap; the larger goes below."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:

@@ -5,9 +5,9 @@ mostly does so within three to ten nodes per storage (decision 5).
 
 The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
 literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, with both ways to break ties. The last packing adds an
-order: by offset, lowest first. In a *learned* attempt, those units come first whose sections had most conflicts in
-earlier attempts of this order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If these
-ranks already failed within the same number of nodes, random ranks replace them.
+order: by offset, lowest first. A *learned* attempt first takes the units whose sections had the most conflicts in
+earlier attempts of its order (weighted-degree branching: Boussemart et al., ECAI 2004); the counts decay. If the same
+ranks already failed with at least as many nodes, random ranks replace them.
 
 The node budgets of learned attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt is *static*: it
 ignores the counts. The node budgets of static attempts double each round (geometric restarts).

@@ -34,7 +34,7 @@ STAGES = 1024  # number of temperatures of the annealing
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
-"""In each row of ``noise``, an iteration draws a column below this number and reads from there one column per unit."""
+"""In each row of ``noise``, an iteration reads one value per unit, from a random column below this number onwards."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)  # rules that choose among the gaps that a unit fits
@@ -172,7 +172,7 @@ class Search:
         return [*self.omitted, *nearest], [i for i in self.packing.order if i not in removed]
 
     def sort_placed(self, by: int) -> I64:
-        """Sort the placed units by position unless ``KEEP_ORDER``; return the positions, −1 if omitted or fixed."""
+        """Sort placed units by position unless ``KEEP_ORDER``. Return positions up to ``SCALE``; −1: omitted, fixed."""
         order, low_end, high_offset = self.packing
         twice = {}  # unit → 2 × its position
         for i in order:

@@ -5,9 +5,9 @@ the storage of lowest rank whose whole lifetime is in the stretch. If no storage
 neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a second for ten thousand storages.
 
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
-On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The storage
-of the bound's witness that has the most padding is placed last. Large packings are turned over: all storages are
-placed again, highest end first. Both are functions of :mod:`~tmmu_core.planners.portfolio`.
+On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
+(the storage of the bound's witness with the most padding) has the last rank. Large packings are turned over: all
+storages are placed again, highest end first (:mod:`~tmmu_core.planners.portfolio`).
 """
 
 from dataclasses import replace
