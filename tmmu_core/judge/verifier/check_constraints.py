@@ -194,12 +194,11 @@ class CostBounds:
 
 
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells.
+    """Return a lower bound of the cost by counting cells; 0 without units or free cells, or over ``MOST_CELLS`` cells.
 
-    The bytes of a cell are the greatest common divisor of rounded sizes, pins and ends of reserved ranges. If the units
-    need more cells than are free, they share cells. For each shared cell, a pair pays at least its penalty divided by
-    the number of cells of its smaller unit. The bound is 0 without units or free cells, if two units have no cost for
-    their largest tensors, and if an arena with reserved bytes has more than ``MOST_CELLS`` cells.
+    The bound is also 0 if two units have no cost for their largest tensors. The bytes of a cell are the greatest common
+    divisor of rounded sizes, pins and ends of reserved ranges. If the units need more cells than are free, they share
+    cells. For each shared cell, a pair pays at least its penalty divided by the number of cells of its smaller unit.
     """
     costs: dict[tuple[int, int], float] = {}
     for (i, j), pairs in edges.items():
@@ -269,7 +268,7 @@ def _cost_at(edges: Edges, i: int, j: int, a: int, b: int) -> float:
 
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
-    """Return offsets to try per unit: its pin, or 0 and ends of units and reserved bytes; ``[]`` if too many."""
+    """Return offsets to try per unit: its pin, else 0 and the ends of units and reserved bytes; ``[]`` if too many."""
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:
