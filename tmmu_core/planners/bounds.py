@@ -7,7 +7,7 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-All but the last are weights of cliques of the conflict graph.
+Each rule except **fixed** gives the weight of a clique in the conflict graph.
 """
 
 from dataclasses import dataclass, replace

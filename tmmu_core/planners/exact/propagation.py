@@ -3,7 +3,7 @@
 A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
 * a unit is placed at ``a``: a neighbour that must end above ``a`` starts at or above the unit's end (``BY_UNIT``);
-* a unit has a *hole*, which another unit must overlap: the unit lies above the lowest such unit (``BY_HOLE``);
+* a unit has a *hole*, which another unit must overlap (fill): the unit lies above the lowest filler (``BY_HOLE``);
 * only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
 * two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
