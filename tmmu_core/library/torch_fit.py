@@ -84,8 +84,8 @@ class TorchFit(Fit[Plan]):
     def compile(self, backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the fitted step.
 
-        ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a
-        loss, the function returns the loss. It accepts only inputs of the shapes and dtypes of the example inputs.
+        ``backend`` is ``"eager"`` (operator by operator, as planned) or a compiler of fx graphs. With a loss, it
+        returns the loss. The function accepts only inputs with the shapes and dtypes of the example inputs.
         The plan contains gradients that exist at the time of the fit (gradient accumulation); others cause one warning.
         """
         return self.step.compiled(self.partition_fn, backend)
@@ -234,8 +234,8 @@ def largest_size(
 
     ``dims``: name → number, pair (least, greatest) or ``Dim`` of PyTorch. Every other dimension has its greatest size.
     The search computes graphs from traces at two sizes (tensor sizes are linear). If the trace at the found size
-    differs from its graph, three traces are used (quadratic); if it differs again, every tried size is traced. These
-    graphs omit the scratch memory of GPU kernels. If there is any, a last search includes it, up to the found size.
+    differs from the computed graph, a third trace is used (quadratic). If it differs again, every tried size is traced.
+    These graphs omit scratch memory of GPU kernels. If there is any, a last search includes it, up to the found size.
     Raises ``UnreadableInput`` if ``dims`` lacks ``sought`` or has a size that is not valid.
     """
     if sought is not None and sought not in list(dims):
