@@ -37,7 +37,7 @@ class Tables(NamedTuple):
     first: I64  # (m + 1,): first position of each section in row 0 of ``State.order``
     neighbour: I64  # (k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section
     mate: I64
-    """Mates by unit: units with the same sections and alignment, each of one aligned height. None if any is fixed."""
+    """Mates by unit: units of equal sections and alignment, each with one aligned height. None if any unit is fixed."""
     wall: I64
     """(w, 3), by unit u: begin and end of a fixed unit in a section of u, and the height of u in this section."""
 
