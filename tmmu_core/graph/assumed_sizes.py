@@ -65,6 +65,6 @@ SHAPE_SOURCES: dict[ShapeFrom, str] = {
 
 
 def shape_sources_text(graph: Graph) -> str:
-    """Return the number of shapes per source; ``""`` if the model file declares all shapes."""
+    """Return the number of shapes per source; ``""`` if the reader records no sources."""
     counts = Counter(graph.shapes_from.values())
     return ", ".join(f"{counts[source]:,} {text}" for source, text in SHAPE_SOURCES.items() if counts[source])

@@ -5,8 +5,8 @@ none is known. ``gradient`` names the operands that the gradient reads: ``nothin
 or ``mask``. There may be any number of traits. ``names`` are the operators with these properties.
 
 Names are in lower case, without hyphens and underscores. ``hlo:`` or ``aten:`` before a name limits the entry to that
-family, because one name denotes different operators in different families. A name with a dot (``loop.open``) is an
-overload whose properties differ from those of its operator.
+family, because one name denotes different operators in different families. A name with a dot is a variant with
+properties of its own: ``loop.open`` and ``loop.close`` begin and end a loop whose body is part of the graph.
 
 Traits:
 

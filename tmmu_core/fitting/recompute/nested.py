@@ -1,7 +1,7 @@
 """Nested recomputation: drop recomputed storages again if they are idle at the peak.
 
 A cut across the peak (``min_cut.py``) recomputes a range of nodes at once, so a chain of n equal tensors still needs
-2·√n of them. Here every storage that is idle at a step above the goal can be dropped after the use before that step,
+2·√n of them. Here, at a step with live bytes above the goal, each idle storage can be dropped after its previous use,
 even if it was recomputed. A chain then needs only a few tensors, but more FLOPs (Griewank 1992).
 The search is greedy: it repeatedly adds the drops that save the most bytes above the goal per FLOP, and removes
 unneeded drops at the end.
@@ -78,7 +78,7 @@ def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """For each idle storage that a recomputing run read last, yield its drop and, recursively, its operands' drops.
+    """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
 
     Only operands that are droppable and not read after the boundary are included. Without these drops, they would stay
     live for the recomputation of the storage.

@@ -28,8 +28,8 @@ from tmmu_core.fitting.recompute.segments import segmentations
 PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs, from 1 to 830,767
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
 EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
-MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # maximum number of simulations of one method, on a small and a large graph
-SIMULATED_NODES = 16_000_000  # on other graphs: maximum of simulations × nodes
+MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # upper and lower limit of ``most_simulations``
+SIMULATED_NODES = 16_000_000  # product of simulations and nodes that sets ``most_simulations`` between these limits
 CACHED_POINTS = 100  # number of points that are cached
 
 Over = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
@@ -85,7 +85,7 @@ class Search:
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
     def cuts(self) -> list[Point]:
-        """Return the initial point, and, without arrays, the points of cuts at rising prices and between segments."""
+        """Return the initial point, then cuts at rising prices and cuts of segments; points of cuts have no arrays."""
         found = {b"": self.initial_point}
         start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = (start < peak) & (peak <= end) | (start == peak) & (end > peak + 1)

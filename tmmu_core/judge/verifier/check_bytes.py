@@ -41,7 +41,7 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
-            if j < 0:  # another mode may write the base; the root still has a row
+            if j < 0:  # only another mode writes the base: then the root must have a row
                 problem = "" if int(plan.storage[i]) in storages_with_root else "which has no row"
             elif j == i or plan.storage[i] != plan.storage[j]:
                 problem = "which is itself" if j == i else "which is in another storage"
@@ -147,7 +147,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    If storages overlap, at least one pair is yielded, but not always every pair. Temporally excluded pairs are omitted.
+    If storages overlap, at least one pair is yielded, but not always all. Pairs that may share bytes are omitted.
     """
     plan, excluded = facts.plan, excluded_storages(facts.plan)
     spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]

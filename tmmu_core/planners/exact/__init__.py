@@ -11,7 +11,7 @@ The budget is a number of nodes, so that the same input gives the same packing o
 
 In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). The first choice
 takes reuses greedily, in normative order. Up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` reuses, every choice is
-searched. With more, only the first is searched. The bound is then that of a relaxation without these conflicts.
+searched. With more, only the first is searched. The bound then ignores the conflicts of reuses that are not taken.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ WHOLE = 0  # level of an attempt with all storages
 ATTEMPTS = ((12, 3), (WHOLE, 3), (12, 0), *((level, opening) for level in (14, 13, 15, 11) for opening in (3, 0)))
 """Level and branching order (an index into :data:`.branching.OPENING_WEIGHTS`) of each attempt. The *peak* is the
 storages that are live at a step with at least level / 16 of the target in live bytes."""
-MAX_WHOLE_STEPS = 16  # maximum mean number of compressed steps of a live range for an attempt with all storages
+MAX_WHOLE_STEPS = 16  # an attempt with all storages needs a mean live range of at most this many compressed steps
 MIN_NODES = 64
 Reported = Callable[[int], int]
 NODES_PER_STORAGE = (16, 5)  # nodes added to ``MIN_NODES`` per 4 storages of an attempt: peak only, all storages
@@ -68,7 +68,7 @@ def exact_from(
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
     Further options: ``use_lns``, ``accept_near`` (end early if the extent is less than one alignment above the
-    bound). ``meter`` gets extents and bounds of the arena: ``reported`` computes them from those of ``cols``.
+    bound). ``cols`` may be a part of the arena: ``reported`` turns its figures into those of the arena.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)

@@ -109,7 +109,7 @@ class PlanStorages:
     birth: I64
     death: I64  # step after the last use of its bytes (:attr:`Plan.held_until`)
     backing: U64
-    """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
+    """Bytes of its slot: the size of its largest storage, and at least 1 in a plan with slots (contract §3)."""
     slot_alignment: U64  # greatest alignment of the slot's storages, in bytes
 
     def __len__(self) -> int:

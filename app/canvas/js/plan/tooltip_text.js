@@ -48,7 +48,7 @@ function rangeAndLength(plan, from, to) {
   return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
 }
 
-/** Return [heading, "baseline → candidate"] for each changed field, or one pair "compared" without changes or twin. */
+/** Return [heading, "baseline → candidate"] per changed field; one pair "compared" without a change or without a twin. */
 function comparison(plan, other, row, isCandidate) {
   if (!plan.twin[row]) return [["compared", isCandidate ? "not in the baseline" : "not in the candidate"]];
   const twin = plan.twin[row] - 1, lines = [];

@@ -1,4 +1,4 @@
-"""Summarise the snapshot of each rank of a job. Several processes read the files if they are large together."""
+"""Summarise the snapshot of each rank of a job. Several processes read the files if the total size is large."""
 
 import os
 import re
