@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, cast
 
-from app.report.html_report import build_report
+from app.report.html_report import ReviewSection, build_report
 from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
 from app.session import page_jobs, plan_rows, planning, repeat_command, review
@@ -117,9 +117,7 @@ def report(
         verified=judged and judged.verified,
         budget=shown.choice.budget,
         theme="dark" if dark else "light",
-        review=current,
-        moves=page_jobs.moves_of(shown.choice),
-        embedded=embedded.decode(),
+        section=ReviewSection(current, page_jobs.moves_of(shown.choice), embedded.decode()),
     )
 
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -46,6 +47,15 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 PDF_SECONDS = 120
 
 
+@dataclass(frozen=True)
+class ReviewSection:
+    """The parts of a report that only the explorer writes."""
+
+    review: Any = None  # a ``Review`` of the session
+    moves: Sequence[Move] = ()  # of the page Fix
+    embedded: str = ""  # the review file as JSON, so that the report can be opened as a review
+
+
 def build_report(
     source: Solution | Plan,
     *,
@@ -55,15 +65,12 @@ def build_report(
     verified: Verdict | None = None,
     origin: Origin | None = None,
     budget: int | None = None,
-    review: Any = None,
-    moves: Sequence[Move] = (),
-    embedded: str = "",
+    section: ReviewSection = ReviewSection(),
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
     Equal inputs give equal bytes. ``verified``: the verifier's verdict (default: computed); ``origin``: operators and
-    layers of the rows (default: from the graph); ``budget``: limit of all arenas together; ``review``: a ``Review``;
-    ``moves``: changes of the page Fix; ``embedded``: the review file as JSON, so that the explorer can open the report.
+    layers of the rows (default: from the graph); ``budget``: limit of all arenas together.
     """
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
@@ -90,10 +97,10 @@ def build_report(
         explanation=explain_peak(plan, budget),
         missing=unplanned_parts(plan),
         theme=theme,
-        review=review,
-        moves=moves,
-        views=[] if review is None else msgspec.to_builtins(review.views),
-        embedded=Markup(embedded.replace("<", "\\u003c")),
+        review=section.review,
+        moves=section.moves,
+        views=[] if section.review is None else msgspec.to_builtins(section.review.views),
+        embedded=Markup(section.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
         judged=_judged(verified, linted),
         comparison=None if before is None else _comparison(compare(before, plan)),

@@ -35,6 +35,15 @@ EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}  # "ope
 
 
 @dataclass(frozen=True)
+class ChangeOptions:
+    """Options of the changes that a fit may make."""
+
+    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…")
+    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT")
+    keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer.")
+
+
+@dataclass(frozen=True)
 class SizeOptions:
     """Options that select a size to search for: the largest or smallest that fits."""
 
@@ -44,10 +53,8 @@ class SizeOptions:
 
 def fit_command(
     request: PlanRequest,
+    changes: ChangeOptions,
     sizes: SizeOptions,
-    allow: str | None = option(f"Allowed changes: {', '.join(KINDS)} [{','.join(DEFAULT_KINDS)}].", "KIND,…"),
-    max_cost: str | None = option("Maximum extra compute, in percent of the graph's FLOPs [unlimited].", "PERCENT"),
-    keep_phases: bool = flag("--keep-phases", "Do not move nodes between forward, backward and optimizer."),
     output: str | None = option("Write the changed graph; - writes to standard output.", "FITTED", "-o", "--output"),
     recipe: str | None = option("Write the changes as JSON.", "FILE"),
     graph: str = argument("Model or graph; - reads standard input.", "FILE"),
@@ -71,7 +78,7 @@ def fit_command(
     if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     with usage_errors():
-        allowed = allowed_moves(allow, max_cost, keep_phases, ("--allow", "--max-cost"))
+        allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
     limits = (_capacity(request), allowed)
     with _interruptible() as progress:
         fitted, size = _search(graph, opened, request, limits, progress, sizes)
