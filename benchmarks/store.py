@@ -24,7 +24,7 @@ from tmmu_core.formats.planfile.plan_file import to_cbor
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import PLANS, RUNS, writing
-from tmmu_core.store.run_label import Label, Run, run_of
+from tmmu_core.store.runs import Label, Run, run_of
 from tmmu_core.store.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -29,7 +29,7 @@ from tmmu_core.plans.making.make import BetterPlanner, PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, first_graph_option, option_texts
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.run_label import PREFIX
+from tmmu_core.store.runs import PREFIX
 
 if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module

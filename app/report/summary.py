@@ -15,7 +15,7 @@ from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive, sto
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.find_growth import GrowthCauses, growth_causes
+from tmmu_core.store.runs import GrowthCauses, growth_causes
 
 LONGEST_NAME = 120  # characters, so that a comment is not too long
 BAR = 40  # characters of the longest bar

@@ -12,7 +12,7 @@ from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
 from tmmu_core.base.extras import require
 
 if TYPE_CHECKING:
-    from tmmu_core.store.run_label import Run
+    from tmmu_core.store.runs import Run
     from tmmu_core.store.store import Store
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.run_label import Label
+from tmmu_core.store.runs import Label
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 LINE = 32

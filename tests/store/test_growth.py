@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.find_growth import between, comparable_runs, culprit, growth_causes
-from tmmu_core.store.run_label import Run, run_of
+from tmmu_core.store.runs import Run, between, comparable_runs, culprit, growth_causes, run_of
 
 TINY = plan_of({"a": 1})
 

@@ -11,8 +11,17 @@ import pytest
 
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.store.find_growth import FIGURES, between, comparable_runs, grown_arenas, value_of
-from tmmu_core.store.run_label import Label, Run, instant, split_reference
+from tmmu_core.store.runs import (
+    FIGURES,
+    Label,
+    Run,
+    between,
+    comparable_runs,
+    grown_arenas,
+    instant,
+    split_reference,
+    value_of,
+)
 from tmmu_core.store.store import Store
 
 COMMITS = ("aaaa11", "aaaa22", "aaab33", "b1b1b1", "main", "c_c%c", "dev2")

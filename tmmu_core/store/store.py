@@ -20,7 +20,7 @@ from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, limit_error
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
-from tmmu_core.store.run_label import Label, Run, instant, run_of, split_reference
+from tmmu_core.store.runs import Label, Run, instant, run_of, split_reference
 
 MIN_PREFIX = 4  # minimum number of characters of an abbreviated commit
 MAX_FILE_BYTES = 1 << 29  # default limit on the size of an opened file

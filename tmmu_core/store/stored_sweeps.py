@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Integer, cast, func, select
 
 from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS, faults_of
-from tmmu_core.store.run_label import instant
+from tmmu_core.store.runs import instant
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
 

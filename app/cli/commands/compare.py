@@ -13,7 +13,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Differen
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import TensorRow
-from tmmu_core.store.run_label import PREFIX
+from tmmu_core.store.runs import PREFIX
 
 
 def compare_command(

@@ -24,7 +24,7 @@ from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, Plan
-from tmmu_core.store.run_label import PREFIX
+from tmmu_core.store.runs import PREFIX
 
 SCOPES = {
     "graph": "rows and graph",

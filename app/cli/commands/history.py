@@ -16,9 +16,8 @@ from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.store import find_growth
-from tmmu_core.store.find_growth import GrowthCauses
-from tmmu_core.store.run_label import Label, Run
+from tmmu_core.store import runs as stored_runs
+from tmmu_core.store.runs import GrowthCauses, Label, Run
 
 if TYPE_CHECKING:
     from tmmu_core.store.store import Line, Store
@@ -179,8 +178,8 @@ def bisect_command(
 
     Exit code: 0 no growth, 1 growth.
     """
-    if figure not in find_growth.FIGURES:
-        raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, find_growth.FIGURES))
+    if figure not in stored_runs.FIGURES:
+        raise UsageError(f"unknown figure {figure!r}.", strict.closest_hint(figure, stored_runs.FIGURES))
     causes: list[GrowthCauses] = []
     changes = ""
     with closing(open_store(options.store)) as store:
@@ -190,18 +189,18 @@ def bisect_command(
             runs = [run for run in runs if run.branch == branch]
         if not runs:
             raise UsageError(f"{model} has no run of this branch and planner.", "Use tmmu history to list the runs.")
-        runs = find_growth.between(find_growth.comparable_runs(runs), good, bad)
+        runs = stored_runs.between(stored_runs.comparable_runs(runs), good, bad)
         if arena is not None and all(arena not in {a.name for a in run.arenas} for run in runs):
             known = ", ".join(a.name for a in runs[-1].arenas)
             raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
-        values = [find_growth.value_of(run, figure, arena) for run in runs]
-        found = find_growth.culprit(values)
+        values = [stored_runs.value_of(run, figure, arena) for run in runs]
+        found = stored_runs.culprit(values)
         if found is not None:
             old, new = runs[found - 1 : found + 1]
             before, after = store.plan(old), store.plan(new)
             changes = "; ".join(changed_settings(after, before))
-            names = (arena,) if arena is not None else find_growth.grown_arenas(old, new, figure)
-            causes = [find_growth.growth_causes(before, after, name) for name in names]
+            names = (arena,) if arena is not None else stored_runs.grown_arenas(old, new, figure)
+            causes = [stored_runs.growth_causes(before, after, name) for name in names]
     steps = [_step(runs, values, k) for k in range(1, len(runs)) if values[k] != values[k - 1]]
     if json:
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(runs)}

@@ -16,8 +16,7 @@ from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.gate import changed_settings
-from tmmu_core.store.find_growth import comparable_runs
-from tmmu_core.store.run_label import MAIN, Run
+from tmmu_core.store.runs import MAIN, Run, comparable_runs
 
 if TYPE_CHECKING:
     from tmmu_core.store.store import Line, Store

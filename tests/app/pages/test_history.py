@@ -12,7 +12,7 @@ from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.open_store import FILES
-from tmmu_core.store.run_label import Run
+from tmmu_core.store.runs import Run
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
 
