@@ -24,8 +24,7 @@ from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.dynamic_shapes import DimCurve
-from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
 

@@ -24,7 +24,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Arena, Graph, Tensor, View
 from tmmu_core.graph.native import document, native_file, unpacking
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.plan_sets import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.store.store import Store

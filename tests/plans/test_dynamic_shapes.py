@@ -10,7 +10,7 @@ from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.graph.model import Dim, Graph, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.dynamic_shapes import peak_over_dim, replan_session
+from tmmu_core.plans.making.plan_sets import peak_over_dim, replan_session
 from tmmu_core.plans.making.request import PlanRequest
 
 

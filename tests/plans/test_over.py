@@ -15,7 +15,7 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making import arena_summary
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.plan_sets import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
 MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")

@@ -8,7 +8,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans import canonical
-from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.plan_sets import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
 

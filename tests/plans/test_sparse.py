@@ -13,7 +13,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.plan_sets import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.making.sparse_addresses import in_memory, sparse_address, with_sparse_addresses

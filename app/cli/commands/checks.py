@@ -12,7 +12,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.ranks import plan_rank
+from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 

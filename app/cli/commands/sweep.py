@@ -19,7 +19,7 @@ from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.library.arguments import amount_of_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.dynamic_shapes import sample_points
+from tmmu_core.plans.making.plan_sets import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on

@@ -20,7 +20,7 @@ from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.figures.metrics import over_limits
-from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.plan_sets import RankPlans
 
 MOST_CLASSES = 24
 

@@ -15,7 +15,7 @@ from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.dynamic_shapes import DimCurve
+from tmmu_core.plans.making.plan_sets import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:

@@ -19,9 +19,8 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.analysis.plan_notes import SearchPoint
-from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
 from tmmu_core.plans.making.make import PlanningResult, make_plan
-from tmmu_core.plans.making.ranks import RankPlans, plan_ranks
+from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans, peak_over_dim, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.measure.measure_model import Measured, measure

@@ -17,8 +17,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
-from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
-from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.plan_sets import DimCurve, peak_over_dim, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
 DYNAMIC = "sample:dynamic_batch"

@@ -31,7 +31,7 @@ from tmmu_core.formats.planfile import checkpoint, plan_file, trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.plans.making.ranks import plan_rank, plan_ranks
+from tmmu_core.plans.making.plan_sets import plan_rank, plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, read_arenas_text
 from tmmu_core.plans.making.sparse_addresses import with_sparse_addresses

@@ -25,7 +25,7 @@ from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, UNLIMITED, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
-from tmmu_core.plans.making.ranks import plan_rank
+from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import (
     PlanRequest,
     capacities_by_name,
