@@ -1,5 +1,6 @@
-"""The toolbar: menu Open, memory limit, mode, planner and menu Advanced."""
+"""The toolbar: menu Open, memory limit, mode, planner, and the settings of the menu Advanced."""
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -7,16 +8,21 @@ from typing import Any
 import streamlit as st
 
 from app.kit import controls
-from app.kit.frame import advanced, gallery
+from app.kit.frame import gallery
 from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
-from app.texts import numbers
+from app.texts import markup, numbers
 from tmmu_core.base import strict
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.assumed_sizes import size_range
+from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.greedy import FITS, ORDERS
+from tmmu_core.planners.platform import BOARDS, options_of
 from tmmu_core.plans.making.request import ANY_ARENA
-from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts
+from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, read_arenas_text, read_json
 
 MODES = {
     "inference/inference": "inference",
@@ -54,7 +60,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         title = f"Advanced ({count})" if count else "Advanced"
         about = fixed or "Options of the planner, arenas, alignment and dimensions."
         with st.popover(title, icon=":material/tune:", key="advanced", disabled=bool(fixed), help=about):
-            advanced.draw(full, opened)
+            draw_advanced(full, opened)
         if full.shard_spec is not None:
             whole, options = {"shard_spec": None, "rank": 0}, {"kind": "secondary", "icon": ":material/close:"}
             about = "All pages show the plan of this rank. Click to show the whole graph."
@@ -94,3 +100,120 @@ def _menu(
     options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or about, "width": 200}
     options["on_change"] = lambda: state.choose(**changes(state.widget_value(key)))
     st.selectbox(title, list(names), 0, names.__getitem__, key=state.set_widget(key, value), **options)
+
+
+ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
+CHOICES: dict[str, tuple[Any, ...]] = {"order": ORDERS, "fit": FITS, "minimise": (None, True, False)}
+NO_BOARD = "none (custom memories)"
+HELP = {
+    "order": "Order in which buffers are placed. The fit `free_list` always uses the order of first writes.",
+    "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
+    "budget": "Maximum number of search nodes of each arena. The same budget gives the same plan on every machine.",
+    "iterations": "Number of changed placement orders to try.",
+    "rounds": "Number of rounds of each local search.",
+    "work": "Maximum number of offset comparisons of the exhaustive search.",
+    "minimise": "Whether to search for a smaller plan when a plan fits the capacity. Default: only without a capacity.",
+    "max_nodes": "Maximum number of search nodes of all arenas together. Default: no limit.",
+    "seed": "Seed of the random numbers. The replay token does not depend on it.",
+    "min_alignment": "Minimum alignment of every buffer in bytes, a power of two.",
+    "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
+    "unlimited memory if no arena is configured.",
+    "rules": "The first matching rule selects the memory of a tensor.",
+}
+EXAMPLES = {
+    "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
+    "rules": '[{"role": "constant", "memory": "SRAM"}]',
+}
+
+
+def draw_advanced(choice: Choice, opened: Opened) -> None:
+    """Draw the options of the planner, and the settings of arenas and dimensions."""
+    if choice.planner in PLANNERS and (options := dict(PLANNERS[choice.planner].options)):
+        _planner_options(choice, options)
+    st.html(markup.heading("Arenas"))
+    about = "Alignment of every offset, a power of two, such as 64."
+    _size_setting("Alignment of every arena", "alignment", choice.alignment, "default (128 B)", about)
+    if opened.graph is None:
+        return
+    text = json.dumps(choice.arenas, indent=1, ensure_ascii=False) if choice.arenas else ""
+    hint = f"Example: {ARENAS_EXAMPLE}."
+    widget = controls.text_widget("arenas", "arenas", read_arenas_text, text, "Arenas not changed", hint)
+    about = "Content of a file for --arenas. It lists all arenas. A tensor selects one with its field `arena`."
+    st.text_area("Arenas, as JSON", placeholder=ARENAS_EXAMPLE, help=about, height=100, **widget)
+    _size_setting(
+        "Page size", "page_size", choice.page_size, "none", "Arenas are rounded up to a multiple of this size."
+    )
+    about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
+    _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", about)
+    defaults = resolve_dims(opened.graph, None)
+    for name in sorted(opened.graph.dims):
+        allowed = size_range(opened.graph, name)
+
+        def changed(name: str = name) -> None:
+            controls.choose_size(name, state.widget_value(f"dim.{name}"), defaults[name])
+
+        label, size = f"Dimension {for_markdown(name)}", choice.dims.get(name, defaults[name])
+        label += f" ({allowed.min:,} … {allowed.max:,})"
+        low, high, value = (min(number, controls.MOST_NUMBER) for number in (allowed.min, allowed.max, size))
+        st.number_input(label, low, high, key=state.set_widget(f"dim.{name}", value), on_change=changed)
+
+
+def _size_setting(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
+    text = "" if size is None else numbers.exact_bytes(size)
+    widget = controls.text_widget(field, field, parse_bytes, text, f"{label} not changed")
+    about += f" Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}."
+    st.text_input(label, placeholder=if_empty, help=about, **widget)
+
+
+def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
+    options = choice.options
+    st.html(markup.heading(f"Options of {choice.planner}"))
+    if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
+
+        def set_board() -> None:
+            if (name := state.widget_value("board")) in BOARDS:
+                state.choose(options={**state.choice().options, **options_of(name)})
+
+        board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
+        key, about = state.set_widget("board", board), "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
+        st.selectbox("Board", (NO_BOARD, *BOARDS), key=key, on_change=set_board, help=about)
+    for name, default in defaults.items():
+        _option(name, default, options.get(name, default))
+    if options:
+        controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
+
+
+def _option(name: str, default: Any, value: Any) -> None:
+    title, widget, about = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
+
+    def changed() -> None:
+        state.choose(options=_options_with(name, state.widget_value(widget), default))
+
+    if name in CHOICES:
+        options, key = list(dict.fromkeys((*CHOICES[name], value))), state.set_widget(widget, value)
+        labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
+        st.selectbox(title, options, key=key, format_func=lambda o: labels.get(o, o), help=about, on_change=changed)
+    elif isinstance(default, int) or name == "max_nodes":
+        label = title if default is None else f"{title} (default {default:,})"
+        low = 1 if name == "min_alignment" else 0
+        initial: Any = None if default is None else "min"  # None lets the field be empty
+        key = state.set_widget(widget, value if isinstance(value, int) else default)
+        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, key=key, help=about, on_change=changed)
+    else:
+        text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+        example, empty = EXAMPLES[name], _options_with(name, default, default)
+
+        def parse(text: str) -> dict[str, Any]:
+            return _options_with(name, read_json(text, f"option {name}"), default)
+
+        hint = f"Example: {example}."
+        settings = controls.text_widget(widget, "options", parse, text, f"{title} not changed", hint, empty)
+        st.text_area(f"{title}, as JSON", placeholder=example, height=120, help=about, **settings)
+
+
+def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
+    """Return the chosen options with ``value`` for ``name``, or without ``name`` if ``value`` is its default."""
+    options = {**state.choice().options, name: value}
+    if value == default:
+        del options[name]
+    return options
