@@ -33,7 +33,7 @@ from benchmarks.serving import ROOT, chromium, served
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 

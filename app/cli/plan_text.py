@@ -7,9 +7,9 @@ from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
 from app.texts.change_text import LINE_FIGURES, line_tables
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference
-from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, Plan
 

@@ -23,8 +23,7 @@ from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import explain_peak, waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 MOST_TENSORS = 2_000  # largest plan that is written into its model file

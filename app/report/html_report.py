@@ -32,9 +32,8 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import with_certificates
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
-from tmmu_core.plans.analysis.waste_ledger import waste_ledger
+from tmmu_core.plans.analysis.waste_ledger import explain_peak, waste_ledger
 from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than

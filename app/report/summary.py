@@ -9,8 +9,8 @@ from app.texts import numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, visible
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.figures.live_bytes import peak_step_of, storages_alive, storages_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import BetterPlanner

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import tmmu_core as tmmu
-from tmmu_core.plans.analysis.explain_peak import explain_peak
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 

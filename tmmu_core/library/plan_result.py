@@ -30,9 +30,9 @@ from tmmu_core.library.arguments import Capacities, GateOptions, Share, Source, 
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
-from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
 from tmmu_core.plans.analysis.gate import Check, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
+from tmmu_core.plans.analysis.waste_ledger import Explanation, explain_peak
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import BetterPlanner, PlanningResult
