@@ -1,19 +1,142 @@
-"""Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
+"""Commands of the specification: \`\`verify\`\`, \`\`lint\`\`, \`\`trace\`\`, \`\`checkpoint\`\`, \`\`restore\`\`, \`\`apply\`\` and \`\`schema\`\`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from app.cli import console, options
-from app.cli.commands.checks import resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import writer_of
-from app.cli.console import STREAM, SUCCESS, UsageError
+from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, table, write_json
+from app.cli.options import AS_JSON, GRAPH, SOURCE
 from app.cli.plan_text import print_plan
-from app.cli.resolve import OPERATORS, note_input_warnings, resolve
+from app.cli.resolve import OPERATORS, Resolved, note_input_warnings, open_any, resolve, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.base import schemas, strict
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint, restore
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.plans.canonical import ir_hash
+from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
+
+
+def verify_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = GRAPH, json: bool = AS_JSON) -> int:
+    """Check that a plan is valid.
+
+    Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
+    the live ranges of a plan file too. For the plan of a rank, add --shard.
+
+    Exit code: 0 valid, 1 invalid.
+    """
+    found, against = resolve_with_graph(plan, graph, request)
+    verdict = _verdict(found, against, request)
+    rules = numbers.count(len(verdict.checked), "rule")
+    headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
+    if verdict.left_out:
+        headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
+    for each in verdict.arenas if found.verdict is not None else ():
+        if each.proven_bytes is not None:
+            claimed, bound = numbers.full_bytes(each.proven_bytes), numbers.full_bytes(each.bound_bytes)
+            headlines.append(f"{each.name}: the file claims a lower bound of {claimed}; recomputed: {bound}")
+    recomputed = ("status", "lower_bound_bytes", "witness", "witness_step", "reuse_cost_lower_bound")
+    record = {
+        "checked": verdict.checked,
+        "not_checked": dict(verdict.left_out),
+        "examined": verdict.examined,
+        "warnings": found.warnings,
+        "certificates": [
+            {"arena": each.name, "claimed_bytes": each.proven_bytes, **{key: getattr(each, key) for key in recomputed}}
+            for each in verdict.arenas
+        ],
+    }
+    return report_findings(verdict.findings, headlines, json, **record)
+
+
+def lint_command(request: PlanRequest, plan: str = SOURCE, graph: str | None = GRAPH, json: bool = AS_JSON) -> int:
+    """Check a plan for errors and questionable choices.
+
+    Rules cover slots, live ranges, addresses and undeclared in-place reuse. A graph is planned first. Use --graph to
+    check a plan file against its graph. For the plan of a rank, add --shard.
+
+    Exit code: 0 no errors, 1 errors.
+    """
+    from tmmu_core.judge.lint import lint_verdict
+
+    found, against = resolve_with_graph(plan, graph, request)
+    verdict = lint_verdict(found.plan, against, _verdict(found, against, request))
+    errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
+    headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
+    return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=found.warnings)
+
+
+def _verdict(found: Resolved, graph: Graph | None, request: PlanRequest) -> Verdict:
+    from tmmu_core.judge.verifier.verify import verify_plan
+
+    plan, dims, cut_from = found.complete_plan(), request.dims or None, found.whole_graph_hash
+    return found.verdict or verify_plan(plan, graph, dims=dims, arenas=request.arenas, cut_from=cut_from)
+
+
+def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
+    """Return ``(plan, graph)`` of the file ``name``; the graph is ``None`` if neither the file nor ``graph`` has one.
+
+    For a finished plan, the option ``--arenas`` is allowed and, with ``graph``, also ``--dims`` and ``--shard``. Raises
+    :class:`UsageError` for other planning options.
+    """
+    opened = open_any(name, request.dims)
+    other_options = request
+    if isinstance(opened, Plan | Trace):
+        other_options = request.but(arenas=None, **({"dims": {}, "shard_spec": None} if graph else {}))
+    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas}
+    if graph is None:
+        found = resolve_opened(opened, name, other_options, **settings)
+        return found, found.graph
+    if not isinstance(opened, Plan | Trace):
+        raise UsageError(f"{name} is not a finished plan.", "Use --graph only with a finished plan.")
+    against = open_any(graph, request.dims)
+    if not isinstance(against, Graph):
+        raise UsageError(f"{graph} is not a graph.", "Pass the graph of the plan.")
+    plan, cut_from = opened if isinstance(opened, Plan) else opened.plan, None
+    if request.shard_spec is not None:
+        cut_from = ir_hash(against)
+        of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
+        against = plan_rank(against, _with_settings_of(of_rank, plan, against)).graph
+    return resolve_opened(opened, name, other_options, graph=against, cut_from=cut_from, **settings), against
+
+
+def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
+    """Return the request with mode, preset and order of a plan; the order has only nodes of ``graph``."""
+    node_ids = {node.node_id for node in graph.nodes}
+    order = tuple(node for node in plan.execution_order if node in node_ids)
+    return request.but(mode=plan.mode, preset=plan.preset, order=order)
+
+
+def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
+    """Return the solution of a plan. For a finished plan, plan ``graph`` with the settings of the plan."""
+    if found.solution is not None:
+        return found.solution
+    same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
+    solution = resolve_opened(graph, found.name, same_settings).solution
+    assert solution is not None
+    return solution
+
+
+def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
+    """Print findings and warnings; return the exit code. ``more``: other JSON fields, among them ``warnings``."""
+    has_error = any(finding.severity == "error" for finding in findings)
+    if as_json:
+        write_json({"ok": not has_error, **more, "findings": findings})
+    else:
+        print_lines(*headlines, *[""] * bool(findings))
+        rows = [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings]
+        if rows:
+            table(("severity", "rule", "arena", "step", "finding"), rows)
+        show_warnings(more["warnings"])
+    return FINDING if has_error else SUCCESS
+
 
 TRACE_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".cborseq": "cbor", ".cbor": "cbor"}
 
