@@ -11,7 +11,7 @@ from app.kit import arena_focus, controls
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
-from app.pages.fix import move_tables
+from app.pages.fix import changes_view
 from app.pages.graph import graph_view
 from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
@@ -64,7 +64,7 @@ def page() -> None:
     _pick(options, chosen.baseline)
     if moves:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
-        move_tables.in_order(moves)
+        changes_view.in_order(moves)
     elif comparison.lines:
         _line_changes(comparison)
     elif comparison.incomparable:

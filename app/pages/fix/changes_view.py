@@ -5,21 +5,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from app.kit import data_table
 from app.kit.charts import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
 from app.kit.tensor import plan_drawing
-from app.pages.fix import move_tables
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
+from app.session.work.jobs import Job
 from app.texts import markup, numbers
-from app.texts.fit_text import bound_lines, limit_text, result_text, unknown_operators
-from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind
+from app.texts.fit_text import bound_lines, limit_text, module_table, peak_text, result_text, unknown_operators
+from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind, Move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
+from tmmu_core.fitting.search.what_if import WhatIf
 from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.plans.figures.metrics import over_limits, totals
 
@@ -39,7 +42,7 @@ def draw(shown: Shown) -> None:
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
         st.html(markup.claim("No memory limit. Enter a limit above to find changes that make the plan fit"))
-        move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
+        ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
             _memory(shown, preview, Capacity(numbers.UNLIMITED))
@@ -98,7 +101,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     with left:
         if preview.moves:
             st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
-            move_tables.in_order(preview.moves)
+            in_order(preview.moves)
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
             st.html(markup.heading(f"Why the lower bound is {bound}"))
@@ -119,15 +122,15 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         else:
             minimum = numbers.short_bytes(min(capacity.limited_bytes(point.plan) for point in points))
             st.html(f'<div class="tm">Minimum found: {minimum}</div>')
-    move_tables.by_module(replace(fitted, best=preview))
+    by_module(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
-    move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
+    ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
 def _plan_with_selected_change() -> Candidate | None:
     """Return the plan with the change selected in the ranking; ``None`` without a selection or a finished plan."""
-    move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
+    move = chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None
     job = page_jobs.alone(state.choice(), move)
@@ -136,7 +139,7 @@ def _plan_with_selected_change() -> Candidate | None:
 
 def _pick(key: str, point: int) -> None:
     state.put("fit.point", (key, point))
-    state.put(move_tables.CHOSEN, None)
+    state.put(CHOSEN, None)
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
@@ -226,3 +229,76 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     fig.update_xaxes(axis)
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
     return fig.update_layout(clickmode="event+select")
+
+
+CHOSEN = "fit.move"  # session key: (kind, description) of the selected change, whose plan the page previews
+MOST_LISTED = 40
+
+
+def in_order(moves: Sequence[Move]) -> None:
+    """Draw the changes that led to a plan, in the order in which they were applied."""
+    head, rows = ("change", "saved", "extra FLOPs", "transferred", "details · why it is allowed"), []
+    for move in moves:
+        flops, moved_bytes = move.cost.extra_flops, move.cost.moved_bytes
+        costs = f"{flops:,}" if flops else "", numbers.short_bytes(moved_bytes) if moved_bytes else ""
+        details = f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>'
+        rows.append([markup.esc(move.kind), numbers.short_bytes(move.bytes), *costs, details])
+    shown = [k for k in range(len(head)) if any(row[k] for row in rows)]  # without empty columns
+    cells = [[row[k] for k in shown] for row in rows]
+    st.html(markup.table([head[k] for k in shown], cells, numbers=range(1, len(shown) - 1)))
+
+
+def by_module(fitted: Fitted) -> None:
+    """Draw the memory of each module and the node at the peak; draw nothing for a graph without a backward pass."""
+    titles, rows = module_table(fitted)
+    if not rows:
+        return
+    note = "activations: read by the backward pass; kept: not recomputed or offloaded"
+    st.html(markup.heading("Memory by module", note))
+    st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
+    cells = [[markup.esc(cell) for cell in row] for row in rows]
+    st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
+
+
+def ranked(job: Job[WhatIf], current_bytes: int) -> None:
+    """Draw the table of single changes: other planners, then the largest savings. A click previews the plan."""
+    ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
+    if ranking is None:
+        return
+    # A change that saves less than 0.1 % is listed only if no change saves more.
+    large = [move for move in ranking.moves if move.bytes * 1000 >= current_bytes] or ranking.moves
+    # Other planners first, because they cost nothing.
+    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED])
+    note = f"{numbers.of(ranking.planned, ranking.possible, 'possible change')} tried"
+    if saving := len(ranking.moves):
+        note += f"; {numbers.of(len(listed), saving, 'change')} with savings listed; click a change to preview its plan"
+    st.html(markup.heading("Savings of each change", note))
+    if not ranking.moves:
+        about = "With a memory limit, the page searches combinations of changes."
+        st.html(markup.empty("No single change saves memory", about))
+        return
+    table = pd.DataFrame(
+        {
+            "change": [move.kind for move in listed],
+            "saved": [move.bytes for move in listed],
+            "share of plan": [numbers.percent(move.bytes, current_bytes) for move in listed],
+            "details": [move.what for move in listed],
+            "extra FLOPs": [move.cost.extra_flops for move in listed],
+            "transferred": [move.cost.moved_bytes for move in listed],
+            "why it is allowed": [move.why for move in listed],
+        }
+    )
+    table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
+    key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
+    selected = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
+
+    def choose(cell: data_table.Cell | None) -> None:
+        state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
+
+    data_table.selectable(table, key, None if selected is None else (selected, "details"), choose)
+
+
+def chosen(job: Job[WhatIf]) -> Move | None:
+    """Return the selected change if this ranking contains it; else ``None``."""
+    moves = job.result().moves if job.succeeded else ()
+    return next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
