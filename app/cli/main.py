@@ -24,8 +24,8 @@ from tmmu_core.base.errors import TmmuError
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*FIRST, *MORE)
-MODULES = {"record": "history", "bisect": "history", "verify": "checks", "lint": "checks"}
-MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
+MODULES = {"record": "history", "bisect": "history", "convert": "export"}
+MODULES |= dict.fromkeys(("verify", "lint", "trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
 
 INTERRUPTED = 130  # 128 + SIGINT

@@ -1,4 +1,4 @@
-"""``tmmu export``: write a plan in another format."""
+"""``tmmu export`` and ``tmmu convert``: write a plan, a model or a table in another format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The view Changes: the changes that make the plan fit a memory limit, or the reason why it cannot fit."""
+"""The view Changes: changes that make the plan fit a memory limit, or why it cannot fit, and tables of changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

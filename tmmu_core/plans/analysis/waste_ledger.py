@@ -1,4 +1,6 @@
-"""Compute the waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
+"""Compute the waste ledger (contract §7), and explain the size of a plan by it in two sentences.
+
+The waste ledger divides the bytes of an arena at every step into five accounts.
 
 A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing
 (:attr:`.PlanStorages.backing`, the size of the largest tenant). At each step, every byte of ``[0, extent)`` belongs to
@@ -242,7 +244,12 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
-    """Return the gap of an arena and its cause."""
+    """Return the gap of an arena and its cause: the largest loss of bytes at the deciding step. O(n) for n rows.
+
+    Candidates are the steps at which a storage with the highest end is live. The deciding step is the candidate with
+    the most live bytes; on a tie, with the fewest bytes of missed in-place reuses. The loss by missed reuse is the
+    larger of these bytes and the live bytes above the lower bound.
+    """
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
         row = plan.row_of[source]
