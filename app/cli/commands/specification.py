@@ -1,4 +1,4 @@
-"""Commands of the specification: \`\`verify\`\`, \`\`lint\`\`, \`\`trace\`\`, \`\`checkpoint\`\`, \`\`restore\`\`, \`\`apply\`\` and \`\`schema\`\`."""
+"""Commands of the specification: verify, lint, trace, checkpoint, restore, apply and schema."""
 
 from collections.abc import Sequence
 from typing import Any
