@@ -4,7 +4,7 @@ import streamlit as st
 
 from app.kit import controls
 from app.kit.frame import page_frame
-from app.pages.scale import ranks_view, shapes_view
+from app.pages.scale import scale_views
 from app.session import page_jobs, state
 from app.texts import markup
 
@@ -23,9 +23,9 @@ def page() -> None:
         st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})
         return
     if controls.pick_view(views) == "shapes":
-        shapes_view.draw(shown, graph)
+        scale_views.draw(shown, graph)
     else:
-        ranks_view.draw(graph)
+        scale_views.draw_ranks(graph)
 
 
 page()

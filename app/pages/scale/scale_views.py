@@ -1,4 +1,4 @@
-"""The view Ranks: the memory of every rank of a sharded graph."""
+"""The views of the page Scale: arena size over the sizes of a dimension, and the memory of every rank of a mesh."""
 
 import json
 import re
@@ -11,21 +11,131 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.charts import draw_chart, figure
+from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
-from app.session import page_jobs, planning, rank_sets, state
+from app.session import opening, page_jobs, planning, rank_sets, state
+from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.texts import markup, numbers
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.figures.metrics import over_limits
-from tmmu_core.plans.making.plan_sets import RankPlans
+from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
+
+
+def draw(shown: Shown, graph: Graph) -> None:
+    """Draw the curves over the chosen dimension (default: the first by name)."""
+    chosen = state.choice()
+    dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
+    job = page_jobs.over_dim(chosen, dim)
+    title = f"Planning for sizes of {dim}"
+    curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
+    if curve is None:
+        return
+    bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
+    current = chosen.dims.get(dim, default)
+    arena = _arena(shown, curve)
+    st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
+    _size_controls(graph, dim, current, default, curve)
+    if not len(curve.values):
+        for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
+            st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
+        return
+    tried, possible = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
+    capacity = shown.plan.arena_of[arena].capacity_bytes if arena in shown.plan.arena_of else numbers.UNLIMITED
+    note = f"{numbers.of(tried, possible, 'size')} tried; click to choose a size"
+    st.html(markup.heading(f"{arena} over {dim}", note))
+    names = {name: for_markdown(name) for name in curve.arena_names}
+    if len(names) > 1:
+        controls.switch("Arena", names, **state.bound("arena", arena))
+
+    def choose(point: dict[str, Any]) -> None:
+        if bounds.min <= float(point["x"]) <= bounds.max:
+            controls.choose_size(dim, int(point["x"]), default)
+
+    chart = dim_curve(curve, arena, current=current, capacity=capacity)
+    draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
+    if curve.refused:
+        st.html(_rejected(curve))
+
+
+def claim(curve: DimCurve, arena: str) -> str:
+    """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
+    if arena not in curve.arena_names:
+        return f"No size of {curve.dim} was planned"
+    extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
+    first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    verb = "take" if arena.endswith("s") else "takes"
+    if len(np.unique(extents)) == 1:
+        return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
+    return f"{arena} {verb} {first} and {last}"
+
+
+def _arena(shown: Shown, curve: DimCurve) -> str:
+    """Return the chosen arena, else the arena whose size varies most; the main arena if no size was planned."""
+    chosen = state.choice().arena
+    if chosen in curve.arena_names:
+        return chosen
+    if not len(curve.values):
+        return totals_text.main_arena(shown.plan)
+    return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
+
+
+def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
+    fitting = curve.values[curve.fits].tolist()
+    largest = max(fitting, default=current)
+    with controls.row("point-controls"):
+        if len(graph.dims) > 1:
+            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
+            controls.switch("Dimension", titles, **state.bound("dim", dim))
+        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
+        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
+        about = "The page Fix can find a larger size, because it also changes the plan."
+        st.button(label, help=about, disabled=current == largest, **options)
+
+
+def _rejected(curve: DimCurve) -> str:
+    """Return a line about the rejected sizes, with the error of the first."""
+    (first, error), (last, _) = curve.refused[0], curve.refused[-1]
+    sizes_text = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
+    title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {sizes_text})"
+    return f'<div class="tm"><span class="bad">✗</span> {markup.esc(f"{title}: {error.message}")}</div>'
+
+
+def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
+    """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
+    fig = figure(300)
+    x, column = curve.values.tolist(), curve.arena_names.index(arena)
+    extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    colours = [LIVE if fits else BAD for fits in curve.fits.tolist()]
+    for name, values, symbol in (("peak live bytes", peaks, "circle"), ("arena size", extents, "line-ew")):
+        marker = {"size": 7, "symbol": symbol, "color": colours, "line": {"width": 2, "color": colours}}
+        opaque = {"marker": {"opacity": 1}}
+        hover = f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}"
+        options: dict[str, Any] = {"marker": marker, "selected": opaque, "unselected": opaque, "mode": "markers"}
+        add_curve(fig, x, values, name, LIVE, hover=hover, **options)
+    top = max([1, *extents, *peaks])
+    if capacity < numbers.UNLIMITED:
+        top = max(top, capacity) if capacity <= 4 * top else top
+        limit_line(fig, capacity, min(capacity, top))  # at the top of the chart for a much larger capacity
+    size = f": {numbers.short_bytes(extents[x.index(current)])}" if current in x else ""
+    side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
+    label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}
+    fig.add_vline(x=current, line={"color": LINE, "width": 2}, **label)
+    smallest, largest = min([*x, current]), max([*x, current])
+    pad = max(0.5, (largest - smallest) * 0.02)
+    fig.update_xaxes(range=[smallest - pad, largest + pad], title={"text": curve.dim, "standoff": 4}, fixedrange=True)
+    fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
+    options = {"clickmode": "event+select", "hovermode": "closest", "dragmode": False, "showlegend": True}
+    return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)
+
 
 MOST_CLASSES = 24
 
 
-def draw(graph: Graph) -> None:
+def draw_ranks(graph: Graph) -> None:
     """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
     chosen = state.choice()
     chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
@@ -43,7 +153,7 @@ def draw(graph: Graph) -> None:
         title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
         return
     spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
-    title.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
+    title.html(markup.claim(claim_of_ranks(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
 
 
 def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
@@ -84,7 +194,7 @@ def _apply(text: str) -> None:
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
-def claim(chosen: Choice, ranks: RankPlans) -> str:
+def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
     totals = ranks.extents.sum(axis=1)
     largest, smallest = int(totals.max()), int(totals.min())
