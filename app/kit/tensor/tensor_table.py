@@ -1,23 +1,82 @@
-"""The table of tensors, and the table of buffers with idle steps."""
+"""Tables with a callback for clicked cells: the table of tensors, and the table of buffers with idle steps."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
+from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
-from app.kit import data_table
 from app.kit.tensor import marks
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, tensor_text
-from tmmu_core.base.escaping import natural
+from app.texts.glossary import define
+from tmmu_core.base.escaping import for_cell, natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.plan_notes import residences
 from tmmu_core.plans.figures.live_bytes import arena_number
 from tmmu_core.plans.model import Plan
+
+HEIGHT = 330  # pixels
+TITLES = {"hex": "offset (hex)"} | {n: f"{n} (B)" for n in ("size", "padded", "offset", "saved", "transferred")}
+WIDTHS: dict[str, Any] = {"tensor": "medium", "operator": 130, "details": "large"}
+WITHOUT_SEPARATORS = ("step", "slot", "use of slot")  # number columns without thousands separators
+Cell = tuple[int, str]  # row number and column name
+
+
+def clickable(
+    frame: pd.DataFrame,
+    key: str,
+    selected: Cell | None,
+    on_click: Callable[[Cell | None], None],
+    *,
+    height: int = HEIGHT,
+) -> None:
+    """Draw a table with clickable cells. ``on_click`` receives the clicked cell, or ``None`` without a selection."""
+
+    def changed() -> None:
+        event: Any = state.raw(key)
+        clicked = event["selection"]["cells"] if event else []
+        on_click(clicked[0] if clicked else None)
+
+    state.put(key, {"selection": {"rows": [], "columns": [], "cells": [] if selected is None else [selected]}})
+    height = min(height, 38 + 28 * max(1, len(frame)))
+    options = {"on_select": changed, "selection_mode": "single-cell", "column_config": column_config(frame)}
+    show_table(frame, key=key, height=height, **options)
+
+
+def column_config(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the configuration of the columns: titles, glossary definitions as hover texts, and number formats."""
+    config = {}
+    for name in frame.columns:
+        options: dict[str, Any] = {"label": TITLES.get(name), "help": define(name) or None, "width": WIDTHS.get(name)}
+        if not is_numeric_dtype(frame[name].dtype):
+            config[name] = st.column_config.TextColumn(**options)
+        elif name in WITHOUT_SEPARATORS:
+            config[name] = st.column_config.Column(**options)
+        else:
+            config[name] = st.column_config.NumberColumn(**options, format="localized")
+    return config
+
+
+def show_table(frame: pd.DataFrame, **options: Any) -> None:
+    """Draw a table. Texts that a spreadsheet would read as formulas get an apostrophe, except ``@inputs``."""
+
+    def escape(cell: object) -> object:
+        return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell
+
+    escaped = frame.copy()
+    for name in frame.select_dtypes(exclude="number"):
+        escaped[name] = frame[name].map(escape)
+    st.dataframe(escaped, row_height=28, hide_index=True, **options)
+
 
 MOST_ROWS = 5_000
 
@@ -148,11 +207,11 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     )
 
 
-def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = data_table.HEIGHT) -> None:
+def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = HEIGHT) -> None:
     """Draw a table with a column ``tensor``. A click selects the row's tensor or, in the column "view of", its base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
-    def select(cell: data_table.Cell | None) -> None:
+    def select(cell: Cell | None) -> None:
         name = ""
         if cell is not None:
             row, column = cell
@@ -161,4 +220,4 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = da
         state.choose(selected=str(name))
 
     cell = (rows[0], "tensor") if rows else None
-    data_table.selectable(frame, key, cell, select, height=height)
+    clickable(frame, key, cell, select, height=height)

@@ -3,7 +3,8 @@
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus, data_table
+from app.kit import arena_focus
+from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.planning import Shown
 from app.session.work.workers import TaskNotFinished
@@ -66,7 +67,7 @@ def findings(shown: Shown) -> None:
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
     with st.expander(title, expanded=failed > 0 and not judged.verified.only_over_capacity):
         frame = pd.DataFrame(listed)[["severity", "rule", "message", "tensor", "other"]]
-        data_table.show(frame, height=min(280, 38 + 28 * len(listed)))
+        tensor_table.show_table(frame, height=min(280, 38 + 28 * len(listed)))
 
 
 def _await(shown: Shown) -> None:

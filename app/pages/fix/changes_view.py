@@ -9,10 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import data_table
 from app.kit.charts import BAD, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
 from app.kit.frame import long_work
-from app.kit.tensor import plan_drawing
+from app.kit.tensor import plan_drawing, tensor_table
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import Job
@@ -292,10 +291,10 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     selected = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
 
-    def choose(cell: data_table.Cell | None) -> None:
+    def choose(cell: tensor_table.Cell | None) -> None:
         state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
 
-    data_table.selectable(table, key, None if selected is None else (selected, "details"), choose)
+    tensor_table.clickable(table, key, None if selected is None else (selected, "details"), choose)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:

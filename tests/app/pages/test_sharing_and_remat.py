@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 
-from app.kit import data_table
 from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.view_state import Choice
@@ -34,5 +33,5 @@ def test_card_and_table_show_padded_sizes() -> None:
 
 def test_column_of_differences_is_text() -> None:
     columns = {"tensor": ["a"], "offset": ["0 → 64"], "size": [64]}
-    config = data_table.column_config(pd.DataFrame(columns))
+    config = tensor_table.column_config(pd.DataFrame(columns))
     assert [config[name]["type_config"]["type"] for name in columns] == ["text", "text", "number"]
