@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from app.kit import controls
-from app.kit.frame import gallery, long_work, toolbar
+from app.kit.frame import long_work, toolbar
 from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
@@ -32,7 +32,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
     ``allows_digest``: also return a digest. ``shows_last_plan``: while a job runs, return the last valid plan, dimmed.
     """
-    gallery.draw_drop_field()
+    toolbar.draw_drop_field()
     choice = state.choice()
     opened = _open(choice, shows_last_plan)
     if isinstance(opened, Shown):
@@ -97,7 +97,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     _draw_errors(card)
     long_work.restart_button(job)
     with st.container(key="gallery"):
-        gallery.draw()
+        toolbar.draw_gallery()
     st.stop()
 
 
