@@ -13,8 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.sweep.sweep_points import Point, Source
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, run_point
+from tmmu_core.sweep.sweep_run import Point, Source, cluster, run_here, run_on, run_point
 
 FILE = Path(__file__).resolve().parents[1] / "sample_graphs" / "linear_chain.tmmu.json"
 

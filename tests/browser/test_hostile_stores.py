@@ -21,7 +21,7 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import PointResult
+from tmmu_core.sweep.sweep_run import PointResult
 
 pytestmark = pytest.mark.browser
 

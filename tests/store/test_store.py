@@ -20,7 +20,7 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, SWEEPS
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import PointResult
+from tmmu_core.sweep.sweep_run import PointResult
 
 
 @pytest.fixture

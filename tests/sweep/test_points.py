@@ -15,8 +15,17 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep import sweep_run
-from tmmu_core.sweep.sweep_points import Axes, Point, Source, points_of
-from tmmu_core.sweep.sweep_run import FIGURES, FIT_FIGURES, error_row, figures, run_point
+from tmmu_core.sweep.sweep_run import (
+    FIGURES,
+    FIT_FIGURES,
+    Axes,
+    Point,
+    Source,
+    error_row,
+    figures,
+    points_of,
+    run_point,
+)
 
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
 

@@ -22,8 +22,18 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
 from tmmu_core.sweep import sweep_run
-from tmmu_core.sweep.sweep_points import Axes, Point, PointResult, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, run_point
+from tmmu_core.sweep.sweep_run import (
+    Axes,
+    Point,
+    PointResult,
+    Source,
+    cluster,
+    name_of_sweep,
+    points_of,
+    run_here,
+    run_on,
+    run_point,
+)
 
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120

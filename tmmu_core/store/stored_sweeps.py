@@ -11,7 +11,7 @@ from sqlalchemy import Integer, cast, func, select
 from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS, faults_of
 from tmmu_core.store.runs import instant
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import PointResult
+from tmmu_core.sweep.sweep_run import PointResult
 
 
 @dataclass(frozen=True)

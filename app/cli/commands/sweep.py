@@ -21,8 +21,7 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.plan_sets import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
+from tmmu_core.sweep.sweep_run import Axes, Point, Results, Source, cluster, name_of_sweep, points_of, run_here, run_on
 
 PARALLEL = 200  # number of points from which a sweep uses one process per core by default, if Dask is installed
 

@@ -14,7 +14,7 @@ from tmmu_core.store import stored_sweeps
 from tmmu_core.store.open_store import FILES
 from tmmu_core.store.runs import Run
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import PointResult
+from tmmu_core.sweep.sweep_run import PointResult
 
 
 @pytest.fixture
