@@ -3,9 +3,9 @@
 from itertools import islice
 from typing import Any
 
+from app.cli.commands.plan import print_line_changes
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
 from app.cli.options import AS_JSON, STORE, argument, option
-from app.cli.plan_text import print_line_changes
 from app.cli.resolve import MAX_FINDINGS, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
 from app.texts.change_text import ARENA_FIGURES, TENSOR_FIGURES, arena_row, kind_rows, sides, tensor_row

@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from app.cli import resolve
+from app.cli.commands.plan import print_line_changes
 from app.cli.commands.specification import resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
 from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_errors
-from app.cli.plan_text import print_line_changes
 from app.cli.resolve import Resolved
 from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.cli import console, options
-from app.cli.commands.plan import writer_of
+from app.cli.commands.plan import print_plan, writer_of
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AS_JSON, GRAPH, SOURCE
-from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, Resolved, note_input_warnings, open_any, resolve, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.base import schemas, strict

@@ -16,7 +16,7 @@ import pytest
 from app.canvas.pack import claim
 from app.cli.commands import compare as cli_compare
 from app.cli.commands import gate
-from app.cli.plan_text import print_plan
+from app.cli.commands.plan import print_plan
 from app.texts import markup, numbers, totals_text
 from tests.support.golden import sample_files
 from tests.support.paths import SAMPLES, read_graph_file
