@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import house
-from tmmu_core.base.extras import EXTRA_OF
+from tmmu_core.base.errors import EXTRA_OF
 
 ROOT = house.ROOT
 MOST_ROOMS = 18

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input, write_output
 from app.cli.options import STORE_ENV
 from app.texts import numbers
-from tmmu_core.base.errors import unopened
-from tmmu_core.base.extras import require
+from tmmu_core.base.errors import require, unopened
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph

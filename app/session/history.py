@@ -8,8 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
-from tmmu_core.base.extras import require
+from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput, require
 
 if TYPE_CHECKING:
     from tmmu_core.store.runs import Run

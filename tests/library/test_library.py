@@ -16,7 +16,7 @@ from msgspec import structs
 import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import SAMPLES, read_graph_file
-from tmmu_core.base import app_package, atomic_files, extras
+from tmmu_core.base import app_package, atomic_files, errors
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.native import native_file
@@ -257,7 +257,7 @@ def test_buffers_live_at_the_same_step_do_not_overlap(rows: list[tuple[int, int,
 
 
 def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tmmu_core.base.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("tmmu_core.base.errors.find_spec", lambda _: None)
     with pytest.raises(tmmu.TmmuError) as caught:
         tmmu.plan(chain(2)).show()
     assert "pip install 'tmmu-plan-explorer[app]'" in str(caught.value.hint)
@@ -352,12 +352,12 @@ def test_request_options_are_parsed() -> None:
 def test_missing_dependency_of_an_extra_is_reported_as_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_another.py").write_text("import there_is_no_such_thing")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(extras.EXTRA_OF, "needs_another", "torch")
-    monkeypatch.setitem(extras.EXTRA_OF, "not_there", "torch")
+    monkeypatch.setitem(errors.EXTRA_OF, "needs_another", "torch")
+    monkeypatch.setitem(errors.EXTRA_OF, "not_there", "torch")
     with pytest.raises(ModuleNotFoundError, match="there_is_no_such_thing"):
-        extras.need("needs_another", "this")
+        errors.need("needs_another", "this")
     with pytest.raises(tmmu.TmmuError, match=r"this needs not_there, which is not installed"):
-        extras.need("not_there.inside", "this")
+        errors.need("not_there.inside", "this")
 
 
 def test_app_of_a_checkout_is_found_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:

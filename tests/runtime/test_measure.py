@@ -117,6 +117,6 @@ def test_eager_mode_reports_tensors_and_scratch_per_step() -> None:
     ("package", "file"), [("ai_edge_litert", "tflite/hello_world_int8.tflite"), ("PyTorch", "torch/two_layers.pt2")]
 )
 def test_missing_runtime_is_named_with_its_command(package: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tmmu_core.base.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("tmmu_core.base.errors.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=f"(?s){package}.*pip install"):
         measure((DATA / file).read_bytes(), file)

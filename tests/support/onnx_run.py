@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from tests.runtime.test_philox import pattern
-from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.base.extras import need
+from tmmu_core.base.errors import UnreadableInput, need
 from tmmu_core.formats.onnx.onnx_model import inlined
 from tmmu_core.formats.onnx.onnx_reader import read
 from tmmu_core.graph.model import Graph, Node

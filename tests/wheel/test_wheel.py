@@ -57,7 +57,7 @@ def test_base_installation_is_smaller_than_150_mb(base: Path) -> None:
 
 def test_base_installation_contains_no_extra(base: Path, tmp_path: Path) -> None:
     program = (
-        "from importlib.util import find_spec; from tmmu_core.base.extras import EXTRA_OF;"
+        "from importlib.util import find_spec; from tmmu_core.base.errors import EXTRA_OF;"
         "print([name for name in (*EXTRA_OF, 'app', 'tests', 'docs') if find_spec(name)])"
     )
     assert run(base / "python", "-c", program, cwd=tmp_path).strip() == "[]"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tmmu_core.base.extras import need
+from tmmu_core.base.errors import need
 from tmmu_core.library.functions import pack
 from tmmu_core.planners import planner_named
 

@@ -13,9 +13,8 @@ from typing import Any, Self, Unpack
 
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput, need, require
 from tmmu_core.base.escaping import visible
-from tmmu_core.base.extras import need, require
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.formats.planfile import plan_file

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.cbor import H
-from tmmu_core.base.extras import need
+from tmmu_core.base.errors import need
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]

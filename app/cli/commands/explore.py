@@ -11,7 +11,7 @@ from app.cli.console import STREAM, SUCCESS, UsageError, write_output
 from app.cli.options import STORE, STORE_ENV, argument, flag, option
 from app.cli.resolve import modules_in, open_store
 from app.serving.access import PROXY_HEADER, TOKEN, is_loopback
-from tmmu_core.base.extras import require
+from tmmu_core.base.errors import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
 BASE_PATH = "TMMU_BASE_PATH"  # environment variable with the default of --base-path

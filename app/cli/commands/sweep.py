@@ -12,8 +12,7 @@ from app.cli.options import AS_JSON, STORE, argument, option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.errors import TmmuError, escaped_surrogates
-from tmmu_core.base.extras import installed, require
+from tmmu_core.base.errors import TmmuError, escaped_surrogates, installed, require
 from tmmu_core.formats.open_file import Opened, read_any
 from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.library.arguments import amount_of_bytes

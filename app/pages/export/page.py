@@ -13,8 +13,8 @@ from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
 from app.session import page_jobs, planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
+from tmmu_core.base.errors import installed
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.base.extras import installed
 from tmmu_core.plans.figures.metrics import over_limits
 from tmmu_core.runtime.measure.measure_model import MICRO
 

@@ -139,7 +139,7 @@ def test_report_has_the_assumed_sizes(tmp_path: Path) -> None:
 
 
 def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tmmu_core.base.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("tmmu_core.base.errors.find_spec", lambda _: None)
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", ["N", "T"])], [value("y", None)]))
     assert "--dims N=1,T=512" in caught.value.hint

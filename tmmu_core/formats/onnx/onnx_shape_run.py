@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, run_module
-from tmmu_core.base.extras import install, installed
+from tmmu_core.base.errors import install, installed
 from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
 from tmmu_core.formats.onnx.onnx_model import TypedShapes, attribute_of, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes

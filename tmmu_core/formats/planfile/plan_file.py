@@ -19,9 +19,8 @@ import msgspec
 import numpy as np
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, source_of_errors
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, need, source_of_errors
 from tmmu_core.base.escaping import csv_text, for_cell, visible
-from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import PlanDocument, head_document, row_documents, schema_refusal

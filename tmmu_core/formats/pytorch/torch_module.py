@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.base.extras import installed, need
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, installed, need
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved

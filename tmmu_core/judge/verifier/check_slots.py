@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tmmu_core.base.extras import need
+from tmmu_core.base.errors import need
 from tmmu_core.judge.finding import Finding, error, warning
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
-from tmmu_core.base.extras import need
+from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow, need
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.canonical import with_hashes
 from tmmu_core.plans.figures.live_bytes import storages_of

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.base.child_process import run_module
-from tmmu_core.base.errors import TmmuError, UnreadableInput, source_of_errors
-from tmmu_core.base.extras import need, require
+from tmmu_core.base.errors import TmmuError, UnreadableInput, need, require, source_of_errors
 from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
