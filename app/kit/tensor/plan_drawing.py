@@ -7,7 +7,7 @@ from typing import Any
 from app.canvas.pack import Origin, Packed, pack_plan, picture_of
 from app.canvas.script import PLAN
 from app.kit import arena_focus, controls
-from app.kit.tensor import marks, why_here
+from app.kit.tensor import marks, tensor_card
 from app.session import state
 from app.session.plan_rows import operators, origins, phases
 from app.session.planning import Shown
@@ -94,7 +94,7 @@ def canvas(
         "step": drawn_step(step) if step is not None and step < plan.steps else None,
         "span": chosen.span and drawn_range(chosen.span),
         "flags": [(drawn_step(t), text) for t, text in flags],
-        "ghost": why_here.ghost_settings(plan) if steps is None else None,
+        "ghost": tensor_card.ghost_settings(plan) if steps is None else None,
         "zoom": chosen.zoom,
         "height": 560,
         "link": "page",
@@ -110,7 +110,7 @@ def canvas(
         "zoom": lambda edges: state.choose(zoom=edges and tuple(round(max(0.0, edge), 3) for edge in edges)),
     }
     if steps is None:
-        callbacks["ghost"] = lambda place: why_here.put(plan, place)
+        callbacks["ghost"] = lambda place: tensor_card.put(plan, place)
     draw(handle, callbacks, key=key, **settings | more)
 
 

@@ -1,16 +1,108 @@
-"""The cards of the selected tensor beside the drawing."""
+"""The cards of the selected tensor: its facts, why it has its offset, another place for it, and the replay."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.tensor import marks, why_here
+from app.kit.tensor import marks
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
-from tmmu_core.plans.figures.live_bytes import storages_alive
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
+from tmmu_core.plans.figures.live_bytes import storages_alive, storages_of
+from tmmu_core.plans.model import Plan
+
+MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 
 
-def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
+def panel(shown: Shown, name: str) -> None:
+    """Draw the card "Why offset" of a tensor, and the conflicts at the place to which the user dragged its box."""
+    plan = shown.plan
+    arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
+    order = plan_rows.placement_order(shown, arena)
+    controls.linked_html(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order))
+    place = tried(plan)
+    if place is None:
+        st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
+        return
+    controls.linked_html(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST))
+    controls.button("Undo", "untried", {"tried": None})
+
+
+def tried(plan: Plan) -> Ghost | None:
+    """Return the tried place and its conflicts; ``None`` if no place is tried or the plan lacks the selected tensor."""
+    chosen = state.choice()
+    if chosen.tried is None or chosen.selected not in plan.row_of:
+        return None
+    return ghost(plan, chosen.selected, *chosen.tried)
+
+
+def ghost_settings(plan: Plan) -> dict[str, Any] | None:
+    """Return the result of :func:`tried` as input of the canvas; ``None`` without a result."""
+    place = tried(plan)
+    if place is None:
+        return None
+    fields = {name: getattr(place, name) for name in ("offset", "birth", "legal", "extent")}
+    return {"id": plan.tensor_ids[place.row], "conflicts": list(place.conflicts), **fields}
+
+
+def put(plan: Plan, place: Mapping[str, Any]) -> None:
+    """Store the place of a dragged box as the tried place. The offset is rounded to the alignment."""
+    name = str(place["id"])
+    offset = on_grid(plan, name, int(place["offset"]))
+    state.choose(selected=name, tried=(max(0, offset), max(0, int(place["birth"]))))
+
+
+def _placements(shown: Shown) -> int:
+    """Return the number of storages that the planner places in the shown arena; 0 if they cannot be replayed."""
+    arena = arena_focus.arena(shown)
+    count = shown.plan.arena_of[arena].storages if arena else 0
+    return count if 1 < count <= MOST_REPLAYED else 0
+
+
+def replay_button(shown: Shown) -> None:
+    """Draw the button that starts the replay, if the placements of the arena can be replayed."""
+    if state.choice().turn is None and _placements(shown):
+        icon, about = ":material/play_arrow:", "Show the placements of the planner one after the other."
+        controls.button("Replay the placement", "replay-placement", _turn(shown, 1), icon=icon, help=about)
+
+
+def turns(shown: Shown) -> list[int] | None:
+    """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
+    plan, chosen, total = shown.plan, state.choice().turn, _placements(shown)
+    if chosen is None or not total:
+        return None
+    turn, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
+
+    def show_turn() -> None:
+        state.choose(**_turn(shown, int(state.widget_value("turn"))))
+
+    with controls.row("turns"):
+        st.number_input("Placement", 1, total, key=state.set_widget("turn", turn), on_change=show_turn, width=200)
+        row = _row_placed(shown, turn)
+        place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
+        name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
+        rule = tensor_text.ORDER_WORDS.get(order.by, order.by)
+        st.markdown(f"of {total:,}, {rule}: {name}, {place}")
+        controls.button("Show all", "turn.all", {"turn": None})
+    placed = set(order.storages[:turn])
+    return [row for row, storage in enumerate(plan.storage.tolist()) if storage in placed]
+
+
+def _row_placed(shown: Shown, turn: int) -> int:
+    """Return the row of the first tensor of the storage that is placed at ``turn``, counted from 1."""
+    order = plan_rows.placement_order(shown, arena_focus.arena(shown))
+    return int(storages_of(shown.plan).head[order.storages[turn - 1]])
+
+
+def _turn(shown: Shown, turn: int) -> dict[str, Any]:
+    return {"turn": turn, "selected": shown.plan.tensor_ids[_row_placed(shown, turn)], "marked": "", "search": ""}
+
+
+def panel_of_tensor(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
     """Draw the selected tensor's cards, else the largest buffers. ``walking``: on page Graph; ``device``: on Device."""
     plan, name = shown.plan, state.choice().selected
     colours = plan_rows.row_colours(shown, state.choice().view, "arena" if device else "")
@@ -21,7 +113,7 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         if live := storages_alive(plan, step, arena):
             controls.linked_html(tensor_text.largest(plan, (arena or "all arenas", step), live, colours))
         marks.certificate(shown)
-        why_here.replay_button(shown)
+        replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
@@ -36,6 +128,6 @@ def panel(shown: Shown, *, walking: bool = False, device: bool = False) -> None:
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(walk=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
-    why_here.panel(shown, name)
-    why_here.replay_button(shown)
+    panel(shown, name)
+    replay_button(shown)
     marks.certificate(shown)

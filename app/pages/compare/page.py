@@ -271,7 +271,7 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
         tensor_table.selectable(table, "changes", selected, height=420 if selected else 320)
     if right is not None:
         with right:
-            tensor_card.panel(candidate)
+            tensor_card.panel_of_tensor(candidate)
 
 
 page()

@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
-from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
+from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict
 from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
@@ -75,7 +75,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
             marks.pick_layer(shown)
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        marked = why_here.turns(shown) or marks.rows(shown)
+        marked = tensor_card.turns(shown) or marks.rows(shown)
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in STEP_VIEWS:
@@ -93,7 +93,7 @@ def _body(shown: Shown, handle: plan_drawing.PlanHandle, titles: Mapping[str, st
         if view in STEP_VIEWS:
             STEP_VIEWS[view](shown)
     with right, st.container(key="beside"):
-        tensor_card.panel(shown, device=view == "device")
+        tensor_card.panel_of_tensor(shown, device=view == "device")
     state.write_link()
 
 
