@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -16,10 +16,10 @@ from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
 from app.cli.console import BAD_INPUT, INTERNAL_ERROR, STREAM, SUCCESS, UsageError, print_error, print_note
-from app.cli.options import with_options
+from app.cli.options import OUTPUTS, with_options
 from tmmu_core import version_line
 from tmmu_core.base import limits
-from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.errors import TmmuError, UnwritableOutput
 
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
@@ -64,27 +64,42 @@ def prepare_streams() -> None:
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values, and an output file that is also an input."""
+    """A command that rejects empty values, and an output file that is also an input or another output."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError`."""
-        output = ctx.params.get("output")
-        # ``convert`` can rewrite a file in place.
-        overwrites = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
+        read, written = list[str](), list[tuple[str, str]]()
         for parameter in self.params:
-            is_option = parameter.param_type_name == "option"
-            value = ctx.params.get(str(parameter.name))
-            source = ctx.get_parameter_source(str(parameter.name))
-            values = value if isinstance(value, list | tuple) else (value,)
-            is_empty = any(isinstance(value, str) and not value.strip(" \t\r\n,") for value in values)
+            name, is_option = str(parameter.name), parameter.param_type_name == "option"
+            value, source = ctx.params.get(name), ctx.get_parameter_source(name)
+            texts = [text for text in (value if isinstance(value, list | tuple) else [value]) if isinstance(text, str)]
+            is_empty = any(not text.strip(" \t\r\n,") for text in texts)
             if is_empty and source is not None and source.name == "COMMANDLINE":
-                name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
-                raise UsageError(f"{name} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
-            inputs = [] if is_option or not overwrites else [file for file in values if isinstance(file, str)]
-            for file in inputs:
-                if os.path.isfile(file) and os.path.samefile(file, output):
-                    raise UsageError(f"the output {output} is the input {file}.", "Write to another file.")
+                shown = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+                raise UsageError(
+                    f"{shown} is empty.", "Set a value, or omit the option. A shell variable may be unset."
+                )
+            if name in OUTPUTS:
+                written += [(name, text) for text in texts if text != STREAM]
+            elif "FILE" in str(parameter.metavar):
+                read += texts
+        for position, (name, output) in enumerate(written):
+            # ``convert`` can rewrite a file in place.
+            others = {text: "another output" for _, text in written[:position]}
+            others |= {} if (self.name, name) == ("convert", "output") else dict.fromkeys(read, "the input")
+            _refuse_output(output, others, needs_folder=self.name != "export")  # a C project creates its folder
         return super().invoke(ctx)
+
+
+def _refuse_output(output: str, others: Mapping[str, str], *, needs_folder: bool) -> None:
+    """Raise ``Misuse`` if the output is one of ``others`` (file → its use), or needs a folder that does not exist."""
+    if os.path.exists(output) and not os.path.isfile(output):
+        return  # a device, or the folder of a C project
+    for file, use in others.items():
+        if os.path.realpath(file) == os.path.realpath(output):
+            raise UsageError(f"the output {output} is {use}, {file}.", "Write to another file.")
+    if needs_folder and not os.path.isdir(os.path.dirname(output) or "."):
+        raise UnwritableOutput(f"{output} cannot be written: its folder does not exist.", "Create the folder.")
 
 
 SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limits.SERVER_WORKERS)

@@ -47,7 +47,7 @@ OUT: str | None = option("Write to this file; - writes to standard output.", "FI
 OUT_OR_STREAM: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=STREAM)
 REQUIRED_OUT: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED)
 REQUEST = "request"  # parameter that is replaced by all planning options
-OUTPUTS = ("output", "recipe")  # parameters whose value - is standard output
+OUTPUTS = ("output", "recipe", "sidecar", "viewer")  # parameters that name a file to write; - is standard output
 GRAPH: str | None = option("Graph of a plan file, to check the plan against.", "FILE", "--graph")
 STORE: str | None = option(f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}].", "URL")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input, write_output
+from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input
 from app.cli.options import STORE_ENV
 from app.texts import numbers
 from tmmu_core.base.errors import require, unopened
@@ -203,10 +203,10 @@ def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
         print_lines("", *(f"warning: {text}" for text in warnings))
 
 
-def write_graph(graph: Graph, name: str, what: str) -> None:
-    """Write a native graph file in the format of its file extension; for ``-``, as JSON to standard output."""
+def graph_encoder(name: str) -> Callable[[Graph], bytes]:
+    """Return the function that encodes a graph in the format of a file name; for ``-``, JSON. Raises ``UsageError``."""
     is_cbor = format_by_ending(name, {".json": "json", ".cbor": "cbor"}, "json") == "cbor"
-    write_output(name, (native_file.encode_cbor if is_cbor else native_file.encode_json)(graph), what)
+    return native_file.encode_cbor if is_cbor else native_file.encode_json
 
 
 def print_findings(resolved: Resolved) -> None:

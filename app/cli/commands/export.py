@@ -10,7 +10,7 @@ from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
 from app.cli.options import AS_JSON, MODEL, OUT_OR_STREAM, REQUIRED, SOURCE, option
-from app.cli.resolve import Resolved, input_of, open_any, resolve, resolve_opened, write_graph
+from app.cli.resolve import Resolved, graph_encoder, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.atomic_files import replace_file_by_parts
@@ -226,12 +226,13 @@ def convert_command(
         return _write_instance(graph, output)
     if not isinstance(graph, Graph):
         raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
+    encode = graph_encoder(output)
     if sidecar is not None:
         if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:
             hint = "Pass a model file, and write -o GRAPH and --sidecar FILE to one folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
         graph = _with_sidecar(graph, model, sidecar)
-    write_graph(graph, output, "the graph")
+    write_output(output, encode(graph), "the graph")
     if output != STREAM:
         print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
         if graph.assumed:

@@ -11,7 +11,7 @@ import msgspec
 from app.cli import console
 from app.cli.console import FINDING, NOT_COMPARABLE, STREAM, SUCCESS, UsageError
 from app.cli.options import AS_JSON, argument, flag, option, usage_errors
-from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
+from app.cli.resolve import graph_encoder, open_any, progress_on_terminal, show_warnings
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text, result_text, unknown_operators
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
@@ -77,13 +77,14 @@ def fit_command(
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
     if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
+    encode = graph_encoder(output or STREAM)  # reject a file name before the search, which may take long
     with usage_errors():
         allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
     limits = (_capacity(request), allowed)
     with _interruptible() as progress:
         fitted, size = _search(graph, opened, request, limits, progress, sizes)
     if output is not None:
-        write_graph(fitted.best.plan_input.graph, output, "the fitted graph")
+        console.write_output(output, encode(fitted.best.plan_input.graph), "the fitted graph")
     if recipe is not None:
         document = recipe_document(fitted.best.moves, ir_hash(fitted.start.plan_input.graph))
         console.write_output(recipe, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", "the recipe")

@@ -1,5 +1,6 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
+import os
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -200,7 +201,8 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
+        problem = f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}."
+        raise UsageError(problem, "Use another folder.") from error
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
         "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),
@@ -209,6 +211,9 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
     }
     if old is not None:
         outputs["baseline.plan.json"] = (to_json(old), "the baseline")
+    for name, other in (("candidate.plan.json", before), ("baseline.plan.json", after)):
+        if other is not None and os.path.realpath(folder / name) == os.path.realpath(other.name) and name in outputs:
+            raise UsageError(f"--out: {folder / name} would replace the input {other.name}.", "Use another folder.")
     for name, (data, what) in outputs.items():
         write_output(str(folder / name), data, what)
 

@@ -205,6 +205,36 @@ def test_output_that_is_the_input_is_rejected(tmmu: Tmmu, tmp_path: Path, comman
     assert tmmu("convert", str(graph), "-o", str(link))[0] == 0
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "plan CHAIN --order FILE -o FILE",
+        "export CHAIN --to onnx --model FILE -o ./FILE",
+        "fit FILE --capacity 1MiB --recipe FILE",
+        "fit CHAIN --capacity 1MiB -o FILE --recipe FILE",
+        "convert FILE --sidecar FILE -o other.json",
+        "explore FILE --viewer FILE",
+        "gate CHAIN --baseline out/candidate.plan.json --out out",
+    ],
+)
+def test_file_that_is_read_and_written_is_kept(
+    tmmu: Tmmu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("out").mkdir()
+    kept = Path("out/candidate.plan.json" if line.startswith("gate") else "graph.json")
+    kept.write_bytes(Path(CHAIN).read_bytes())
+    code, out, err = tmmu(*(CHAIN if word == "CHAIN" else word.replace("FILE", str(kept)) for word in line.split()))
+    assert (code, out, "Write to another file" in err or "Use another folder" in err) == (2, "", True)
+    assert kept.read_bytes() == Path(CHAIN).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["fitted.csv", "no/such/folder/fitted.json"])
+def test_output_of_a_fit_is_rejected_before_the_search(tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("app.cli.commands.fit._search", None)
+    assert tmmu("fit", CHAIN, "--capacity", "1MiB", "-o", name)[0] == 2
+
+
 def test_graph_with_the_name_none_is_no_output(tmmu: Tmmu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("None").write_bytes(Path(CHAIN).read_bytes())
