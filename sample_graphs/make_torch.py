@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from tmmu_core.graph.native import native_file
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 from tmmu_core.graph.model import Graph
+from tmmu_core.graph.native import native_file
 
 HERE = Path(__file__).parent
 IN_TRAINING, IN_INFERENCE = "eager", "sdpa"

@@ -1,9 +1,16 @@
-"""Find the largest size of a dimension at which a plan fits, with moves of the allowed kinds."""
+"""Find the largest size of a dimension at which a plan fits, with moves of the allowed kinds.
 
-from collections.abc import Callable, Mapping
+A model file is read at three sizes only: its graph at another size is extrapolated from these.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import msgspec
 
 from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.moves.sizes import FittedSize, bisect_size, dim_bounds
@@ -11,7 +18,6 @@ from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.candidates import with_size
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.sized_graph import sized_graph
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims, size_range
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.planners.problem import Progress
@@ -87,3 +93,38 @@ def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]
             return bisect_size(Dim(low, high), fit_at)
         low, best = high, fitted
     return FittedSize(low, best)
+
+
+def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
+    """Return the graph at the size of the first graph plus ``steps``; every number is a polynomial of the size.
+
+    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Return ``None`` if they
+    differ in more than integers, or if a number would be negative.
+    """
+    try:
+        return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
+    except ValueError:
+        return None
+
+
+def _extended(values: list[Any], steps: int) -> Any:
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
+        return {key: _extended([value[key] for value in values], steps) for key in first}
+    if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
+        return [_extended(list(parts), steps) for parts in zip(*values, strict=True)]
+    if not all(type(value) is int for value in values) or (number := _newton(values, steps)) < 0:
+        raise ValueError
+    return number
+
+
+def _newton(values: list[int], steps: int) -> int:
+    """Return the value at ``steps`` of the polynomial with ``values`` at 0, 1, …, by forward differences."""
+    number, binomial = 0, 1
+    for k in range(len(values)):
+        number += binomial * values[0]
+        binomial = binomial * (steps - k) // (k + 1)
+        values = [second - first for first, second in pairwise(values)]
+    return number
