@@ -15,7 +15,7 @@ from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.sizes import FittedSize
+from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.curve import curve

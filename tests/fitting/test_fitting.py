@@ -13,7 +13,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS, Move, recipe
-from tmmu_core.fitting.moves.sizes import bisect_size
+from tmmu_core.fitting.moves.settings import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input

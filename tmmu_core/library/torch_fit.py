@@ -19,7 +19,7 @@ import numpy as np
 from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.moves.sizes import bisect_size
+from tmmu_core.fitting.moves.settings import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.largest_size import sized_graph

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.sizes import FittedSize
+from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves

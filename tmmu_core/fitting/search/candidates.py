@@ -13,8 +13,7 @@ import msgspec
 
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves import offload
-from tmmu_core.fitting.moves.alignment import apply_alignment
-from tmmu_core.fitting.moves.sizes import apply_shards, apply_sizes, dim_bounds
+from tmmu_core.fitting.moves.settings import apply_alignment, apply_shards, apply_sizes, dim_bounds
 from tmmu_core.fitting.problem.in_place import apply_inplace
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, solve_input
 from tmmu_core.fitting.recompute import recompute_moves

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base.errors import ContractError
-from tmmu_core.fitting.moves.sizes import FittedSize, bisect_size, dim_bounds
+from tmmu_core.fitting.moves.settings import FittedSize, bisect_size, dim_bounds
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.candidates import with_size

@@ -12,7 +12,7 @@ from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.sizes import FittedSize
+from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, bounds, extents, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tmmu_core.fitting.move import KINDS, Kind, Move
-from tmmu_core.fitting.moves.alignment import smaller_alignments
 from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.moves.settings import smaller_alignments
 from tmmu_core.fitting.order.order_search import Watch
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves

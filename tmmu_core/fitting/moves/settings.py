@@ -1,8 +1,13 @@
-"""Moves that reduce a dimension or keep only one rank's share, and bisection for the largest size that fits."""
+"""Moves that change the settings of a plan instead of its order or nodes: alignments, sizes of dimensions, shards.
+
+A smaller alignment needs the support of the hardware. If all arenas except ``offload`` have the same alignment, the
+fitted graph contains it. Otherwise a plan of the graph needs the alignments from ``--arenas FILE``.
+"""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -10,12 +15,38 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
-from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
+from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at
-from tmmu_core.graph.model import Dim
+from tmmu_core.graph.dtypes import itemsize
+from tmmu_core.graph.model import Arena, Dim
 from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
+
+ALIGNMENT_WHY = "the live ranges stay the same; the hardware must support this alignment"
+
+
+def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
+    """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
+    config: dict[str, Any] = dict(as_given(plan_input.arenas or {}))
+    before = read_arenas(plan_input.arenas)
+    for name in move.details["arenas"]:
+        alignment = min(int(move.details["alignment"]), before.get(name, Arena()).alignment_bytes)
+        config[name] = {**config.get(name, {}), "alignment_bytes": alignment}
+    return replace(plan_input, arenas=config)
+
+
+def smaller_alignments(base: Candidate) -> Iterator[Move]:
+    """Yield a move for every smaller alignment of the arenas, down to the widest element type, largest first."""
+    arenas = sorted(extents(base.plan))
+    largest = max((base.plan.arena_of[name].alignment_bytes for name in arenas), default=1)
+    widest = max((itemsize(tensor.dtype) for tensor in base.plan_input.graph.tensors), default=1)
+    alignment = largest // 2
+    while alignment >= widest:
+        what = f"align to {alignment} B instead of {largest} B"
+        yield Move("alignment", what, ALIGNMENT_WHY, details={"alignment": alignment, "arenas": arenas})
+        alignment //= 2
 
 
 def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
