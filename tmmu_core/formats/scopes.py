@@ -10,13 +10,14 @@ The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``
   ``Scan.close`` also adds a row to each stacked output.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
-from tmmu_core.graph.model import Node
+from tmmu_core.graph.index import fixed_bytes, view_root
+from tmmu_core.graph.model import Node, Tensor
 
 Flatten = Callable[[Sequence[str], str], list[str]]  # appends a body: ``(argument ids, scope)`` → result ids
 
@@ -34,11 +35,9 @@ class Host(Protocol):
     def nodes(self) -> Sequence[Any]:
         """Nodes added so far, with their ``inputs`` and ``outputs``."""
 
-    def root(self, tensor: str) -> str:
-        """Return the tensor that owns the storage of ``tensor``: the root of a view, else ``tensor`` itself."""
-
-    def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors have the same number of bytes, and neither is a view."""
+    @property
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Tensors declared so far, by id; a view refers to the tensor that owns its storage."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def branch(
         (reads.index(result), k)
         for results in results_of
         for k, (result, output) in enumerate(zip(results, site.outputs, strict=True))
-        if result in written and reads.count(result) == 1 and host.same_bytes(result, output)
+        if result in written and reads.count(result) == 1 and _same_bytes(host, result, output)
     )
     closing = "If.close" if len(bodies) > 1 else "Call.close"
     _place(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
@@ -98,20 +97,31 @@ def repeat(
     results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, places, strict=True)]
     written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
-    captures = [name for name in reads_inside if name not in written and host.root(name) not in written]
+    captures = [name for name in reads_inside if name not in written and _root(host, name) not in written]
     reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
-    overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)])
+    overwrites = tuple([(k, k) for k, output in enumerate(site.outputs) if _same_bytes(host, places[k], output)])
     writes = (*site.outputs, *site.views)
     _place(host, site.scope, Node("", f"{kind}.close", reads, writes, inplace="none", in_place_write=overwrites))
 
 
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
     """Return ``result``, or a clone if its bytes are those of a state that the closing node may overwrite too early."""
-    if result == place or host.root(result) not in states:
+    if result == place or _root(host, result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
     _place(host, copy, Node("", "clone", (result,), (copy,), inplace="none"))
     return copy
+
+
+def _root(host: Host, tensor: str) -> str:
+    """Return the tensor that owns the storage of ``tensor``; a variable is not among the tensors of a host."""
+    return view_root(host.tensors, tensor) if tensor in host.tensors else tensor
+
+
+def _same_bytes(host: Host, first: str, second: str) -> bool:
+    """Return whether two tensors have the same number of bytes, and neither is a view."""
+    one, two = host.tensors[first], host.tensors[second]
+    return one.view is None and two.view is None and fixed_bytes(one) == fixed_bytes(two)
 
 
 def _place(host: Host, scope: str, node: Node) -> None:

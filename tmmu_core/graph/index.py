@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph import checks
+from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Tensor
 
 I64 = NDArray[np.int64]
@@ -83,6 +84,11 @@ def view_root(tensors: Mapping[str, Tensor], name: str) -> str:
     while (view := tensors[name].view) is not None:
         name = view.base_tensor_uid
     return name
+
+
+def fixed_bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor with a fixed shape."""
+    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)
 
 
 def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
-from tmmu_core.graph.dtypes import tensor_bytes
-from tmmu_core.graph.index import view_root
+from tmmu_core.graph.index import fixed_bytes, view_root
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 ACCUMULATED = ".accumulated_grad"  # suffix of the name of a gradient that exists before the step
@@ -100,7 +99,7 @@ class _BackwardStart:
                 self._add_sum_of_leaf(root, group)
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
-        tangents = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
+        tangents = sorted(self.tangents[root], key=lambda node: fixed_bytes(self.tensors[node.outputs[-1]]))
         # A tangent with two outputs: AOTAutograd copies a dense gradient to a tensor with gaps.
         copies = [node for node in tangents if len(node.outputs) > 1]
         for node in copies:
@@ -112,18 +111,18 @@ class _BackwardStart:
         others = {node.inputs[0] for node in (*tangents[:-1], *copies)}
         parts = [each for each in group if each[0] not in others]
         total = self.tensors[tangents[-1].outputs[-1]]
-        if [size for _, size in parts] == [_bytes(total)]:
+        if [size for _, size in parts] == [fixed_bytes(total)]:
             return
         self._add_caller_gradients(parts)
-        live_count = _tensors_while_summed(self._is_new(root, parts, _bytes(total)))
+        live_count = _tensors_while_summed(self._is_new(root, parts, fixed_bytes(total)))
         # A member of an alias group is not recomputed.
         self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
-        self._add_sum(tangents[-1], tangents[-1].outputs, live_count - 1, _bytes(total))
+        self._add_sum(tangents[-1], tangents[-1].outputs, live_count - 1, fixed_bytes(total))
 
     def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
         held = self._add_caller_gradients(group)
         leaf = next((name for name in self.leaves if view_root(self.tensors, name) == root), root)
-        size = _bytes(self.tensors[leaf])
+        size = fixed_bytes(self.tensors[leaf])
         is_new = self._is_new(root, group, size)
         if len(group) == 1 and not is_new[0]:
             self.sum_of_leaf[leaf] = held[0]
@@ -165,7 +164,7 @@ class _BackwardStart:
         runs while all others are live. Backward begins when all sums are live.
         """
         graph = self.graph
-        sizes = [_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]
+        sizes = [fixed_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]
         if not self.caller_gradients and len(sizes) == 1 and sizes[0] <= SCALAR_BYTES:
             return graph
         first = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
@@ -260,8 +259,4 @@ def _unused_name(tensors: Mapping[str, Tensor], wanted: str) -> str:
 def _covered(tensor: Tensor) -> int:
     """Return the storage bytes that a tensor covers; an expanded tensor covers fewer than its own size."""
     covered = tensor.view.byte_length if tensor.view is not None else None
-    return _bytes(tensor) if covered is None else covered
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)
+    return fixed_bytes(tensor) if covered is None else covered

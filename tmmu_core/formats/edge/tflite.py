@@ -30,8 +30,9 @@ from msgspec import structs
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.edge import tflite_subgraph
-from tmmu_core.formats.edge.tflite_subgraph import ABSENT, ModelFile, Operator, Subgraph, is_external, nbytes
+from tmmu_core.formats.edge.tflite_subgraph import ABSENT, ModelFile, Operator, Subgraph, is_external
 from tmmu_core.graph.constants import Constants, in_file, in_memory
+from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
@@ -153,10 +154,14 @@ class _Reading:
             self._change(self.main.ids[i], role="workspace")
         offsets = self.file.offline_offsets() if any(operator.instr == NPU for operator in main.operators) else ()
         if scratch and len(offsets) >= len(main.tensors):
-            base = max(scratch, key=lambda i: nbytes(main.tensors[i]))
+            base = max(scratch, key=lambda i: fixed_bytes(main.tensors[i]))
             for i, own in self.main.ids.items():
                 at = offsets[i] - offsets[base]
-                if i != base and offsets[i] >= 0 and 0 <= at <= nbytes(main.tensors[base]) - nbytes(main.tensors[i]):
+                if (
+                    i != base
+                    and offsets[i] >= 0
+                    and 0 <= at <= fixed_bytes(main.tensors[base]) - fixed_bytes(main.tensors[i])
+                ):
                     self._change(own, view=View(self.main.ids[base], at))
         return scratch
 
@@ -265,7 +270,7 @@ class _Reading:
             raise self.file.damaged(f"operator {k} ({operator.instr}) lacks a variable or value.", use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[number], self.variables.get(name)
-        if known is None or nbytes(known) < nbytes(value):
+        if known is None or fixed_bytes(known) < fixed_bytes(value):
             own = known.id if known else _unused(f"variable {name}", self.used_ids)
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
@@ -277,12 +282,6 @@ class _Reading:
 
     def place(self, node: Node, scope: str) -> None:
         self.nodes.append(structs.replace(node, node_id=_unused(node.node_id, self.node_ids), scope=scope))
-
-    def root(self, tensor: str) -> str:
-        return tensor  # no operator creates a view
-
-    def same_bytes(self, first: str, second: str) -> bool:
-        return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
 
 
 def _unused(name: str, taken: set[str]) -> str:
@@ -308,4 +307,4 @@ def _agree(caller: Subgraph, operator: Operator, operands: Sequence[int], bodies
 
 
 def _sizes(subgraph: Subgraph, tensors: Sequence[int]) -> list[int]:
-    return [nbytes(subgraph.tensors[i]) for i in tensors]
+    return [fixed_bytes(subgraph.tensors[i]) for i in tensors]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph import checks, dtypes
+from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import Inplace, Role, Tensor
 
 
@@ -33,13 +34,8 @@ def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: 
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in SAME_SIZE)
-    size = nbytes(tensors[writes[0]])
-    return tuple((i, 0) for i, read in enumerate(reads[:operands]) if nbytes(tensors[read]) == size) or "none"
-
-
-def nbytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor with a fixed shape."""
-    return dtypes.tensor_bytes(tuple(int(dim) for dim in tensor.shape), tensor.dtype)
+    size = fixed_bytes(tensors[writes[0]])
+    return tuple((i, 0) for i, read in enumerate(reads[:operands]) if fixed_bytes(tensors[read]) == size) or "none"
 
 
 ABSENT = -1  # number of an omitted optional operand

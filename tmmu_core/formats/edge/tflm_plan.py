@@ -26,7 +26,8 @@ from msgspec import structs
 
 from tmmu_core.base.errors import Misuse, source_of_errors
 from tmmu_core.formats.edge import tflite
-from tmmu_core.formats.edge.tflite_subgraph import ABSENT, OFFLINE_PLAN, nbytes, permission
+from tmmu_core.formats.edge.tflite_subgraph import ABSENT, OFFLINE_PLAN, permission
+from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, PERSISTENT_ROLES, Graph, Node, Tensor
 from tmmu_core.plans import canonical
 from tmmu_core.plans.model import Plan
@@ -89,7 +90,7 @@ class MicroModel:
         keys = [(number, i) for number, count in enumerate(self.counts) for i in range(count)]
         rows = {key: self.file.subgraph(key[0]).table.Tensors(key[1]) for key in keys}
         placed = [key for key in keys if not self.tensor(key).persistent and not self.file.data_bytes(rows[key])]
-        return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
+        return {key: size for key in placed if (size := fixed_bytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
         """Return tensor → id, for tensors with one id in ``plan``. Raises ``Misuse`` for another model or order."""

@@ -288,13 +288,6 @@ class _Reader:
     def place(self, node: Node, scope: str) -> None:
         self.nodes.append(msgspec.structs.replace(node, node_id=self.node_names.free(node.node_id), scope=scope))
 
-    def root(self, tensor: str) -> str:
-        return self.value_of[tensor].storage if tensor in self.value_of else tensor
-
-    def same_bytes(self, first: str, second: str) -> bool:
-        values = [self.value_of.get(each) for each in (first, second)]
-        return all(v is not None and v.storage == v.id for v in values) and len({v.nbytes for v in values if v}) == 1
-
     def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, dtype: str, role: Role, base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
         within = base.within(layout)

@@ -30,7 +30,7 @@ from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import Ends, ends_of
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
-from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"  # pseudo operator at the start of backward that produces an output's gradient
@@ -340,17 +340,6 @@ class JointReader(torch.fx.Interpreter):
         draft.in_place_write = list(node.in_place_write)
         self.nodes.append(draft)
 
-    def root(self, tensor: str) -> str:
-        """Return the tensor that owns a tensor's storage."""
-        view = self.tensors[tensor].view
-        return tensor if view is None else view.base_tensor_uid
-
-    def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors have the same number of bytes, and neither is a view."""
-        pair = self.tensors[first], self.tensors[second]
-        sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
-        return not any(each.view for each in pair) and len(sizes) == 1
-
     def _finish(self) -> None:
         """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
         for (node, item), buffer in self.ends.mutations.items():
@@ -420,7 +409,7 @@ class JointReader(torch.fx.Interpreter):
         backward = [draft for draft in self.nodes if draft.phase == "backward"]
         read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
         from_forward = read.difference(*(draft.outputs for draft in backward))
-        saved = {each for each in from_forward if not self.tensors[self.root(each)].persistent}
+        saved = {each for each in from_forward if not self.tensors[view_root(self.tensors, each)].persistent}
         nodes = tuple(draft.node() for draft in self.nodes)
         return Graph(
             ir_schema=GRAPH_SCHEMA,
