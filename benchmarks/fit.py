@@ -24,8 +24,7 @@ from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
-from tmmu_core.fitting.problem.lowered_graph import lower_graph
-from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
+from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, lower_graph, solve_input
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.recompute_model import NEVER, RecomputeModel, recompute_model

@@ -20,7 +20,7 @@ from torch._functorch import config, partitioners
 from torch.nn import functional
 
 from benchmarks.real_steps import STEPS, Attention, Decoder, Encoder, LanguageModel, Loss
-from tmmu_core.fitting.problem.lowered_graph import in_one_memory
+from tmmu_core.fitting.problem.planner_calls import in_one_memory
 from tmmu_core.graph.native import native_file
 from tmmu_core.library.torch_fit import TorchModel, trace_step
 

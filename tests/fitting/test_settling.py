@@ -6,7 +6,7 @@ from hypothesis import assume, given
 
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.base.errors import ContractError
-from tmmu_core.fitting.problem.lowered_graph import lower_graph
+from tmmu_core.fitting.problem.planner_calls import lower_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness
