@@ -18,8 +18,7 @@ from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.settings import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
-from tmmu_core.fitting.search.curve import curve
-from tmmu_core.fitting.search.what_if import WhatIf, what_if
+from tmmu_core.fitting.search.overviews import WhatIf, curve, what_if
 from tmmu_core.graph.arenas import as_given
 from tmmu_core.graph.native import native_file
 from tmmu_core.graph.sharding.shard_spec import read_spec

@@ -4,8 +4,8 @@ import tmmu
 from tests.fitting.test_fitting import shown, started
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
-from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.overviews import curve
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 ALONE = Allowed(frozenset({"alignment"}))

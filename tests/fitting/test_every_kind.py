@@ -12,8 +12,8 @@ from tests.support.onnx_run import arena_run, plain_run
 from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
-from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.overviews import curve
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 

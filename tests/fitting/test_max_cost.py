@@ -10,8 +10,8 @@ from tests.support.build import graph, node, tensor
 from tests.support.paths import SAMPLES, read_graph_file
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
-from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.overviews import curve
 from tmmu_core.plans.making.request import PlanRequest
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ from tests.support.build import chain, graph, node, tensor
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.planner_calls import extents, extents_of, solve_input
 from tmmu_core.fitting.search.candidates import apply_moves
-from tmmu_core.fitting.search.what_if import what_if
+from tmmu_core.fitting.search.overviews import what_if
 
 
 def test_moves_are_ranked_by_their_saved_bytes() -> None:

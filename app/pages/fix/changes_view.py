@@ -21,7 +21,7 @@ from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind, Move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.fitting.search.what_if import WhatIf
+from tmmu_core.fitting.search.overviews import WhatIf
 from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.plans.figures.metrics import over_limits, totals
 

@@ -156,12 +156,8 @@ class _Reading:
         if scratch and len(offsets) >= len(main.tensors):
             base = max(scratch, key=lambda i: fixed_bytes(main.tensors[i]))
             for i, own in self.main.ids.items():
-                at = offsets[i] - offsets[base]
-                if (
-                    i != base
-                    and offsets[i] >= 0
-                    and 0 <= at <= fixed_bytes(main.tensors[base]) - fixed_bytes(main.tensors[i])
-                ):
+                at, most = offsets[i] - offsets[base], fixed_bytes(main.tensors[base]) - fixed_bytes(main.tensors[i])
+                if i != base and offsets[i] >= 0 and 0 <= at <= most:
                     self._change(own, view=View(self.main.ids[base], at))
         return scratch
 

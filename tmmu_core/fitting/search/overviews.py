@@ -1,7 +1,8 @@
-"""Rank single moves by the bytes that each saves.
+"""Overviews of possible changes: single moves ranked by the bytes that they save, and the curve of bytes against cost.
 
 For each kind, the moves that save the most live bytes at the peak are planned, each alone. The planned moves are ranked
-by the bytes by which they reduce the sum of the arenas' extents.
+by the bytes by which they reduce the sum of the arenas' extents. Each point of the curve, from the initial plan towards
+the lower bound, is a plan.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,10 +14,12 @@ from tmmu_core.fitting.move import KINDS, Kind, Move
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.moves.settings import smaller_alignments
 from tmmu_core.fitting.order.order_search import Watch
-from tmmu_core.fitting.problem.answer import DEFAULT_KINDS
+from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
+from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents_of
-from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, planner_move
+from tmmu_core.fitting.search.candidates import BEST_PLANNER, COSTLY, apply_moves, pareto, planner_move
+from tmmu_core.fitting.search.fit_search import fit, reachable_bound, smallest_of
 from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Progress
@@ -92,3 +95,30 @@ def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
         inputs = inputs[(storages.arena[inputs] == arena) & (storages.death[inputs] == step + 1)]
         saved[index.node_ids[node]] = min(int(storages.size[inputs].max(initial=0)), live[step] - second_peak)
     return saved
+
+
+POINTS = 8  # number of capacities from the smallest plan without cost down to the lower bound
+
+
+def curve(
+    start: Candidate, allowed: Allowed | None = None, progress: Progress | None = None, points: int = POINTS
+) -> tuple[Candidate, ...]:
+    """Return plans by rising cost, each smaller than all cheaper ones; if stopped, return the plans found so far."""
+    allowed = allowed or Allowed()
+    with_cost = replace(allowed, kinds=allowed.kinds & COSTLY.keys())
+    without_cost = replace(allowed, kinds=allowed.kinds - with_cost.kinds)
+    # With the lower bound as capacity, the search tries every move. With less, it would only prove that nothing fits.
+    bound = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
+    fitted = fit(start, Capacity(bound), without_cost, progress)
+    plans = fitted.curve
+    if not with_cost.kinds or fitted.stopped:
+        return plans
+    base = smallest_of(candidate for candidate in plans if not candidate.cost.weight)
+    bound = lower_bound(base, with_cost.kinds).bytes
+    for k in range(1, points + 1):
+        target = base.extent_bytes - (base.extent_bytes - bound) * k // points
+        fitted = fit(base, Capacity(target), with_cost, progress)
+        plans = pareto([*plans, *fitted.curve])
+        if fitted.stopped:
+            break
+    return plans
