@@ -1,8 +1,10 @@
 """A store returns what it was given, on SQLite and PostgreSQL."""
 
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,6 +194,18 @@ def test_store_of_a_later_version_is_unchanged(url: str) -> None:
     store.close()
     with pytest.raises(StoreFault, match="has revision"):
         Store.at(url)
+
+
+def test_store_that_cannot_be_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'a store#.db'}"
+    with closing(Store.at(url, create=True)) as store:
+        store.record(plan_of({"a": 1}), label("c1"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with closing(Store.at(url)) as store:
+        assert [run.commit for run in store.known("net")] == ["c1"]
+        with pytest.raises(StoreFault, match="readonly"):
+            store.record(plan_of({"b": 2}), label("c2"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a store#.db"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -113,16 +114,23 @@ _URL_HINT = "Write sqlite:///plans.db, or postgresql://user@host/database."
 def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
     """Open the store at ``url``, or ``create`` it; return ``(engine, URL without password)``. Raises ``StoreFault``."""
     parsed, name = parsed_url(url)
-    is_sqlite = parsed.get_backend_name() == "sqlite"
-    if is_sqlite and not create and not os.path.isfile(str(parsed.database)):
+    is_sqlite, path = parsed.get_backend_name() == "sqlite", str(parsed.database)
+    if is_sqlite and not create and not os.path.isfile(path):
         raise StoreFault("the store does not exist.", store=name, hint=_CREATE_HINT)
     with faults_of(name):
         try:
             # Without a pool, a replaced SQLite file is opened again. The ping finds connections that a server closed.
             pool: dict[str, Any] = {"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True}
+            if (
+                is_sqlite
+                and not create
+                and not all(os.access(p, os.W_OK) for p in (path, os.path.dirname(path) or "."))
+            ):
+                pool["creator"] = partial(_connect_read_only, path)
             engine = sql.create_engine(parsed, **pool)
             if is_sqlite:
-                sql.event.listen(engine, "connect", _set_up_sqlite)
+                if "creator" not in pool:
+                    sql.event.listen(engine, "connect", _set_up_sqlite)
                 sql.event.listen(engine, "begin", _begin_sqlite)
             engine.connect().close()
         except (TypeError, ValueError) as error:
@@ -137,6 +145,15 @@ def writing(engine: sql.Engine) -> Iterator[sql.Connection]:
     """Open a transaction that writes: commit at its end, roll back on an error."""
     with engine.execution_options(tmmu_writes=True).begin() as connection:
         yield connection
+
+
+def _connect_read_only(path: str) -> sqlite3.Connection:
+    """Open a file that this process cannot write, without files beside it unless a writer has left a log there."""
+    log = f"{os.path.realpath(path)}-wal"
+    mode = "mode=ro" if os.path.exists(log) and os.path.getsize(log) else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?{mode}", uri=True, isolation_level=None)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:

@@ -39,13 +39,13 @@ def record_command(
     model, separator, commit = label.rpartition("@")
     if not separator or not model or not commit:
         raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
-    time = _time(at)
+    run_label = Label(model, commit, _time(at), branch)
     url = store_url(store)  # raise errors before planning, which may take long
     found = resolve_ignoring_options(plan, request)
     show_warnings(found.warnings, on_stderr=True)
     valid_plan = found.valid_plan("record")
     with closing(open_store(url, create=True)) as opened_store:
-        result = opened_store.record(valid_plan, Label(model, commit, time, branch))
+        result = opened_store.record(valid_plan, run_label)
     run = result.run
     if json:
         record = {"run": run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
