@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from app.kit import controls, downloads
-from app.session import history, repeat_command, review, state
+from app.session import history, review, state
 from app.session.opening import card_of
 from app.session.planning import Shown
 from app.texts import markup, numbers
@@ -43,7 +43,7 @@ def draw(shown: Shown) -> None:
         with right:
             _views(current)
             _decision(current)
-            name = f"{repeat_command.file_stem(shown.opened.name)}.tmmu-review.html"
+            name = f"{downloads.file_stem(shown.opened.name)}.tmmu-review.html"
             about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
             data = partial(downloads.review_page, shown, current, review.link())
             controls.download("Review file", name, data, help=about)

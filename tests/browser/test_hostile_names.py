@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from app.kit import downloads
 from app.report import html_report
 from app.report.html_report import build_report
-from app.session import opening, planning, repeat_command
+from app.session import opening, planning
 from app.session.pages import PAGES
 from app.session.view_state import Choice
 from tests.browser.conftest import Visit, open_files, rest
@@ -69,7 +69,7 @@ def test_exports_of_a_hostile_graph_cause_no_request(
     arenas = {"activations": {}, names[0]: {}}
     source = opening.shelf().put(f"{names[0]}.tmmu.json", native_file.encode_json(graph))
     shown = planning.make_plan(Choice(source=source, arenas=arenas))
-    stem = repeat_command.file_stem(graph.name)
+    stem = downloads.file_stem(graph.name)
     files = {}
     for listed in downloads.entries(shown, stem).values():
         for _, name, _, make in listed:

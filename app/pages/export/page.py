@@ -10,7 +10,7 @@ from app.kit.charts import draw_chart
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
 from app.report.pictures import HEIGHT, LOOKS, MAX_SIDE, MIN_SIDE, WIDTH, Sheet
-from app.session import page_jobs, planning, repeat_command, review, state
+from app.session import page_jobs, planning, review, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import installed
@@ -24,7 +24,7 @@ BEFORE_OPTION = " \\\n  "  # a line break, because a browser would break a long 
 def page() -> None:
     """Draw the page: report, pictures and commands on the left, downloads of other files on the right."""
     shown = page_frame.draw()
-    stem = repeat_command.file_stem(shown.opened.name)
+    stem = downloads.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
     left, right = st.columns([0.5, 0.5], gap="large")
     with left:
@@ -33,7 +33,7 @@ def page() -> None:
         is_over = bool(over_limits(shown.plan, shown.choice.budget))
         note = "writes no plan: this plan exceeds its limits" if is_over else "reproduces this plan exactly"
         st.html(markup.heading("Command line", note))
-        command = repeat_command.command(shown, BEFORE_OPTION)
+        command = downloads.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)
         if shown.opened.plan is None and not is_over:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
@@ -87,7 +87,7 @@ def _pictures(shown: Shown) -> None:
     sheet = Sheet(width, height, theme, is_file=True)
     svg = downloads.picture(shown, kind, arena, sheet)
     st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
-    stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
+    stem = f"{downloads.file_stem(shown.opened.name)}.{downloads.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
         controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", svg)
         data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from app.session import planning, repeat_command
+from app.kit import downloads
+from app.session import planning
 from app.session.view_state import Choice, from_query, to_query
 from app.session.work import jobs, tasks, visitors
 from app.session.work.jobs import Job, JobTable
@@ -342,6 +343,6 @@ def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPat
     assert f"max_nodes={limited.options['max_nodes']}" in link.replace('"', "").replace(":", "=")
     again = planning.make_plan(from_query(to_query(limited))[0])
     assert again.plan.tmmu_plan_hash == job.result().plan.tmmu_plan_hash
-    assert f"--option max_nodes={limited.options['max_nodes']}" in repeat_command.command(again)
+    assert f"--option max_nodes={limited.options['max_nodes']}" in downloads.command(again)
     assert not planning.plan_job(choice).finished
     planning.plan_job(choice).abandoned = True

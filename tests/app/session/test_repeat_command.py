@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from app.cli.main import run
-from app.session import opening, planning, repeat_command
+from app.kit import downloads
+from app.session import opening, planning
 from app.session.view_state import Choice
 from tests.support.paths import SAMPLES
 from tmmu_core.base import escaping
@@ -44,10 +45,10 @@ def without_time(plan: bytes) -> dict[str, Any]:
 def test_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(choice)
     (tmp_path / "sample_graphs").symlink_to(SAMPLES)
-    for name, data in repeat_command.files(shown).items():
+    for name, data in downloads.files(shown).items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    words = shlex.split(repeat_command.command(shown))
+    words = shlex.split(downloads.command(shown))
     assert run(words[1:]) == 0
     assert without_time((tmp_path / words[-1]).read_bytes()) == without_time(plan_file.to_json(shown.plan))
 
@@ -55,7 +56,7 @@ def test_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: p
 def test_file_name_is_not_taken_for_an_option() -> None:
     data = (SAMPLES / "views.tmmu.json").read_bytes()
     shown = planning.make_plan(Choice(source=opening.shelf().put("-mine.json", data)))
-    assert repeat_command.command(shown).startswith("tmmu plan ./-mine.json ")
+    assert downloads.command(shown).startswith("tmmu plan ./-mine.json ")
 
 
 CONTROLS = "\x15touch pwned\n\x1b[201~'$(id)`\\x7f\u202e"
@@ -66,7 +67,7 @@ def test_control_characters_of_a_name_are_quoted() -> None:
     document = json.loads((SAMPLES / "dynamic_batch.tmmu.json").read_text())
     text = json.dumps(document).replace('"B"', json.dumps(CONTROLS)).encode()
     shown = planning.make_plan(Choice(source=opening.shelf().put("g.json", text), dims={CONTROLS: 2}))
-    line = repeat_command.command(shown)
+    line = downloads.command(shown)
     assert escaping.visible(line) == line
     printed = subprocess.run(["bash", "-c", f'printf "%s\\0" {line}'], capture_output=True, check=True).stdout
     words = printed.decode().split("\0")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import tmmu
 from app.cli.main import run
-from app.session import opening, planning, repeat_command
+from app.kit import downloads
+from app.session import opening, planning
 from app.session.view_state import Choice, from_query, to_query
 from app.session.work import tasks
 from app.session.work.workers import TaskContext
@@ -91,12 +92,12 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     full = planning.with_explicit_defaults(choice, opened)
     made = make_plan(planning.planning_input(opened), planning.requested(full, opened))
     shown = planning.Shown(full, opened, made.plan, made.solution)
-    words = as_a_shell_reads(repeat_command.command(shown))
+    words = as_a_shell_reads(downloads.command(shown))
     assert words[0] == "tmmu"
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         Path(name).write_bytes(asked)
-        for file, data in repeat_command.files(shown).items():
+        for file, data in downloads.files(shown).items():
             Path(file).write_bytes(data)
         assert run(words[1:]) == 0, words
         return shown, json.loads(Path(words[-1]).read_text())
