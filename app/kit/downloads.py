@@ -32,7 +32,11 @@ from tmmu_core.plans.analysis.waste_ledger import explain_peak, waste_ledger
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, option_pairs, option_texts
 
-FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file of the command
+COMMAND_FILES = {
+    "arenas": "arenas.json",
+    "order": "order.json",
+    "shard_spec": "shards.json",
+}  # option → file of the command
 
 
 def command(shown: Shown, before_option: str = " ") -> str:
@@ -50,7 +54,7 @@ def command(shown: Shown, before_option: str = " ") -> str:
                 text = value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
                 parts += [spec.option, f"{key}={text}"]
         else:
-            parts += [spec.option, FILES.get(name, text)]
+            parts += [spec.option, COMMAND_FILES.get(name, text)]
     stem = file_stem(shown.opened.name)
     output = f"{stem}.plan.json"
     return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"], before_option)
@@ -70,14 +74,14 @@ def _line(parts: Sequence[str], before_option: str = " ") -> str:
     return words
 
 
-def files(shown: Shown) -> dict[str, bytes]:
+def command_files(shown: Shown) -> dict[str, bytes]:
     """Return name → content of the files that the command reads in addition to the graph."""
     if shown.opened.plan is not None:
         return {}
     request = _command_request(shown)
     return {
         file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
-        for name, file in FILES.items()
+        for name, file in COMMAND_FILES.items()
         if name in option_texts(request)
     }
 
@@ -101,6 +105,7 @@ def file_of(shown: Shown) -> str:
     return f"./{name}" if name.startswith("-") else name  # with "./", "-x" is not read as an option
 
 
+_WINDOWS_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows
 MAX_STEM_BYTES = 100  # a file name has at most 255 bytes, and may also contain an arena name
 
 
@@ -109,9 +114,6 @@ def file_stem(name: str) -> str:
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
     stem = safe.split(".")[0].lstrip("-").encode()[:MAX_STEM_BYTES].decode(errors="ignore")
     return f"{stem}_" if _WINDOWS_DEVICE.fullmatch(stem) else stem or "plan"
-
-
-_WINDOWS_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9¹²³]", re.I)  # device names of Windows
 
 
 MOST_TENSORS = 2_000  # largest plan that is written into its model file
@@ -170,7 +172,7 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
-    inputs, data_of, source = [], files(shown), shown.opened.source
+    inputs, data_of, source = [], command_files(shown), shown.opened.source
     if source.startswith("file:"):  # the visitor may lack this file: Fix made it, or another visitor opened it
         name, purpose = file_of(shown).removeprefix("./"), "the opened file, as in the commands"
         inputs.append(_entry("Opened file", name, purpose, lambda: content_of(source)[0]))
@@ -178,7 +180,7 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
         rank_note = "" if shown.choice.shard_spec is None else ", this rank's share"
         purpose = f"the graph in the native format{rank_note}"
         inputs.append(_entry("Graph", f"{stem}.tmmu.json", purpose, native_file.encode_json, shown.graph))
-    for field, name in FILES.items():
+    for field, name in COMMAND_FILES.items():
         label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
         if name in data_of:
             inputs.append(_entry(label, name, f"input of {option}", bytes, data_of[name]))

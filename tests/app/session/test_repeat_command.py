@@ -45,7 +45,7 @@ def without_time(plan: bytes) -> dict[str, Any]:
 def test_command_repeats_the_plan(choice: Choice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = planning.make_plan(choice)
     (tmp_path / "sample_graphs").symlink_to(SAMPLES)
-    for name, data in downloads.files(shown).items():
+    for name, data in downloads.command_files(shown).items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
     words = shlex.split(downloads.command(shown))

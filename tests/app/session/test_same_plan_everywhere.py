@@ -97,7 +97,7 @@ def repeated(asked: bytes, request: PlanRequest, name: str = "asked.tmmu.json") 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         Path(name).write_bytes(asked)
-        for file, data in downloads.files(shown).items():
+        for file, data in downloads.command_files(shown).items():
             Path(file).write_bytes(data)
         assert run(words[1:]) == 0, words
         return shown, json.loads(Path(words[-1]).read_text())
