@@ -9,7 +9,7 @@ import streamlit as st
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
 from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict
-from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view
+from app.pages.plan import measured, reuse_view, step_views
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
@@ -17,9 +17,9 @@ from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300  # height in pixels of everything above and below the map; the map gets the remaining height of the window
 STEP_VIEWS: dict[str, Callable[[Shown], None]] = {  # view of one step → function that draws it below a smaller map
-    "peak": peak_view.draw,
-    "fragmentation": fragmentation_view.draw,
-    "snapshot": fragmentation_view.draw_snapshot,
+    "peak": step_views.draw,
+    "fragmentation": step_views.draw_fragmentation,
+    "snapshot": step_views.draw_snapshot,
     "reuse": reuse_view.draw,
 }
 
@@ -37,7 +37,7 @@ def page() -> None:
         del titles["device"]
     if any(arena.reuse_cost is not None for arena in shown.plan.arenas):
         titles["reuse"] = "Reuse cost"
-    if fragmentation_view.history_of(shown) is not None:
+    if step_views.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
     _body(shown, plan_drawing.store(shown), titles)
     review_panel.draw(shown)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.cli.main import run
-from app.pages.plan.peak_view import treemap
+from app.pages.plan.step_views import treemap
 from app.session import opening, pages
 from tests.app.pages.run_page import opened
 from tests.support.hostile import hostile_graph, hostile_names
