@@ -32,11 +32,7 @@ from tmmu_core.plans.analysis.waste_ledger import explain_peak, waste_ledger
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, option_pairs, option_texts
 
-COMMAND_FILES = {
-    "arenas": "arenas.json",
-    "order": "order.json",
-    "shard_spec": "shards.json",
-}  # option → file of the command
+COMMAND_FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}  # option → file
 
 
 def command(shown: Shown, before_option: str = " ") -> str:

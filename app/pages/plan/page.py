@@ -17,7 +17,7 @@ from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300  # height in pixels of everything above and below the map; the map gets the remaining height of the window
 STEP_VIEWS: dict[str, Callable[[Shown], None]] = {  # view of one step → function that draws it below a smaller map
-    "peak": step_views.draw,
+    "peak": step_views.draw_peak,
     "fragmentation": step_views.draw_fragmentation,
     "snapshot": step_views.draw_snapshot,
     "reuse": reuse_view.draw,

@@ -33,12 +33,12 @@ Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
 roles and phases have their own colours, and the largest other groups have the colours of ``palette.CATEGORIES``."""
 
 
-def draw(shown: Shown) -> None:
+def draw_peak(shown: Shown) -> None:
     """Draw the treemap and the table of the live buffers at the shown step."""
     plan = shown.plan
     arena, step = arena_focus.drawn(plan), arena_focus.step_of(shown)
     buffers = storages_alive(plan, step, arena)
-    st.html(markup.claim(claim(shown, arena, step, buffers)))
+    st.html(markup.claim(peak_claim(shown, arena, step, buffers)))
     groupings = _groupings(shown)
     names = list(groupings)
     chosen = controls.switch("Group by", names, default=names[0], key="w.peak-group")
@@ -58,7 +58,7 @@ def draw(shown: Shown) -> None:
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
-def claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
+def peak_claim(shown: Shown, arena: str | None, step: int, buffers: list[tuple[int, int]]) -> str:
     """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest takes 44 %``."""
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
     step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
