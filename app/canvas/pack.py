@@ -126,7 +126,7 @@ def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return a flag per row: its id or its producer's id contains ``text`` (see ``searchHits`` in picking.js)."""
+    """Return a flag per row: its id or its producer's id contains ``text`` (see ``searchHits`` in scene.js)."""
     if not text:
         return np.zeros(len(plan), np.bool_)
     fold = str.maketrans(ascii_uppercase, ascii_lowercase)

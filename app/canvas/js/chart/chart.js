@@ -2,24 +2,21 @@
 
 import { drawGrid, drawPhases, drawTicks, levelTicks, stepTicks } from "../drawing/axes.js";
 import { paint } from "../base/colours.js";
-import { build, fillMenu } from "./element.js";
+import { build, fillMenu, legendOf, statusOf } from "./element.js";
 import { ChartInput } from "./chart_input.js";
 import { charts, Drawing } from "./drawing.js";
-import { legendOf, statusOf } from "./legend.js";
-import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
-import { searchHits, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOverLimit, drawReuses,
 } from "../drawing/picture.js";
 import { drawClipped } from "../drawing/pen.js";
 import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
-import { sceneOf, sumOf, VIEWS } from "../plan/scene.js";
+import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
 import { drawStrip } from "../drawing/live_strip.js";
 import { linesOf } from "../plan/tooltip_text.js";
-import { counted, grouped } from "../base/formats.js";
+import { counted, grouped, namerOf } from "../base/formats.js";
 
 const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
 const AXIS_OF_VIEW = {

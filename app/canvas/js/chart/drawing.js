@@ -1,6 +1,6 @@
 // The base class of the plan drawing and the graph drawing: element, size, theme, frames and tooltip.
 
-import { lookOf } from "../base/theme.js";
+import { lookOf } from "../base/colours.js";
 import { STYLE } from "../base/style.js";
 import { el } from "./element.js";
 

@@ -6,8 +6,7 @@ import { Chart, DEFAULTS } from "./chart.js";
 import { charts, mount, unmount } from "./drawing.js";
 import { decode, headerOf, inflated } from "../plan/columns.js";
 import { el } from "./element.js";
-import { namerOf } from "../plan/short_names.js";
-import { fullBytes, offsetText, shortBytes } from "../base/formats.js";
+import { fullBytes, offsetText, shortBytes, namerOf } from "../base/formats.js";
 
 // The oldest packs are dropped until at most KEPT_PACKS packs remain, or they have at most KEPT_BYTES together. Small
 // packs are kept, because a page may send many before it shows their charts.

@@ -1,7 +1,7 @@
 // The axes: the ticks of the steps and of v, and the labels on the left of the picture and below it.
 
 import { PHASE_COLOURS } from "../base/palette.js";
-import { LETTER } from "../base/theme.js";
+import { LETTER } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
 import { stroke } from "./pen.js";
 import { grouped, shortened, stepName, UNITS } from "../base/formats.js";

@@ -1,10 +1,9 @@
 // The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, the ghost (a storage at a
 // tried place), flags, selected step and range. With a separate canvas, a new selection does not redraw the picture.
 
-import { CONFLICT } from "../base/colours.js";
+import { CONFLICT, LETTER } from "../base/colours.js";
 import { arrowHead, bordered, fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
 import { Plane } from "../base/plane.js";
-import { LETTER } from "../base/theme.js";
 import { rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const LEAST_FRAME = 5; // minimum width and height of a frame in pixels

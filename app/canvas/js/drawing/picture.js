@@ -3,9 +3,8 @@
 // Each function takes a `pen` (a 2-D context) and fields of Chart.frameState(). `plane` converts coordinates, and
 // `shown` has a flag per arena. `hits` is null, or has a flag per row; rows whose flag is 0 are dimmed.
 
-import { CONFLICT, css, luminance } from "../base/colours.js";
+import { CONFLICT, css, luminance, LETTER } from "../base/colours.js";
 import { sharp } from "../base/plane.js";
-import { LETTER } from "../base/theme.js";
 import { counted, shortBytes, shortened } from "../base/formats.js";
 import { fillBox, stroke, strokeBox, drawClipped } from "./pen.js";
 
