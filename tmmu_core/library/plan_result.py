@@ -22,7 +22,7 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import verify_finished, with_certificates
+from tmmu_core.judge.verifier.finished_plan import verify_finished, with_bounds_of_rows, with_certificates
 from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
 from tmmu_core.library import arguments
 from tmmu_core.library.arguments import Capacities, GateOptions, Share, Source, suggest_options
@@ -171,12 +171,15 @@ class Plan(model.Plan):
         verdict = self.verify(options.get("graph"))
         checked = self if self.planning is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.planning is None else ())]
+        bounded: dict[str, Any] = {}
         if before is not None:
+            if getattr(before, "planning", None) is None or (self.planning is None and verdict.examined == "rows"):
+                bounded["bounded"] = with_bounds_of_rows
             baseline_verdict = verify_plan(before)
             verdict = verdict if baseline_verdict.ok or not verdict.ok else baseline_verdict
             warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
             warnings += [f"baseline: {text}" for text in plan_warnings(before)]
-        checks = gate(checked, limits, before) if verdict.ok else ()
+        checks = gate(checked, limits, before, **bounded) if verdict.ok else ()
         return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:

@@ -18,6 +18,7 @@ from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.judge.verifier.finished_plan import with_bounds_of_rows
 from tmmu_core.library.arguments import LIMITS, limits_of
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
@@ -114,7 +115,10 @@ def _checks(
         checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
-    return [*checks, *map(check_row, core.gate(plan, limits, before.plan if before else None))]
+    if before is None:
+        return [*checks, *map(check_row, core.gate(plan, limits))]
+    bounded = {"bounded": with_bounds_of_rows} if "rows" in map(_scope, (after, before)) else {}
+    return [*checks, *map(check_row, core.gate(plan, limits, before.plan, **bounded))]
 
 
 def _scope(side: Resolved) -> str:

@@ -70,6 +70,18 @@ def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tupl
     assert tmmu("gate", after, "--baseline", before, *limits)[0] == code
 
 
+@pytest.mark.parametrize("options", [("PLAN", "--graph", "GRAPH"), ("GRAPH",), ("PLAN",)])
+def test_bound_that_only_the_graph_proves_is_no_growth_over_a_plan_file(
+    tmmu: Tmmu, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    graph, made = str(SAMPLES / "must_not_alias.tmmu.json"), str(tmp_path / "plan.json")
+    assert tmmu("plan", graph, "-o", made)[0] == 0
+    named = [{"PLAN": made, "GRAPH": graph}.get(option, option) for option in options]
+    for limits in (("--baseline", made, "--max-growth", "0"), ("--baseline", graph, "--max-growth", "0")):
+        assert tmmu("gate", *named, *limits)[0] == 0
+    assert library.plan(graph).gate(baseline=made, max_growth=0)
+
+
 @pytest.mark.parametrize(
     ("made", "named"),
     [

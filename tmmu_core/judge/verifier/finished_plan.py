@@ -54,6 +54,11 @@ def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
 
 
+def with_bounds_of_rows(plan: Plan) -> Plan:
+    """Return ``plan`` with the lower bounds that its rows prove without its graph."""
+    return with_certificates(plan, verify_plan(plan))
+
+
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
     """Raise for an invalid plan. ``operator``: operator in the error record; ``verdict``: the plan's verdict, if known.
 

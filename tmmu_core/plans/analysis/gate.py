@@ -3,7 +3,7 @@
 All figures are integers or fractions, so no verdict depends on rounding.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -59,11 +59,14 @@ class Check:
     ok: bool
 
 
-def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
+def gate(
+    plan: Plan, limits: Sequence[Limit], before: Plan | None = None, bounded: Callable[[Plan], Plan] = lambda plan: plan
+) -> tuple[Check, ...]:
     """Return one check of ``plan`` per limit, in order; for a growth over ``before``, one check per arena.
 
     The growth of the peak is also checked over all arenas. The growth of the lower bound is checked only if both plans
-    have rows. Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
+    have rows. ``bounded`` returns a plan with the lower bounds of which this growth is measured.
+    Raises ``UnreadableInput`` if a limit that is not a growth names an unknown arena.
     """
     checks: list[Check] = []
     for limit in limits:
@@ -71,8 +74,10 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
             checks.append(_check(plan, limit))
             continue
         assert before is not None, "growth needs a baseline"
-        if limit.what != "lower bound growth" or _bounds_are_known(plan, before):
+        if limit.what != "lower bound growth":
             checks += _growth(plan, limit, before)
+        elif _bounds_are_known(plan, before):
+            checks += _growth(bounded(plan), limit, bounded(before))
     return tuple(checks)
 
 
