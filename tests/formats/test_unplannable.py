@@ -48,6 +48,13 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "package.zip": (archive("m.mlpackage/Manifest.json", "m.mlpackage/Data/x"), "Core ML", "ONNX"),
     "model.keras": (archive("config.json", "model.weights.h5"), "Keras", ".tflite"),
     "model.h5": (KERAS_H5, "Keras", ".tflite"),
+    "step.mlir.txt": (
+        b"module @jit_f {\n  func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>)",
+        "MLIR",
+        "XLA",
+    ),
+    "step.mlirbc": (b"ML\xefR" + bytes(64), "StableHLO", "--xla_dump_to"),
+    "step.before_optimizations.txt": (b"HloModule jit_f, entry={()}\n\nENTRY main {\n", "HLO", "buffer-assignment"),
     "saved_model.pb": (SAVED_MODEL, "SavedModel", ".tflite"),
 }
 

@@ -11,7 +11,9 @@ FROM_TORCH = 'Save it with `torch.export.save(torch.export.export(model, args), 
 FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`, or with `tf2onnx` to `.onnx`."
 FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
 FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
+FROM_XLA = "Dump XLA with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text', and open a *-buffer-assignment.txt."
 WEIGHTS_ONLY = "which contains weights but no graph"
+UNPLACED = "which has no buffer assignment"
 COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
 
@@ -51,6 +53,11 @@ FORMATS = (
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, magic=(b"\x89HDF\r\n\x1a\n",)),
     Unplannable("a TensorRT engine", COMPILED, FROM_SOURCE, (".engine", ".trt", ".plan"), ENGINE_MAGIC),
     Unplannable("a Parquet file", NOT_READ, 'Write JSON or CBOR: "tmmu plan … -o plan.json".', magic=(b"PAR1",)),
+    Unplannable(
+        *("an MLIR program (StableHLO)", UNPLACED, FROM_XLA, (".mlir",), (b"ML\xefR",)),
+        parts=((b"module ", b"stablehlo."), (b"module ", b"func.func ")),
+    ),
+    Unplannable("an HLO program", UNPLACED, FROM_XLA, (".hlo", ".hlo.pb"), parts=((b"HloModule ", b"ENTRY "),)),
     Unplannable(
         *("a TorchScript model", NOT_READ, FROM_TORCH),
         parts=((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/")),
