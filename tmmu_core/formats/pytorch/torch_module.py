@@ -9,18 +9,22 @@ has the operators that eager PyTorch runs, without decompositions and fusion. Th
 """
 
 import contextlib
+import json
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
+from tmmu_core.base import limits
+from tmmu_core.base.child_process import limit_process, run_module, serve
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, installed, need
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.graph.model import Dim, Graph
+from tmmu_core.graph.native import native_file
 
 __all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refuses", "with_dims"]
 
@@ -105,11 +109,42 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     stem = PurePath(name).name.removesuffix(".pt2") or "exported program"
     saved = with_dims(as_saved(program, f"{stem} (as saved)"), program, envelopes)
     has_torch = installed("torch")
-    traced = fx_child.trace_in_subprocess(data, stem, point) if has_torch else None
+    traced = _traced_in_child(data, stem, point) if has_torch else None
     if traced is not None:
         return with_dims(traced, program, envelopes)
     reason = "PyTorch cannot trace this program" if has_torch else "PyTorch is not installed"
     return msgspec.structs.replace(saved, notes=(f"{reason}: its forward pass is planned as saved.",))
+
+
+def _traced_in_child(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
+    """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
+
+    ``point``: symbol of an open size → value; default: that of the example inputs.
+    """
+    seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
+    request = json.dumps({"name": name or "program", "point": dict(point)}).encode()
+    try:
+        child = run_module(__name__, [str(seconds), str(memory)], request + b"\n" + data, seconds + 10)
+        graph = str(json.loads(child.stdout)["graph"])
+    except (subprocess.TimeoutExpired, OSError, ValueError, KeyError):
+        return None
+    return native_file.decode(graph.encode(), name)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the child process, which serves :func:`_trace`. ``arguments``: limits in seconds and bytes."""
+    limit_process(*map(int, arguments))
+    serve(_trace)
+
+
+def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
+    from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
+
+    program = rebuilt(read_program(data).at(point))
+    call = Call(tuple(program.example), {}, program.input_names)
+    graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
+    return {"graph": native_file.encode_json(graph).decode()}
 
 
 def open_dims(program: Program) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
 operator of ``aten`` or ``prims``, or one of ``BODIES``, on fake tensors, numbers and strings. Operators without a rule
 for fake tensors are rejected: they would run on real ones. The file still selects which code of PyTorch runs, so the
-program is built in a separate process with limits (``fx_child``).
+program is built in a separate process with limits (``torch_module``).
 """
 
 import re
