@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -16,6 +16,10 @@ I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
 
 PLAN_SCHEMA = "tmmu_plan/1"
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Count63 = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""Numbers of a plan file, which fit into 64 or 63 bits. msgspec checks the lower limit and 63 bits on reading."""
 
 Places = Literal["slots", "bytes", "sparse"]
 """How offsets are set. ``slots``: aligned prefix sums of the slot sizes (``MapToVirtualAddresses_v1``); ``bytes``: an
@@ -126,16 +130,16 @@ class TensorRow:
 
     tensor_id: str
     arena: str
-    logical_slot: int
-    offset_bytes: int
-    size_bytes: int
-    alignment: int
-    birth: int
-    death: int
-    generation: int
+    logical_slot: Count63
+    offset_bytes: Count
+    size_bytes: Count
+    alignment: Annotated[int, msgspec.Meta(ge=1)]
+    birth: Count63
+    death: Count63
+    generation: Count63
     role: str = "activation"
     dtype: str = ""
-    shape: tuple[int, ...] = ()
+    shape: tuple[Count, ...] = ()
     alias_group_id: str | None = None
     base_tensor_uid: str | None = None
     category: Category | None = None

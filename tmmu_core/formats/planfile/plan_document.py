@@ -25,7 +25,7 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.native import document
 from tmmu_core.plans import model
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import ArenaSummary, Constraints, Plan, TensorRow
+from tmmu_core.plans.model import ArenaSummary, Constraints, Count, Count63, Plan, TensorRow
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")  # the last three are covered by other hashes
 
@@ -41,7 +41,7 @@ DIGESTS = (
 class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
     """One hand-off of the document."""
 
-    step: int
+    step: Count63
     source: str
     to: str
     taken: bool | None = None  # whether ``to`` lies on ``from``'s bytes; absent in files of the first version
@@ -57,14 +57,14 @@ class HeadDocument(msgspec.Struct):
     mode: str
     preset: str
     replay_token: str
-    rank: int
-    world_size: int
+    rank: Count
+    world_size: Count
     shard_spec_hash: str
     arena_config_hash: str
     execution_order_hash: str
     tmmu_plan_hash: str
     layout_hash: str
-    steps: int
+    steps: Count63
     execution_order: tuple[str, ...]
     arenas: dict[str, ArenaSummary]
     handoffs: tuple[HandoffDocument, ...] = ()

@@ -17,7 +17,7 @@ A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff rec
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import cbor2
 import msgspec
@@ -25,11 +25,11 @@ import msgspec
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile import plan_document
-from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_checked
+from tmmu_core.formats.planfile.plan_builder import build, with_hash_checked
 from tmmu_core.formats.planfile.plan_document import HandoffDocument, HeadDocument
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Plan, TensorRow
+from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Count, Count63, Plan, TensorRow
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -150,16 +150,16 @@ class _Header(HeadDocument, kw_only=True, tag_field="record", tag="allocation_he
 class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
     tensor_id: str
     arena: str
-    logical_slot: int
-    logical_address: tuple[str, int]
-    size: int
-    live_range: tuple[int, int]
+    logical_slot: Count63
+    logical_address: tuple[str, Count]
+    size: Count
+    live_range: tuple[Count63, Count63]
     bytes: int | None = None
-    generation: int = 0
-    alignment: int = 1
+    generation: Count63 = 0
+    alignment: Annotated[int, msgspec.Meta(ge=1)] = 1
     role: str = "activation"
     dtype: str = ""
-    shape: tuple[int, ...] = ()
+    shape: tuple[Count, ...] = ()
     alias_group_id: str | None = None
     base_tensor_uid: str | None = None
     category: Category | None = None
