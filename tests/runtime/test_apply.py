@@ -8,8 +8,7 @@ from tests.runtime.test_philox import pattern
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.runtime.apply import apply_plan, commit_execution, prepare_memory
-from tmmu_core.runtime.arena import PAGE, ArenaHandle, map_arena
+from tmmu_core.runtime.apply import PAGE, ArenaHandle, apply_plan, commit_execution, map_arena, prepare_memory
 
 
 def weighted():
