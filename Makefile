@@ -100,7 +100,7 @@ release-check: ## build and check the distributions, the SBOM and the changelog;
 	PYTHON="$(PYTHON)" .ci/release-check
 
 native: $(VENV)/.dev ## compile the native libraries (needs gcc; gcc-aarch64-linux-gnu for aarch64)
-	$(BIN)/python -m tmmu_core.planners.native.build
+	$(BIN)/python -m tests.tools.native_library
 
 samples: $(VENV)/.dev ## rebuild the sample graphs
 	$(BIN)/python -m sample_graphs.make

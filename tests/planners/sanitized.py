@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.tools.native_library import SOURCES
 from tmmu_core.planners.native import load as loading
-from tmmu_core.planners.native.build import SOURCES
 from tmmu_core.planners.native.load import FOLDER
 
 FLAGS = ("-std=c11", "-O1", "-g", "-shared", "-fPIC", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -15,7 +15,7 @@ import pytest
 from tests.planners.alike import compared
 from tests.planners.elsewhere import FUNCTIONS, asked_again, recorded
 from tests.support.paths import ROOT
-from tmmu_core.planners.native import build
+from tests.tools import native_library as build
 from tmmu_core.planners.native import load as loading
 from tmmu_core.planners.native.load import FOLDER, MACHINES, SWITCH, built_file_name, file_name, library, load, manifest
 

@@ -1,4 +1,4 @@
-"""Compile the prebuilt libraries: ``python -m tmmu_core.planners.native.build`` (``make native``).
+"""Compile the prebuilt libraries: ``python -m tests.tools.native_library`` (``make native``).
 
 The same compiler and linker write the same bytes. Debian's cross compilers build the libraries of other machines.
 Without a compiler, the existing library is kept if sources and flags have not changed.
