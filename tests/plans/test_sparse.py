@@ -10,6 +10,7 @@ from tmmu_core.formats.planfile.plan_file import from_document, to_cbor, to_json
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.plans.analysis.waste_ledger import explain_peak
 from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
@@ -63,6 +64,11 @@ def test_slots_in_memory_have_the_offsets_of_the_contract() -> None:
     placed = in_memory(with_sparse_addresses(plan))
     assert placed.offset.tolist() == plan.offset.tolist()
     assert in_memory(plan) is plan
+
+
+def test_size_of_a_draft_plan_is_explained_in_memory() -> None:
+    plan = chain_plan(4, planner="naive")
+    assert str(explain_peak(with_sparse_addresses(plan))) == str(explain_peak(plan))
 
 
 def test_draft_plan_is_verified_linted_and_applied() -> None:

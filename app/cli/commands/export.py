@@ -34,6 +34,7 @@ from tmmu_core.graph.quantities import read_pairs
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
 
 EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
@@ -51,7 +52,7 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
     module_prefix = (plan.ir_name or "model") if prefix is None else escaped_surrogates(prefix)
-    return build_render_plan(plan, constants, module_prefix=module_prefix)
+    return build_render_plan(in_memory(plan), constants, module_prefix=module_prefix)
 
 
 PROJECT = "c-project"  # the format that writes a folder

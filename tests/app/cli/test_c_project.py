@@ -50,6 +50,15 @@ def test_contradicting_options_are_rejected_before_writing(
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("form", ["residency", "tflm", "instance --arena activations"])
+def test_hashed_addresses_are_exported_as_offsets_in_memory(tmp_path: Path, form: str) -> None:
+    files = [tmp_path / "offsets", tmp_path / "blake3_sparse"]
+    for file in files:
+        arguments = ["--planner", "slots", "--addressing", file.name, "--to", *form.split(), "-o", str(file)]
+        assert run(["export", MODEL, *arguments]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
 def test_graph_is_converted_with_its_constants(tmp_path: Path) -> None:
     graph, beside = str(tmp_path / "g.tmmu.json"), str(tmp_path / "g.safetensors")
     assert run(["convert", PROGRAM, "-o", graph, "--sidecar", beside]) == 0

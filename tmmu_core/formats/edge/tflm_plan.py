@@ -30,6 +30,7 @@ from tmmu_core.formats.edge.tflite_subgraph import ABSENT, OFFLINE_PLAN, permiss
 from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, PERSISTENT_ROLES, Graph, Node, Tensor
 from tmmu_core.plans import canonical
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
 
 VERSION = 1
@@ -172,6 +173,7 @@ class TflmFile:
 
 def with_plan(model: MicroModel, plan: Plan) -> TflmFile:
     """Return the model with the offsets of a plan of its ``graph`` or ``as_run``. Raises ``Misuse`` for other plans."""
+    plan = in_memory(plan)
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}

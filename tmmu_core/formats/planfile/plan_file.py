@@ -29,6 +29,7 @@ from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
 from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
 from tmmu_core.plans.making.make import BetterPlanner
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
 
 
@@ -96,6 +97,7 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     """Return one arena as packing CSV with offsets, a row per storage. Raises as :func:`rows_of_instance`."""
+    plan = in_memory(plan)
     storages, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
     ids = tuple([plan.tensor_ids[head] for head in storages.head[rows].tolist()])
     birth = storages.birth[rows]

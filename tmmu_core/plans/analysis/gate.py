@@ -88,7 +88,8 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
     differences = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
         differences += _arena_settings(plan, before) or ["arena configuration"]
-    old, new = (side.replay_token.hex()[:12] if side.places == "sparse" else "offsets" for side in (before, plan))
+    sides = (before, plan)
+    old, new = (f"token {s.replay_token.hex()[:12]}" if s.places == "sparse" else "offsets" for s in sides)
     if old != new:
         differences.append(f"addressing {old} → {new}")
     if before.shard_spec_hash != plan.shard_spec_hash:

@@ -39,6 +39,7 @@ from tmmu_core.plans.figures.live_bytes import (
     storages_of,
 )
 from tmmu_core.plans.figures.metrics import over_limits, ratio, totals
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import GIVEN_OFFSETS, I64, U64, ArenaSummary, Plan, group_numbers
 
 ACCOUNTS = ("live", "alignment_gaps", "slot_rounding", "holes", "tail")  # the accounts in display order
@@ -248,8 +249,10 @@ def gap_of(plan: Plan, arena: str) -> Gap:
 
     Candidates are the steps at which a storage with the highest end is live. The deciding step is the candidate with
     the most live bytes; on a tie, with the fewest bytes of missed in-place reuses. The loss by missed reuse is the
-    larger of these bytes and the live bytes above the lower bound.
+    larger of these bytes and the live bytes above the lower bound. Slots with hashed addresses are read as they lie in
+    memory.
     """
+    plan = in_memory(plan)
     untaken: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
         row = plan.row_of[source]

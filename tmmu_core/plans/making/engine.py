@@ -139,7 +139,7 @@ def _planned(
     planner = planner_named(request.planner or "")
     if request.addressing != "offsets" and not planner.has_slots:
         message = f"planner {planner.name!r} has no slots, so there is no slot number to hash."
-        raise option_error(message, "Use --planner slots.")
+        raise option_error(message, "Use --planner slots, or omit --addressing.")
     config = read_arenas(request.arenas)
     with paused_gc():
         timeline = timeline_of(graph, request)
