@@ -53,9 +53,9 @@ def draw(handle: PlanHandle, on: Mapping[str, Callable[[Any], None]], *, key: st
     """Draw a plan with ``settings`` (``DEFAULTS`` in ``chart.js``). ``on``: event → function of the event's value.
 
     Values: ``select``: ``{id, row, how}`` of the tensor (``id=None, row=-1`` for a cleared selection);
-    ``compare``: ``{id, row}``; ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the
-    text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``;
-    ``ghost``: ``{id, offset, birth}`` of the box that the user drags.
+    ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``: the name;
+    ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``; ``ghost``: ``{id, offset,
+    birth}`` of the box that the user drags.
     """
     description = {"plan": handle.token, "events": sorted(on), **settings}
     controls.canvas_component(PLAN)(key=key, data=description, height="content", **state.listeners(key, on))

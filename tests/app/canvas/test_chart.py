@@ -261,14 +261,24 @@ def test_selected_box_has_a_frame(draw: Draw) -> None:
     assert dark > 100
 
 
-def test_shift_click_compares(draw: Draw) -> None:
-    page = draw(plan_of(), view="map", selected="a")
+@pytest.mark.parametrize(
+    ("other", "shared"),
+    [
+        ("b", "common steps [1, 2), no common bytes"),
+        ("c", "no common steps, 512 B in common"),
+        ("v", "tensors of one buffer"),
+        ("w", "common steps [0, 2), different arenas"),
+    ],
+)
+def test_shift_click_compares_steps_and_bytes(draw: Draw, other: str, shared: str) -> None:
+    rows = (*FOUR, ("v", "activations", 0, 512, 512, 1, 2))
+    page = draw(plan_of(rows, bases={"v": "a"}), view="map", selected="a")
     page.keyboard.down("Shift")
-    page.mouse.click(*pixel(page, "b"))
+    page.mouse.click(*pixel(page, other))
     page.keyboard.up("Shift")
     settle(page)
-    assert (data(page)["selected"], data(page)["compared"]) == ("a", "b")
-    assert sent(page, "compare") == [{"id": "b", "row": 1}]
+    assert (data(page)["selected"], data(page)["compared"]) == ("a", other)
+    assert page.locator(".status").inner_text().startswith(f"a and {other}: {shared}; ")
 
 
 def test_wheel_zooms_at_the_cursor(draw: Draw) -> None:
@@ -362,8 +372,7 @@ def test_arrow_keys_change_the_step(draw: Draw, keys: list[str], step: int) -> N
 def test_bracket_keys_walk_the_tenants_of_a_slot(draw: Draw, selected: str) -> None:
     views = (("view of a view", "activations", 0, 0, 1024, 0, 2), ("v", "activations", 0, 0, 1024, 0, 2))
     page = draw(plan_of((*FOUR, *views), bases={"v": "a", "view of a view": "v"}), view="slots", selected=selected)
-    page.locator(".stage").focus()
-    page.keyboard.press("]")
+    page.keyboard.press("]")  # without focus on the drawing
     settle(page)
     assert data(page)["selected"] == "c"
     page.keyboard.press("]")

@@ -15,7 +15,7 @@ import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { sceneOf, sumOf, VIEWS, searchHits, rowAt } from "../plan/scene.js";
 import { drawStrip } from "../drawing/live_strip.js";
-import { linesOf } from "../plan/tooltip_text.js";
+import { linesOf, pairText } from "../plan/tooltip_text.js";
 import { counted, grouped, namerOf } from "../base/formats.js";
 
 const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
@@ -337,8 +337,10 @@ export class Chart extends Drawing {
 
   drawOverlay() {
     drawOverlay(this.pen(this.parts.over), this.frameState(), this);
-    const { dataset } = this.root, { ids } = this.plan;
-    Object.assign(dataset, { selected: ids.at(this.selected), compared: ids.at(this.compared) });
+    const { selected, compared, plan, parts: { status } } = this, { ids } = plan;
+    Object.assign(this.root.dataset, { selected: ids.at(selected), compared: ids.at(compared) });
+    const text = (Math.min(selected, compared) < 0 ? "" : `${pairText(plan, selected, compared)}; `) + this.drawnText;
+    if (status.textContent !== text) status.textContent = text;
   }
 
   showFoot(frameState, drawn) {
@@ -346,7 +348,7 @@ export class Chart extends Drawing {
     const key = [this.scheme, this.pack.token, view, dark, JSON.stringify([memory, arena, plan_index])].join();
     if (this.legendKey !== key) this.parts.legend.replaceChildren(...legendOf(frameState));
     this.legendKey = key;
-    this.parts.status.textContent = statusOf(this.plan.n, drawn);
+    this.drawnText = statusOf(this.plan.n, drawn);
   }
 
   // --- the window ------------------------------------------------------------------------------------------------

@@ -84,14 +84,15 @@ function streamlit({ data, parentElement, setTriggerValue }) {
   return () => unmount(parentElement);
 }
 
+// Keys that the first drawing with an action for them gets while it has no focus. Other keys have uses of their own.
+const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
+
 document.addEventListener("keydown", (event) => {
-  const target = event.composedPath()[0], modified = event.ctrlKey || event.metaKey || event.altKey;
+  const target = event.composedPath()[0];
   const typing = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName ?? "");
-  if (event.key !== "/" || modified || typing) return;
-  const chart = [...charts].find(({ root, state }) => root.isConnected && state.toolbar && root.offsetParent);
-  if (!chart) return;
-  event.preventDefault();
-  chart.searchField.focus();
+  if (typing || !(target === document.body ? KEYS_WITHOUT_FOCUS : KEYS_ANYWHERE).test(event.key)) return;
+  const hasAction = ({ root, input }) => root.isConnected && root.offsetParent && input.keys(event)[event.key];
+  [...charts].find(hasAction)?.input.onKey(event);
 });
 
 const textFunctions = { byteLabels, namerOf, shortBytes, fullBytes, offsetText }; // for tests

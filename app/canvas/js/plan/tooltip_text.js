@@ -1,6 +1,6 @@
 // Texts about one tensor, for the tooltip, for screen readers and for the report.
 
-import { counted, fullBytes, offsetText, rangeText, shortBytes, stepName } from "../base/formats.js";
+import { counted, fullBytes, offsetText, rangeText, shortBytes, shortened, stepName } from "../base/formats.js";
 
 /** Return [heading, text] pairs about a row of the plan of a chart. */
 export function linesOf({ plan, other, isCandidate }, row) {
@@ -27,6 +27,19 @@ export function linesOf({ plan, other, isCandidate }, row) {
   }
   if (other) lines.push(...comparison(plan, other, row, isCandidate));
   return lines;
+}
+
+/** Return the steps and bytes that the buffers of two rows share: "a and b: common steps [2, 4), no common bytes". */
+export function pairText(plan, a, b) {
+  const names = [a, b].map((row) => shortened(plan.ids.at(row), 32)).join(" and ");
+  if (plan.head(a) === plan.head(b)) return `${names}: tensors of one buffer`;
+  const [first, second] = [a, b].map((row) => plan.held(row)), [low, otherLow] = [a, b].map((row) => plan.exact("offset", row));
+  const birth = Math.max(first.birth, second.birth), death = Math.min(first.death, second.death);
+  const steps = birth < death ? `common steps ${range(plan, birth, death)}` : "no common steps";
+  if (plan.arena[a] !== plan.arena[b]) return `${names}: ${steps}, different arenas`;
+  const end = low + plan.exact("size", a), otherEnd = otherLow + plan.exact("size", b);
+  const bytes = (end < otherEnd ? end : otherEnd) - (low > otherLow ? low : otherLow);
+  return `${names}: ${steps}, ${bytes > 0n ? `${shortBytes(bytes)} in common` : "no common bytes"}`;
 }
 
 function storageLines(plan, row) {
