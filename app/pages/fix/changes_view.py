@@ -19,7 +19,7 @@ from app.texts import markup, numbers
 from app.texts.fit_text import bound_lines, limit_text, module_table, peak_text, result_text, unknown_operators
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Kind, Move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Capacity, Fitted
-from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.fitting.search.overviews import WhatIf
 from tmmu_core.graph.assumed_sizes import size_range
@@ -44,8 +44,8 @@ def draw(shown: Shown) -> None:
         ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _plan_with_selected_change()
         if preview is not None:
-            _memory(shown, preview, Capacity(numbers.UNLIMITED))
-            _buttons(shown, preview)
+            _memory(shown, preview, unlimited := Capacity(numbers.UNLIMITED))
+            _buttons(shown, preview, unlimited)
         return
     search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
@@ -86,14 +86,15 @@ def pick_kinds() -> None:
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
+    wanted = (shown.key, capacity.key, _kinds())  # the search that the button starts; other problems do not start it
+    minimum_job = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") == wanted else None
     is_searched = minimum_job is not None and minimum_job.wait(planning.PATIENCE) and minimum_job.succeeded
     points = pareto([*fitted.curve, *minimum_job.result()]) if minimum_job is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
     clicked = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
     preview = _plan_with_selected_change() or clicked
-    _buttons(shown, preview)
+    _buttons(shown, preview, capacity)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(unknown_operators(fitted))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
@@ -103,7 +104,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             in_order(preview.moves)
         if fitted.answer != "fits":
             bound = numbers.short_bytes(fitted.lower_bound_for(fitted.capacity))
-            st.html(markup.heading(f"Why the lower bound is {bound}"))
+            st.html(markup.heading(f"Why at least {bound} are needed with the allowed changes"))
             ways = "Raise the limit, allow smaller sizes, or split the model over several ranks (Scale)."
             for line in [*bound_lines(fitted), *([ways] if fitted.answer == "cannot" else [])]:
                 st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
@@ -114,7 +115,7 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             draw_chart(fig, key, lambda point: _pick(key, int(point["point_index"])))
         if minimum_job is None:
             about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
-            find = partial(state.put, "fit.down", True)
+            find = partial(state.put, "fit.down", wanted)
             st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
         elif not is_searched:
             long_work.result(minimum_job, "Searching for the minimum", "The search failed", patience=0)
@@ -165,7 +166,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     plan_drawing.draw(handle, {"select": plan_drawing.select}, key="fit-map", **options)
 
 
-def _buttons(shown: Shown, preview: Candidate) -> None:
+def _buttons(shown: Shown, preview: Candidate, capacity: Capacity) -> None:
     def apply() -> None:
         if all(move.kind == "planner" for move in preview.moves):
             state.choose(**planning.best_plan_changes(shown.choice), baseline=page_jobs.baseline_link(shown.choice))
@@ -173,7 +174,8 @@ def _buttons(shown: Shown, preview: Candidate) -> None:
             state.choose(**page_jobs.applied_changes(preview, state.choice(), shown.opened.name))
 
     about = "All pages show the changed graph; the current plan becomes the baseline. Back in the browser undoes this."
-    options: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "help": about, "key": "fit-apply"}
+    kind = "secondary" if capacity.over(extents(preview.plan)) else "primary"
+    options: dict[str, Any] = {"type": kind, "icon": ":material/check:", "help": about, "key": "fit-apply"}
     st.button("Open this plan", disabled=not preview.moves, on_click=apply, **options)
 
 

@@ -35,7 +35,8 @@ def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
     at = opened("fit", graph="sample:dynamic_batch", **limits)
     assert "The plan fits" not in html(at)
     assert "Does not fit: needs at least" in claim(at)
-    assert "Why the lower bound is" in html(at)
+    assert "are needed with the allowed changes" in html(at)
+    assert at.button(key="fit-apply").proto.type == "secondary"
 
 
 def test_fitted_plan_opens_beside_its_original() -> None:
@@ -65,6 +66,8 @@ def test_requested_curve_reaches_the_bound() -> None:
     assert costs == sorted(set(costs)), "each point costs more than the one before"
     assert after == sorted(set(after), reverse=True), "and is smaller"
     assert after[-1] == searched(Choice(source=GRAPH), Capacity(1)).lower_bound_bytes
+    at.multiselect[0].set_value(["planner"]).run()
+    assert at.button(key="fit-down")  # other settings start no search of their own
 
 
 def test_transferred_bytes_are_a_cost_on_the_curve() -> None:
