@@ -16,6 +16,7 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
+from tmmu_core.judge.verifier.certificates import with_recomputed_bounds
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS
@@ -171,9 +172,14 @@ def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[
 
 
 def _verified(full: Choice, opened: Opened, plan: Plan) -> Shown:
-    """Verify a finished plan from a file and return it with its verdict (contract §11)."""
-    judged = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
-    return Shown(full, opened, judged.plan, verdict=judged.verdict)
+    """Verify a finished plan from a file and return it with its verdict (contract §11).
+
+    A plan that only exceeds a capacity keeps its certificates: the page shows that it does not fit.
+    """
+    judged, verdict = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
+    if verdict.only_over_capacity:
+        judged = with_recomputed_bounds(plan, verdict.arenas)
+    return Shown(full, opened, judged, verdict=verdict)
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:

@@ -6,7 +6,8 @@ from app.texts import numbers
 from app.texts.markup import esc, fragment
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import alignment_text
-from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan
+from tmmu_core.plans.figures.live_bytes import storages_alive
+from tmmu_core.plans.model import CLAIMED, GIVEN_OFFSETS, INCOMPLETE, UNPROVEN, ArenaSummary, Plan, rows_of_parts
 
 
 def certificate(plan: Plan, arena: str) -> str:
@@ -48,13 +49,15 @@ def bound_text(plan: Plan, summary: ArenaSummary) -> str:
     """Return the lower bound and the buffers that prove it as text; "" if :func:`status_text` names the bound."""
     if summary.status == CLAIMED and summary.proven_bytes is not None:
         return ""
-    bound = numbers.short_bytes(summary.bound_bytes)
-    proof = numbers.count(len(summary.witness), "buffer")
-    if summary.witness_step < 0:
+    bound, step = numbers.short_bytes(summary.bound_bytes), summary.witness_step
+    live = {plan.storage[row] for row, _ in storages_alive(plan, step, summary.name)}
+    others = [name for name in summary.witness if live.isdisjoint(plan.storage[rows_of_parts(plan, name)].tolist())]
+    proof = numbers.count(len(summary.witness) - (len(others) if step >= 0 else 0), "buffer")
+    if step < 0:
         proof += " that overlap pairwise in time"
     else:
-        node = numbers.shortened(plan.node_at(summary.witness_step), 24)
-        proof += f" live at {numbers.step(summary.witness_step, node)}"
+        proof += f" live at {numbers.step(step, numbers.shortened(plan.node_at(step), 24))}"
+        proof += f" and {len(others):,} that may not share their bytes" if others else ""
     sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
     if summary.proven_bytes is not None:
         sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."

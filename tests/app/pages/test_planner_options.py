@@ -65,6 +65,12 @@ def test_given_offsets_are_planned_again_and_compared() -> None:
     assert claim(at) == ("xla_transformer_step, given → auto: arena 2.37 MiB → 2.25 MiB (−128 KiB)")
 
 
+def test_given_offsets_over_a_limit_are_not_invalid() -> None:
+    page = html(opened(graph="sample:xla_transformer_step", capacity="1MiB"))
+    assert "over the limit of 1.00 MiB" in page
+    assert "nvalid" not in page
+
+
 def test_other_planner_keeps_the_given_plan_as_baseline() -> None:
     at = opened(graph="sample:iree_first")
     at.selectbox(key="w.planner").select("greedy").run()
@@ -72,6 +78,8 @@ def test_other_planner_keeps_the_given_plan_as_baseline() -> None:
 
 
 def test_witness_can_be_marked() -> None:
+    other = html(opened(graph="sample:must_not_alias"))
+    assert "2 buffers live at #2 work1 and 1 that may not share their bytes" in other
     at = opened()
     assert "3 buffers live at #13 n12" in html(at)
     at.button(key="witness").click().run()
