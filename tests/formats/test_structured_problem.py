@@ -9,6 +9,7 @@ import pytest
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
+from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -76,6 +77,9 @@ def test_plan_observes_capacity_reserved_range_and_pin() -> None:
         "y": 64,
     }
     assert plan.metrics["totals"]["reuse_cost"] == 0
+    vec = plan.arena_of["Vec"]
+    assert (vec.peak_live_bytes, vec.lower_bound_bytes) == (32, 64)  # above the 32 reserved bytes
+    assert verify_plan(plan).arenas[1].lower_bound_bytes == 64
 
 
 def fault(change: Callable[[dict[str, Any]], None]) -> UnreadableInput:

@@ -7,7 +7,7 @@
 * **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-Each rule except **fixed** gives the weight of a clique in the conflict graph.
+Each rule except **fixed** gives the weight of a clique in the conflict graph. It lies outside of reserved bytes.
 """
 
 from dataclasses import dataclass, replace
@@ -43,7 +43,11 @@ def lower_bound(problem: Problem) -> Bound:
         bound = Bound(int(rest.size[largest]), (largest,), -1, "live", 0)
     else:
         bound = bound_of(columns(rest))
-    return replace(bound, witness=tuple(indices[list(bound.witness)].tolist()))
+    extent, last = int(rest.size[list(bound.witness)].sum()), 0  # without padding, which may lie in a reserved range
+    for begin, end in sorted(rest.reuse.reserved) if rest.reuse is not None else ():
+        if extent > max(begin, last):
+            extent, last = extent + max(0, end - max(begin, last)), max(end, last)
+    return replace(bound, bytes=max(bound.bytes, extent), witness=tuple(indices[list(bound.witness)].tolist()))
 
 
 def bound_of(cols: Columns) -> Bound:

@@ -1,7 +1,8 @@
 """Recompute the lower bounds of a plan from its rows, and the status (optimal, claimed …) that they prove.
 
 A plan file may state any lower bound. Only these count: the peak live bytes, the largest storage, the end of each
-pinned tensor, and the sum of the storages in the file's witness (its proof of the bound) that cannot share bytes.
+pinned tensor, and the sum of the storages in the file's witness (its proof of the bound) that cannot share bytes. Each
+sum includes the reserved bytes below its end.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_constraints import CostBounds
-from tmmu_core.judge.verifier.check_figures import disjoint_bound
+from tmmu_core.judge.verifier.check_figures import disjoint_bound, extent_beside
 from tmmu_core.judge.verifier.row_columns import I64, PlanFacts, live_peak
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
@@ -29,6 +30,7 @@ class Blocks:
     def __init__(self, facts: PlanFacts, lives: Lives | None, *, configured: bool) -> None:
         plan, terms = facts.plan, facts.plan.constraints or Constraints()
         self.arena, self.names = facts.arena, [facts.name(k) for k in range(facts.storages)]
+        self.reserved = [terms.reserved.get(arena.name, ()) for arena in plan.arenas]
         self.birth, self.death = facts.birth.copy(), facts.death.copy()
         self.size, self.alignment = facts.size.copy(), facts.alignment.copy()
         # A planner that defines the arenas changes the live ranges, so those of the graph do not apply.
@@ -146,5 +148,6 @@ def _witness_bound(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
 
 def _bound_of_storages(blocks: Blocks, rows: list[int], step: int) -> Bound:
     """Return the bound of storages that cannot share bytes; 0 without storages."""
-    bound = disjoint_bound(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
+    sizes, reserved = blocks.size[rows].tolist(), blocks.reserved[blocks.arena[rows[0]]] if rows else ()
+    bound = max(disjoint_bound(sizes, blocks.alignment[rows].tolist()), extent_beside(sum(sizes), reserved))
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -1,6 +1,6 @@
 """Check the figures that a plan states (arenas, totals, metrics, certificates) against its rows and each other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,18 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.verifier.check_slots import ends_of_prefix_sums
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CLAIMED, INCOMPLETE, INVALID, OPTIMAL, PART, STATUSES, UNPLANNED, ArenaSummary, Plan
+from tmmu_core.plans.model import (
+    CLAIMED,
+    INCOMPLETE,
+    INVALID,
+    OPTIMAL,
+    PART,
+    STATUSES,
+    UNPLANNED,
+    ArenaSummary,
+    Constraints,
+    Plan,
+)
 
 
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
@@ -162,9 +173,22 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     bound = disjoint_bound(sizes, [int(facts.alignment[s]) for s in storages])
     # The lower bound of a single storage at a fixed offset is its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
+    reserved = (facts.plan.constraints or Constraints()).reserved.get(arena.name, ())
+    beside = extent_beside(sum(sizes), reserved)
     stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
-    if stated.isdisjoint({sum(sizes), bound} | ends):
-        yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {bound:,}"
+    if stated.isdisjoint({sum(sizes), bound, beside} | ends):
+        yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {max(bound, beside):,}"
+
+
+def extent_beside(size: int, reserved: Iterable[tuple[int, int]]) -> int:
+    """Return the least extent with ``size`` bytes outside of the reserved byte ranges."""
+    end = 0
+    for low, high in sorted(reserved):
+        free = max(0, low - end)
+        if size <= free:
+            break
+        size, end = size - free, max(end, high)
+    return end + size
 
 
 def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
