@@ -19,6 +19,7 @@ TIED = {  # as many bytes are live at step 3 as at step 2, where "b" may reuse "
     "nodes": [{"node_id": w, "instr": "F", "inputs": [*r], "outputs": [w], "inplace": p} for r, w, p in STEPS],
     "inputs": ["w", "x"],
 }
+SMALL = "sample_graphs/instances/A.1048576.csv"  # less is live at the deciding step than the lower bound
 EVENT = {"action": "segment_alloc", "addr": 0, "size": 2048, "stream": 0, "frames": []}
 SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc", "size": 512}]]}
 
@@ -28,6 +29,7 @@ SNAPSHOT = {"segments": [], "device_traces": [[EVENT, EVENT | {"action": "alloc"
     [
         (HOLED, "given", "That is 100 B above the lower bound of 250 B: at #2, 100 B are free between live tensors."),
         ("sample_graphs/mixed_sizes.tmmu.json", "slots", "504 KiB are unused inside the slots of live tensors."),
+        (SMALL, "slots", "1.00 MiB: at #482,304, where 990 KiB are live, 1.33 MiB are unused inside the slots of live"),
         (RESNET, "auto", "105 MiB are live at #13 n12; no plan of this execution order is smaller."),
         (RESNET, "slots", f"{ABOVE} #14 n13, r13 does not reuse r12's memory in place (3.06 MiB)."),
         (RESNET, "greedy", f"{ABOVE} #15 n14, 2.30 MiB are not reused in place."),

@@ -312,12 +312,14 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     """Return the gap and its cause as text. ``is_named``: whether the headline states the size of the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
-    missed = f"{target} does not reuse {source}'s memory in place ({lost})"
+    missed, part = f"{target} does not reuse {source}'s memory in place ({lost})", at
+    if gap.cause_bytes > gap.bytes:  # less is live at this step than the lower bound
+        part += f", where {short_bytes(waste_ledger(plan, gap.arena).at(gap.step)['live'])} are live"
     causes = {
         "reuse": f"at {at}, {missed if gap.reuse else f'{lost} are not reused in place'}",
-        "holes": f"at {at}, {lost} are free between live tensors",
-        "slot_rounding": f"at {at}, {lost} are unused inside the slots of live tensors",
-        "alignment_gaps": f"at {at}, alignment costs {lost}",
+        "holes": f"at {part}, {lost} are free between live tensors",
+        "slot_rounding": f"at {part}, {lost} are unused inside the slots of live tensors",
+        "alignment_gaps": f"at {part}, alignment costs {lost}",
         "tail": f"no tensor uses the last {lost}",
     }
     above = f"that is {short_bytes(gap.bytes)} above"
