@@ -10,6 +10,7 @@ import streamlit as st
 
 from app.canvas.script import canvas_script
 from app.session import state
+from app.session.pages import MOVED
 from app.session.view_state import to_query
 from app.texts.markup import complete_links
 from tmmu_core.base.errors import UnreadableInput
@@ -61,11 +62,16 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
 
 
 def pick_view(names: Mapping[str, str]) -> str:
-    """Draw a switch if a page has several views; return the chosen view, else the first. ``names``: view → title."""
+    """Draw a switch if a page has several views; return the chosen view, else the first. ``names``: view → title.
+
+    If the chosen view is a view of this page that the plan lacks, draw a note.
+    """
     tab = state.choice().tab
     view = tab if tab in names else next(iter(names))
     if len(names) > 1:
         switch("View", names, **state.bound("tab", view))
+    if tab != view and MOVED.get(tab, ("",))[0] == state.session().page:
+        st.html(f'<div class="tm soft" id="no-view">This plan has no view {tab.capitalize()}.</div>')
     return view
 
 

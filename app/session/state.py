@@ -43,7 +43,7 @@ def session() -> Session:
 def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    If the link has no graph, the first of ``sources`` is opened; if there are exactly two, the second is the baseline.
+    If the link has no graph, the first of ``sources`` is opened; exactly two are baseline and candidate.
     """
     if _SESSION in st.session_state:
         return False
@@ -52,7 +52,7 @@ def begin(sources: tuple[str, ...] = ()) -> bool:
     files = () if "graph" in query else tuple(dict.fromkeys(sources))
     is_pair = len(files) == 2
     if files:
-        chosen = chosen.but(source=files[0], baseline=files[1] if is_pair else chosen.baseline)
+        chosen = chosen.but(source=files[1 if is_pair else 0], baseline=files[0] if is_pair else chosen.baseline)
     elif not query:
         chosen = LANDING
     cards = [{"title": "A part of the link was ignored", "message": warning} for warning in warnings]

@@ -281,6 +281,8 @@ def _uploaded(key: str) -> None:
         choice = state.choice()
         # If this server no longer has the file of a link, and the user uploads it, keep the settings of the link.
         is_file_of_link = choice.file == files[0][0] and opening.is_gone(choice.source)
+        if len(sources) == 2 and not is_file_of_link:
+            sources.reverse()  # the first file is the baseline, as in tmmu compare
         state.choose(**{**(vars(choice) if is_file_of_link else {}), "source": sources[0]})
         if len(sources) == 2:
             state.choose_and_show("compare", baseline=sources[1])

@@ -12,7 +12,7 @@ from app.kit import controls
 from app.kit.charts import LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure
 from app.session import history, state
 from app.session.opening import card_of
-from app.texts import markup, numbers
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.gate import changed_settings
@@ -27,8 +27,8 @@ MOST_LABELS = 24  # commits with a label on the axis
 REFRESH = 2.0  # seconds between updates of a running sweep
 
 
-def draw() -> None:
-    """Draw the view; draw a hint if there is no store or run, and an error if the store cannot be read."""
+def draw(opened_name: str) -> None:
+    """Draw the view, or a hint without a store or runs, or the error of the store. ``opened_name``: default model."""
     try:
         store = history.store()
         if store is None:
@@ -36,7 +36,7 @@ def draw() -> None:
             st.html(markup.empty("Open a store of recorded runs", "Start the explorer with: tmmu explore --store URL"))
             return
         if lines := store.lines():
-            _runs_of_model(store, lines)
+            _runs_of_model(store, lines, opened_name)
         else:
             st.html(markup.claim("No recorded runs"))
             hint = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
@@ -47,9 +47,9 @@ def draw() -> None:
         st.html(markup.error_card(card_of(error, "The store cannot be read")))
 
 
-def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
+def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> None:
     models = sorted({line.model for line in lines})
-    model = state.choice().model if state.choice().model in models else models[0]
+    model = next((name for name in (state.choice().model, opened_name) if name in models), models[0])
     runs = _runs(store, model)
     st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
@@ -60,12 +60,25 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...]) -> None:
         st.selectbox("Model", models, key=state.set_widget("model", model), on_change=choose_model, width=320)
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
-    st.html(markup.heading("Arena size, peak and lower bound", "click a commit to compare it with the previous one"))
+    st.html(
+        markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the previous one")
+    )
     key = f"history.{model}.{runs[-1].branch}.{len(runs)}"
     draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
     shown = lines[:MOST_LINES]
     st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
-    head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
+    head = [
+        "model",
+        "branch",
+        "planner",
+        "mode",
+        "runs",
+        totals_text.EXTENT,
+        "lower bound",
+        "last change",
+        "since",
+        "commit",
+    ]
     st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
 
 
@@ -91,7 +104,7 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
 
 
 def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound per run."""
+    """Return the curves of total reserved bytes, peak and lower bound per run."""
     fig = figure(320)
     x = list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
@@ -100,9 +113,9 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     sizes = [(run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes) for run in runs]
     texts = [[k, runs[k].commit, runs[k].at[:19], *map(numbers.full_bytes, sizes[k])] for k in x]
     hover = "%{customdata[1]}, %{customdata[2]} UTC"
-    hover += "<br>size %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
+    hover += "<br>total reserved %{customdata[3]}<br>peak %{customdata[4]}<br>lower bound %{customdata[5]}"
     options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
-    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **options)
+    add_curve(fig, x, [run.extent_bytes for run in runs], totals_text.EXTENT, LIVE, **options)
     runs_per_label = -(-len(runs) // MOST_LABELS)  # rounded up
     fig.update_xaxes(
         tickvals=x[::runs_per_label],
@@ -155,7 +168,7 @@ def _sweep(sweep: Sweep, rows: list[dict[str, Any]]) -> None:
     progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {files}"
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
     with st.expander(f"Last {numbers.count(len(rows), 'row')}"):
-        head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
+        head = ["model", "planner", "mode", "alignment", "lower bound", totals_text.EXTENT, "error"]
         st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
 
 

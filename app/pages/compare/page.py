@@ -36,7 +36,7 @@ def page() -> None:
     chosen = state.choice()
     has_history = history.url() or chosen.tab == "history"
     if has_history and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
-        history_view.draw()
+        history_view.draw(shown.opened.name)
         return
     options = baselines(shown)
     if not chosen.baseline:

@@ -62,7 +62,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
         shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
         rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
-    head = ("tensor", "waits for the bytes of", "cost", "shared", "from byte")
+    head = ("tensor", "waits for the bytes of", "cost", "shared bytes", "at offset")
     return markup.heading("Costly reuses", listed) + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else "")
 
 

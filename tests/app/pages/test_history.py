@@ -63,6 +63,11 @@ def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
     assert at.query_params["branch"] == "topic"
 
 
+def test_history_begins_with_the_opened_model(store: Store, runs: tuple[Run, ...]) -> None:
+    store.record(plan_of({"a": 2}), label("d1", model="resnet50"))
+    assert claim(opened("history", graph="sample:resnet50")).startswith("resnet50 on main takes 384 B")
+
+
 def test_two_runs_are_compared_by_a_link(store: Store, runs: tuple[Run, ...]) -> None:
     renamed = store.record(plan_of({"a": 2}), label("d1", model="renamed")).run
     at = opened("compare", graph=history.source_of(runs[2]), baseline=history.source_of(renamed), model="renamed")

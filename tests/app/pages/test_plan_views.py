@@ -44,6 +44,7 @@ def kernel() -> str:
 def test_view_shows_costs_reasons_and_curve() -> None:
     page = html(opened("plan", graph=kernel(), tab="reuse"))
     assert "Reuse cost of Acc: 6 within 128 KiB" in html(opened("plan", graph="sample:pypto_matmul", tab="reuse"))
+    assert "This plan has no view Device." in html(opened("device", graph="sample:iree_first"))
     assert all(text in page for text in ("proven lowest", "data-go", "Every placement of", "lowers the reuse cost"))
 
 
@@ -141,7 +142,7 @@ def test_two_snapshots_are_compared_by_line() -> None:
     assert "not comparable" not in text
 
 
-@pytest.mark.parametrize(("files", "baseline"), [("ab", "b"), ("aab", "b"), ("abc", ""), ("aa", "")])
+@pytest.mark.parametrize(("files", "baseline"), [("ab", "a"), ("aab", "a"), ("abc", ""), ("aa", "")])
 def test_two_files_of_the_command_line_are_compared_and_ranks_are_not(files: str, baseline: str) -> None:
     def page(files: str) -> None:
         import streamlit as st
