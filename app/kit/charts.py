@@ -134,5 +134,7 @@ def search_course(points: Sequence[SearchPoint], nodes: int, *, height: int = 22
     node_ticks = {"tickvals": list(range(start, end + 1))} if end - start <= FEW_TICKS else {}
     fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
     labels = [numbers.short_bytes(size) for size in ticks]
+    if len({*labels}) < len(labels):  # sizes that differ by less than their digits show
+        labels = [*(numbers.delta_bytes(size - ticks[-1]) for size in ticks[:-1]), labels[-1]]
     fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[smallest - padding, largest + padding], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin=margin)

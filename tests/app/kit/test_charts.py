@@ -16,6 +16,11 @@ def test_byte_axis_has_a_few_round_ticks(top: int) -> None:
     assert bytes_axis(top)["range"][1] >= top
 
 
+def test_sizes_that_differ_little_have_distinct_ticks() -> None:
+    course = (SearchPoint(0, 2**30 + 1024, 2**30), SearchPoint(1, 2**30, 2**30))
+    assert search_course(course, 5).layout.yaxis.ticktext == ("+1.00 KiB", "1.00 GiB")
+
+
 @pytest.mark.browser
 def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 400})
