@@ -91,3 +91,14 @@ export class Drawing {
     this.tip.style.top = `${Math.max(2, Math.min(this.height - h - 2, y + 14))}px`;
   }
 }
+
+// Keys that the first drawing with an action for them gets while it has no focus. Other keys have uses of their own.
+const KEYS_ANYWHERE = /^[/pst[\]]$/, KEYS_WITHOUT_FOCUS = /^([/pst[\]]|Escape|ArrowLeft|ArrowRight)$/;
+
+document.addEventListener("keydown", (event) => {
+  const target = event.composedPath()[0];
+  const typing = target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName ?? "");
+  if (typing || !(target === document.body ? KEYS_WITHOUT_FOCUS : KEYS_ANYWHERE).test(event.key)) return;
+  const hasAction = ({ root, input }) => root.isConnected && root.offsetParent && input.keys(event)[event.key];
+  [...charts].find(hasAction)?.input.onKey(event);
+});
