@@ -60,25 +60,13 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> N
         st.selectbox("Model", models, key=state.set_widget("model", model), on_change=choose_model, width=320)
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
-    st.html(
-        markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the previous one")
-    )
+    st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
     key = f"history.{model}.{runs[-1].branch}.{len(runs)}"
     draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
     shown = lines[:MOST_LINES]
     st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
-    head = [
-        "model",
-        "branch",
-        "planner",
-        "mode",
-        "runs",
-        totals_text.EXTENT,
-        "lower bound",
-        "last change",
-        "since",
-        "commit",
-    ]
+    head = ["model", "branch", "planner", "mode", "runs", totals_text.EXTENT, "lower bound"]
+    head += ["last change", "since", "commit"]
     st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
 
 

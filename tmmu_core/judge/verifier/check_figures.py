@@ -10,18 +10,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.verifier.check_slots import ends_of_prefix_sums
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import (
-    CLAIMED,
-    INCOMPLETE,
-    INVALID,
-    OPTIMAL,
-    PART,
-    STATUSES,
-    UNPLANNED,
-    ArenaSummary,
-    Constraints,
-    Plan,
-)
+from tmmu_core.plans.model import CLAIMED, INCOMPLETE, INVALID, OPTIMAL, PART, STATUSES, UNPLANNED, ArenaSummary, Plan
 
 
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
@@ -173,8 +162,8 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     bound = disjoint_bound(sizes, [int(facts.alignment[s]) for s in storages])
     # The lower bound of a single storage at a fixed offset is its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
-    reserved = (facts.plan.constraints or Constraints()).reserved.get(arena.name, ())
-    beside = extent_beside(sum(sizes), reserved)
+    terms = facts.plan.constraints
+    beside = extent_beside(sum(sizes), terms.reserved.get(arena.name, ()) if terms else ())
     stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
     if stated.isdisjoint({sum(sizes), bound, beside} | ends):
         yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {max(bound, beside):,}"
