@@ -12,8 +12,8 @@ from app.texts import palette
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
-from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import phases_from_known, phases_of
+from tmmu_core.liveness.why_live import Idle, idle_of
 from tmmu_core.plans.analysis import why_offset
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_of, storages_of
 

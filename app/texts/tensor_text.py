@@ -9,9 +9,8 @@ from app.texts import numbers
 from app.texts.markup import fragment
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
-from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.live_model import REFUSAL_WORDS
-from tmmu_core.liveness.why_live import Explanation, explain
+from tmmu_core.liveness.why_live import Explanation, Idle, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
