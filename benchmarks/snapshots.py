@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
-from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.figures.metrics import totals

@@ -18,7 +18,7 @@ from app.session.planning import Shown
 from app.session.work.jobs import job_table
 from app.texts import glossary, markup, numbers, palette
 from app.texts.palette import CATEGORY_COLOURS
-from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import KEYS, History
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, slot_reports, waste_ledger
 from tmmu_core.plans.figures.live_bytes import alive_at, storages_alive

@@ -8,7 +8,7 @@ import pytest
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import History
 from tmmu_core.planners.problem import PlainInstance
 
 

@@ -13,7 +13,7 @@ from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, fr
 from tests.support.paths import DATA
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
-from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.analysis.peak_lines import by_category, live_by_line

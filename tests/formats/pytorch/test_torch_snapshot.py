@@ -11,7 +11,7 @@ from app.cli.main import run
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.pytorch.snapshot.history import History
+from tmmu_core.formats.pytorch.snapshot.torch_snapshot import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
