@@ -23,8 +23,8 @@ from tmmu_core.formats.c_project.c_names import c_prefix
 from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
+from tmmu_core.formats.open_file import constants_in
 from tmmu_core.formats.planfile import plan_file, trace
-from tmmu_core.formats.weights import constants_in
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import GIVEN

@@ -15,8 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.support.paths import DATA, read_graph_file
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.open_file import read_graph
-from tmmu_core.formats.weights import constants_in, constants_of
+from tmmu_core.formats.open_file import constants_in, constants_of, read_graph
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.native import native_file, sidecar
 

@@ -1,7 +1,8 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refuses(data)`` and
-``read(data, name)``, and add a row. The modules are imported on first use.
+``read(data, name)``, and add a row. The modules are imported on first use. :func:`constants_of` finds the constants of a
+graph in its file; their bytes are read on use.
 """
 
 import contextlib
@@ -15,13 +16,14 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes, Tried, UnreadableInput, source_of_errors
+from tmmu_core.base.errors import InvalidIrShapes, Tried, UnreadableInput, source_of_errors, unopened
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Dim, Graph
-from tmmu_core.graph.native import document, unpacking
+from tmmu_core.graph.native import document, sidecar, unpacking
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.model import Plan
 
@@ -210,3 +212,40 @@ def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "")
     if all(graph.dims[dim].min <= size <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph
     return read_at_sizes(data, sizes, name)
+
+
+HEAD = 64  # number of bytes at the start of a file that identify the format of its constants
+
+
+def constants_of(path: Path, graph: Graph) -> Constants:
+    """Return the constants of ``graph`` in the file at ``path``, if its format has any. Raises ``UnreadableInput``."""
+    try:
+        if graph.sidecar:
+            return sidecar.constants(graph, path)
+        data = unpacking.mapped_file(path)
+        # A decompressed file (``bytes``) has no path from which a reader can read ranges later.
+        return _constants(data, graph, None if isinstance(data, bytes) else path, path.name)
+    except OSError as error:
+        raise unopened(error, path) from error
+
+
+def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
+    """Return the constants in ``data``, gzipped or not. Raises ``UnreadableInput`` for constants in other files."""
+    if graph.sidecar:
+        return sidecar.constants(graph, None)
+    return _constants(unpacking.unpack(data, name), graph, None, name)
+
+
+def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
+    head = data[:HEAD]
+    if head.startswith(unplannable.ZIP):
+        module = "pytorch.exported_program.pt2_graph"
+    elif not _load("formats.edge.tflite:refuses")(head):
+        module = "edge.tflite"
+    elif document.kind(head) or signatures.refuses_onnx(data):
+        return Constants({})
+    else:
+        module = "onnx.onnx_weights"
+    with source_of_errors(name):
+        found: Constants = _load(f"formats.{module}:constants")(data, graph, path, name)
+    return found

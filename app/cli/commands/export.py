@@ -23,9 +23,8 @@ from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_rend
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.open_file import Opened, read_any, read_graph, read_within
+from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
 from tmmu_core.formats.planfile import overlays, plan_file, trace
-from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Dim, Graph

@@ -7,7 +7,7 @@ import pytest
 
 from app.cli.main import run
 from tests.support.paths import DATA, SAMPLES, read_graph_file
-from tmmu_core.formats.weights import constants_of
+from tmmu_core.formats.open_file import constants_of
 
 MODEL = str(DATA / "tflite" / "hello_world_int8.tflite")
 PROGRAM = str(DATA / "torch" / "two_layers.pt2")

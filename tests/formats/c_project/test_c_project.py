@@ -18,7 +18,7 @@ from tests.support.paths import DATA, ROOT, SAMPLES, read_graph_file
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_export import MANIFEST, Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
-from tmmu_core.formats.weights import constants_of
+from tmmu_core.formats.open_file import constants_of
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph
