@@ -22,7 +22,7 @@ import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
 from benchmarks.real_steps import Loss, Recurrent
 from tmmu_core.fitting.pytorch import fx_eager, fx_executed, fx_optimizer, fx_step
-from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
 pytestmark = pytest.mark.torch

@@ -19,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
+from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes, with_scratch
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
-from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes, with_scratch
 from tmmu_core.formats.pytorch.joint_graph import fx_fake_tensors, fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage

@@ -15,7 +15,7 @@ from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
-from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes
+from tmmu_core.fitting.pytorch.fx_memory import scratch_bytes
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, JointReader, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of

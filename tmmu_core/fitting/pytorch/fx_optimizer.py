@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, tensors_in
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.graph.model import Graph, Node, Tensor

@@ -19,11 +19,10 @@ from tmmu_core.fitting.pytorch.fx_eager import eager_step, gradients_of_zeros, p
 from tmmu_core.fitting.pytorch.fx_engine import with_engine
 from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
-from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes, gpu_bytes
+from tmmu_core.fitting.pytorch.fx_memory import LiveBytes, gpu_bytes, with_scratch
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
-from tmmu_core.fitting.pytorch.fx_scratch import with_scratch
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     attributes_read,
     has_tensors,

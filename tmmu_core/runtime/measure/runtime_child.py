@@ -268,7 +268,7 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
 
 def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
     """Run the program; return the bytes of all storages after each operator, without those of ``weights``."""
-    from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+    from tmmu_core.fitting.pytorch.fx_memory import LiveBytes
 
     sizes: list[int] = []
 

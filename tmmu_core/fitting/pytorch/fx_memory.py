@@ -1,22 +1,79 @@
-"""Scratch memory of kernels on a GPU: bytes that an operator allocates beside its results, and frees when it returns.
+"""Measure memory while operators run: the live bytes of all storages, and the scratch memory of kernels on a GPU.
 
-A trace with fake tensors does not show these bytes. They can exceed the result, as in a cuDNN convolution. So each
-operator runs on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes.
-Memory that a library keeps after its first call, such as the workspace of cuBLAS, is not counted.
+Scratch memory is the bytes that an operator allocates beside its results, and frees when it returns. A trace with fake
+tensors does not show these bytes. They can exceed the result, as in a cuDNN convolution. So each operator runs on the
+GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes. Memory that a library
+keeps after its first call, such as the workspace of cuBLAS, is not counted.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from tmmu_core.fitting.pytorch.fx_live_bytes import gpu_bytes
 from tmmu_core.graph.model import Graph, Tensor
+
+
+def gpu_bytes(device: Any, which: str) -> int:
+    """Return the bytes requested from PyTorch's allocator on a GPU: ``"current"``, or ``"peak"`` since its reset."""
+    return int(torch.cuda.memory_stats(device).get(f"requested_bytes.all.{which}", 0))
+
+
+class LiveBytes(TorchDispatchMode):
+    """Mode that counts the storages of ``tensors`` and every storage that an operator returns, until it is freed.
+
+    Scratch memory inside a kernel is not counted, because it is not the storage of a tensor.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, tensors: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.live: dict[int, tuple[Any, int]] = {}  # address of a storage → weak reference to it, and its bytes
+        self.held_bytes = self.peak_bytes = 0
+        """``held_bytes``: bytes of ``live``, even of freed ones. ``peak_bytes``: maximum of the live bytes so far."""
+        for tensor in tensors:
+            self._add(tensor)
+        self._measure()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self._add(leaf)
+        self._measure()
+        return result
+
+    def _add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        known = self.live.get(storage._cdata)
+        if known is not None and not known[0].expired():
+            return
+        if known is not None:
+            self.held_bytes -= known[1]
+        size = storage.nbytes()
+        self.live[storage._cdata] = StorageWeakRef(storage), size
+        self.held_bytes += size
+
+    def _measure(self) -> None:
+        """Update the peak. Freed storages, which are slow to find, are removed only if the peak could rise."""
+        if self.held_bytes > self.peak_bytes:
+            self.remove_freed()
+            self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+
+    def remove_freed(self) -> None:
+        """Remove the freed storages from ``live`` and ``held_bytes``."""
+        for address, (storage, size) in list(self.live.items()):
+            if storage.expired():
+                del self.live[address]
+                self.held_bytes -= size
+
 
 _ROWS_ARGUMENT = {torch.ops.aten.embedding_dense_backward.default: 2}
 """Operator whose scratch memory depends on the values of its indices → position of the argument with the row count."""
