@@ -1,8 +1,8 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refuses(data)`` and
-``read(data, name)``, and add a row. The modules are imported on first use. :func:`constants_of` finds the constants of a
-graph in its file; their bytes are read on use.
+``read(data, name)``, and add a row. The modules are imported on first use. :func:`constants_of` finds a graph's
+constants in its file; their bytes are read on use.
 """
 
 import contextlib

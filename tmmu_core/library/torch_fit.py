@@ -393,7 +393,7 @@ def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progre
 
     On a GPU, smaller plans are tried until the model of the allocator can run one. Without one, the answer is ``open``.
     """
-    from tmmu_core.fitting.pytorch.fx_runtime import state_bytes
+    from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
 
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)

@@ -1,12 +1,13 @@
 """Convert a fitted native graph to an fx joint graph, and split it into a forward and a backward part.
 
 Nodes are in the fitted order, and a recomputed node is a separate node. Values of the forward part that the backward
-part reads are saved between the two parts.
+part reads are saved between the two parts. A fit adds operators that copy to host memory and back, and operators that
+recompute random operators: these run with the saved state of the generator, so they draw the same numbers.
 """
 
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
@@ -14,12 +15,66 @@ from torch._inductor import config as inductor_config
 from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule
 from torch.fx import Node as FxNode
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from tmmu_core.fitting.pytorch import fx_runtime
 from tmmu_core.fitting.pytorch.fx_executed import Executed, is_batch_norm, is_batch_norm_backward
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
+
+Generator: TypeAlias = torch.Generator | str  # a generator, or a device whose default generator is meant
+
+
+def state_bytes(device: str) -> int:
+    """Return the bytes of a generator's state: Mersenne Twister on the CPU, else Philox (a seed and an offset)."""
+    return 5056 if device == "cpu" else 16
+
+
+def saved_state(generator: Generator) -> torch.Tensor:
+    """Return a copy of the generator's state."""
+    state = generator_of(generator).get_state()
+    return state.view(state.shape)  # dispatch modes count the bytes of this view, as the plan does
+
+
+def generator_of(generator: Generator) -> torch.Generator:
+    """Return ``generator``, or the default generator of the device that it names."""
+    if isinstance(generator, torch.Generator):
+        return generator
+    device = torch.device(generator)
+    if device.type == "cpu":
+        return torch.default_generator
+    return torch.get_device_module(device).default_generators[device.index]
+
+
+def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run ``operator`` with ``generator`` in ``state``, then restore the generator, and return the result."""
+    generator = generator_of(generator)
+    state_before = generator.get_state()
+    generator.set_state(state)
+    try:
+        return operator(*args, **kwargs)
+    finally:
+        generator.set_state(state_before)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of ``tensor`` in host memory.
+
+    The copy is hidden from dispatch modes, because it is not in the planned memory. On the CPU, a mode that counts live
+    bytes could not distinguish the two memories.
+    """
+    pinned = tensor.device.type == "cuda"
+    with _disable_current_modes():
+        host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, pin_memory=pinned)
+        host.copy_(tensor, non_blocking=pinned)
+    return host
+
+
+def from_host(host: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a copy of ``host`` on ``device``."""
+    tensor = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=device)
+    return tensor.copy_(host, non_blocking=tensor.device.type == "cuda")
+
 
 TAGS = ("partitioner_tag", "recompute", "ac_graph_id")  # metadata for other partitioners, wrong after reordering
 BATCH_NORM_NO_STATS = torch.ops.aten._native_batch_norm_legit.no_stats
@@ -81,7 +136,7 @@ class _Rebuild:
         if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
             args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
             run_args = self._generator(source), self.node_of[node.inputs[-1]], source.target, *args
-            new = self.graph.call_function(fx_runtime.run_with_state, run_args, dict(kwargs))
+            new = self.graph.call_function(run_with_state, run_args, dict(kwargs))
             new.meta = _meta(source)
         elif node.recomputes and is_batch_norm(source):
             new = self._recompute_batch_norm(source, renamed)
@@ -125,10 +180,10 @@ class _Rebuild:
         """Copy a tensor to host memory if the result is in the offload arena, else copy it back."""
         (read,), (written,) = node.inputs, node.outputs
         if written in self.host_tensors:
-            new = self.graph.call_function(fx_runtime.to_host, (self.node_of[read],))
+            new = self.graph.call_function(to_host, (self.node_of[read],))
         else:
             self.source_of[written] = node.offloads
-            new = self.graph.call_function(fx_runtime.from_host, (self.node_of[read], _device_of(self.node_of[read])))
+            new = self.graph.call_function(from_host, (self.node_of[read], _device_of(self.node_of[read])))
         new.meta["val"] = self.node_of[read].meta["val"]
         self._record(written, new, node)
 
@@ -149,8 +204,8 @@ class _Rebuild:
 
     def _state(self, source: FxNode) -> FxNode:
         """Append a node that saves the generator state before the first run of a random operator."""
-        new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
-        new.meta["val"] = torch.empty(fx_runtime.state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
+        new = self.graph.call_function(saved_state, (self._generator(source),))
+        new.meta["val"] = torch.empty(state_bytes(_device_of(source)), dtype=torch.uint8, device="meta")
         return new
 
     def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:

@@ -21,8 +21,7 @@ from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
 from tmmu_core.fitting.pytorch.fx_memory import LiveBytes, gpu_bytes, with_scratch
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
-from tmmu_core.fitting.pytorch.fx_rebuild import split
-from tmmu_core.fitting.pytorch.fx_runtime import generator_of
+from tmmu_core.fitting.pytorch.fx_rebuild import generator_of, split
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     attributes_read,
     has_tensors,
