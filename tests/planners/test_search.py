@@ -13,9 +13,8 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.auto import auto
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.portfolio import portfolio
+from tmmu_core.planners.portfolio import portfolio, search
 from tmmu_core.planners.problem import Problem
-from tmmu_core.planners.search import search
 
 DATA = SAMPLES / "instances"
 

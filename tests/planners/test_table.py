@@ -11,7 +11,7 @@ from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.columns import choice_option, count_option, flag_option
 from tmmu_core.planners.exact import DEFAULT_BUDGET
-from tmmu_core.planners.search import DEFAULT_ITERATIONS
+from tmmu_core.planners.portfolio import DEFAULT_ITERATIONS
 from tmmu_core.plans.making.engine import plan_graph
 
 

@@ -98,7 +98,8 @@ _ENTRIES = (
     PlannerEntry("greedy", "one storage after another, by an order and a fit", {"order": "size", "fit": "lowest"}),
     PlannerEntry("portfolio", "the best of the greedy runs with every order and fit", {"max_nodes": None}),
     PlannerEntry(
-        "search", "local search on the order in which greedy places", {"iterations": 400, "seed": 0, "max_nodes": None}
+        *("search", "local search on the order in which greedy places"),
+        *({"iterations": 400, "seed": 0, "max_nodes": None}, "portfolio:search"),
     ),
     PlannerEntry(
         "exact",

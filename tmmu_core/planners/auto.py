@@ -22,9 +22,8 @@ from tmmu_core.planners.columns import columns, extent_of, flag_option
 from tmmu_core.planners.exact import exact_from
 from tmmu_core.planners.exact.skyline import best_skyline
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.portfolio import RUNS, best_greedy
+from tmmu_core.planners.portfolio import RUNS, best_greedy, search
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
-from tmmu_core.planners.search import search
 
 # Maximum numbers of storages:
 EXACT_UP_TO = 3_000

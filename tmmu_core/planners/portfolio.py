@@ -1,21 +1,28 @@
-"""``portfolio``: run ``greedy`` with every order and both fits until a packing reaches the lower bound; keep the best.
+"""Searches over runs of ``greedy``: ``portfolio`` runs every order and fit, and ``search`` changes the best order.
 
-No single order is best on real traces. The list of runs is fixed and the first of equal packings is kept, so the result
-is deterministic.
+``portfolio`` runs every order with both fits until a packing reaches the lower bound, and keeps the best. No single
+order is best on real traces. The list of runs is fixed and the first of equal packings is kept, so the result is
+deterministic. If a run ends less than one alignment above the bound, padding can be the cause. The run is repeated with
+one storage, the *crown*, placed last, because the topmost storage needs no padding. Of the storages that prove the
+bound (its witness), the crown is the one with the most padding.
 
-If a run ends less than one alignment above the bound, padding can be the cause. The run is repeated with one storage,
-the *crown*, placed last, because the topmost storage needs no padding. Of the storages that prove the bound (its
-witness), the crown is the one with the most padding.
+``search`` is a local search for problems too large for exact search. An order and a fit (lowest or tightest gap)
+determine a packing. A move only changes the order. It gives an earlier position to a storage that ends at the extent,
+or to one directly below it. One move in eight gives any position to any storage. Each order costs one greedy run. Late
+acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that of the current order, or of the
+order that was current :data:`MEMORY` iterations ago. The first half of the iterations uses the fit of the starting
+packing, the second half the other fit.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, columns, extent_of, offset_column
+from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, offset_column
 from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
@@ -94,3 +101,73 @@ def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
     alignment = min((cols.align[i] for i in bound.witness), default=1)
     padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
     return alignment, max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
+
+
+DEFAULT_ITERATIONS = 400
+FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced in proportion, to at least 4
+MEMORY = 12  # number of extents that late acceptance remembers
+
+
+def search(
+    problem: Problem, options: Mapping[str, Any], progress: Progress | None = None, start: Best | None = None
+) -> Packing:
+    """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
+
+    Options: ``iterations`` (see :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
+    """
+    meter = metered(progress, options)
+    iterations = count_option(options, "iterations", DEFAULT_ITERATIONS)
+    seed = count_option(options, "seed", 0)
+    cols = columns(problem)
+    bound = bound_of(cols)
+    best = min(filter(None, (start, best_greedy(cols, bound))), key=lambda run: run.extent)
+    share = iterations * FULL_BUDGET_STORAGES // max(len(cols), FULL_BUDGET_STORAGES)
+    iterations = min(iterations, max(share, 4)) if cols.is_small else 0
+    draws = np.random.Philox(key=seed)
+    fit, order = best.fit, list(best.sequence)
+    least = current = best.extent, best.offset  # (extent, offsets) of the best and of the current packing
+    memory = [best.extent] * MEMORY
+    stopped, done = False, 0
+
+    def placed(changed: list[int]) -> tuple[int, list[int]]:
+        offsets = place(cols, changed, fit)
+        return extent_of(cols, offsets), offsets
+
+    while done < iterations and least[0] > bound.bytes and not stopped:
+        if done == iterations // 2:
+            fit, order = "lowest" if best.fit == "tightest" else "tightest", list(best.sequence)
+            current = placed(order)
+            least = min(least, current, key=itemgetter(0))  # the first of equal packings
+            memory = [current[0]] * MEMORY
+        changed = _neighbour(cols, order, *current, [int(x) for x in draws.random_raw(4)])
+        found = placed(changed)
+        least = min(least, found, key=itemgetter(0))
+        if found[0] <= max(current[0], memory[done % MEMORY]):
+            order, current = changed, found
+        memory[done % MEMORY] = current[0]
+        done += 1
+        report = (problem.arena, least[0], bound.bytes)
+        stopped = meter.count_run("search", done, iterations, report) and done < iterations
+    offset, is_optimal = offset_column(cols, least[1]), least[0] == bound.bytes
+    notes = {"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done}
+    return Packing(offset, lower_bound=bound.bytes, optimal=is_optimal, stopped=stopped, notes=notes)
+
+
+def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:
+    """Return ``order`` with one storage moved by random words; ``extent`` and ``offsets`` are those of its packing."""
+    order = list(order)
+    if raw[0] % 8 == 7:
+        moved = order.pop(raw[1] % len(order))
+        order.insert(raw[2] % (len(order) + 1), moved)
+        return order
+    ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
+    top = [i for i, end in enumerate(ends) if end == extent]
+    moved = top[raw[1] % len(top)]
+    if raw[0] % 8 >= 4:
+        adjacent = [i for i, end in enumerate(ends) if end == offsets[moved]]
+        below = [i for i in adjacent if cols.overlap_in_time(i, moved)]
+        moved = below[raw[3] % len(below)] if below else moved
+    position = order.index(moved)
+    del order[position]
+    order.insert(raw[2] % max(position, 1), moved)
+    return order

@@ -35,7 +35,7 @@ class Executed:
     results: Mapping[int, str]  # index of a result of the module → its tensor
     leaf_gradients: tuple[LeafGradient, ...]  # gradients that the backward pass returns, in order
     generators: tuple[torch.Generator, ...]  # random generators that the step uses, except the default ones
-    scratch: Mapping[str, int]  # node id → bytes of scratch memory on a GPU (``fx_scratch``), which is not in ``graph``
+    scratch: Mapping[str, int]  # node id → bytes of scratch memory on a GPU (``fx_memory``), which is not in ``graph``
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
