@@ -89,6 +89,26 @@ def test_branches_run_in_sequence_before_the_closing_node() -> None:
     ]
 
 
+def test_branches_in_a_row_are_inferred_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounds(branches: int) -> int:
+        nodes = [op("Neg", "x", "a0")]
+        for k in range(branches):
+            then, other = (body([op(each, f"a{k}", "r")], [], ["r"]) for each in ("Exp", "Sin"))
+            nodes.append(op("If", "c", f"b{k}", then_branch=then, else_branch=other))
+            nodes.append(op("Reshape", f"b{k} to", f"a{k + 1}"))
+        ends = [value("x", ["N", 3]), value("c", [], BOOL)]
+        weights = {"to": np.array([-1, 3])}
+        calls.clear()
+        graph = read(model(nodes, ends, [value(f"a{branches}", None)], weights))
+        assert tensors(graph)[f"a{branches}"].shape == ("N", 3)
+        return len(calls)
+
+    calls: list[Any] = []
+    infer = onnx.shape_inference.infer_shapes
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", lambda *a, **k: (calls.append(a), infer(*a, **k))[1])
+    assert rounds(2) == rounds(20)
+
+
 STEP = counted([op("Mul", "s x", "m"), op("Tanh", "m", "t")], ["t"])
 
 

@@ -2,13 +2,14 @@
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import repeat
 from math import prod
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, with_nodes
@@ -25,12 +26,35 @@ def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values
     new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     shapes = ChainMap[str, TypedShape](new, dict(known), weights)
+    versions = {entry.domain: entry.version for entry in model.opset_import}
     for node in model.graph.node:
-        for name, shape in _RULES[node.op_type](node, shapes.get, values) if is_scope(node) else ():
+        if is_scope(node):
+            inferred = _RULES[node.op_type](node, shapes.get, values)
+        elif new.keys().isdisjoint(node.input):
+            continue
+        else:  # continue behind the scope, because a round of inference for each scope takes long
+            inferred = _behind_scope(node, versions.get(node.domain, 0), shapes, values)
+        for name, shape in inferred:
             previous = shapes.get(name)
             if name and shape is not None and (previous is None or _unknowns(shape) < _unknowns(previous)):
                 new[name] = shape
     return new
+
+
+def _behind_scope(
+    node: onnx.NodeProto, version: int, shapes: Mapping[str, TypedShape], values: Values
+) -> InferredShapes:
+    """Yield the shapes that the onnx package infers for the outputs of one standard node."""
+    read = [name for name in node.input if name]
+    with suppress(Exception):  # it is no standard operator, an operand has no shape, or inference fails
+        schema = defs.get_schema(node.op_type, version, node.domain)
+        types = {name: helper.make_tensor_type_proto(*shapes[name]) for name in read}
+        data = {name: numpy_helper.from_array(values[name]) for name in read if name in values}
+        for name, kind in shape_inference.infer_node_outputs(schema, node, types, data).items():
+            if kind.tensor_type.HasField("shape"):
+                sizes = kind.tensor_type.shape.dim
+                dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in sizes]
+                yield name, (kind.tensor_type.elem_type, dims)
 
 
 def _unknowns(shape: TypedShape) -> int:
