@@ -85,6 +85,7 @@ REFUSED: list[tuple[Graph, str | type[ContractError], str]] = [
         for alignment in (0, -1, 3, 2**64, 6)
     ],
     (of(A, tensor("b", must_not_alias=("a", "y"))), "unknown_tensor", "$.tensors[3].must_not_alias[1]"),
+    (of(tensor("a", arena="")), "unknown_arena", "$.tensors[2].arena"),
     (of(A, tensor("b", must_not_alias=("a", "b"))), "must_not_alias_same_storage", "$.tensors[3].must_not_alias[1]"),
     (of(Tensor("a", (2, 3), shard=Shard(2, "tp"))), "shard_axis", "$.tensors[2].shard.axis"),
     (of(Tensor("a", (2,), shard=Shard(-1, "tp"))), "shard_axis", ""),

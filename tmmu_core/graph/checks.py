@@ -182,12 +182,15 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
 
 
 def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
-    """Check alignment, ``must_not_alias`` and shard of the i-th tensor."""
+    """Check alignment, arena, ``must_not_alias`` and shard of the i-th tensor."""
     tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
     alignment = 1 if tensor.alignment is None else tensor.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
         message = f'the tensor "{name}" has the alignment {alignment}, which is not a power of two up to 2^63.'
         raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
+    if tensor.arena == "":
+        message, hint = f'the tensor "{name}" has an arena without a name.', "Name an arena, or omit the field."
+        refuse("unknown_arena", f"{path}.arena", message, hint, tensor=name)
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:
             message = f'the tensor "{name}" must not alias "{other}", which is not among the tensors.'

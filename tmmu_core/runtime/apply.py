@@ -13,6 +13,7 @@ another storage may have written their bytes. Two kinds of bytes are not zeroed:
 
 import hashlib
 import mmap
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ PAGE = mmap.PAGESIZE
 # Python has `mmap.MAP_NORESERVE` since 3.13. On Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
+_LESS = "Plan a smaller batch or run on a machine with more memory."
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 
@@ -75,12 +77,24 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
     except (OSError, OverflowError, ValueError, MemoryError) as error:
         why = "more than a process can address" if isinstance(error, OverflowError) else error
         message = f"{committed:,} B cannot be mapped for arena {arena_id!r} ({why}); nothing was committed."
-        hint = "Plan a smaller batch or run on a machine with more memory."
         raise AllocationFailure(
-            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=hint
+            message, operator=OPERATOR, arena=arena_id, peak_required_bytes=committed, hint=_LESS
         ) from error
     start = -int(block.ctypes.data) % alignment_bytes
     return ArenaHandle(block[start : start + committed], fresh=True)
+
+
+def refuse_larger_than_memory(plan: Plan) -> None:
+    """Raise ``AllocationFailure`` if the arenas have more bytes than this machine: the system ends a writer of them."""
+    sizes = {arena.name: arena.extent_bytes for arena in plan.arenas}
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # unknown, as on Windows
+        return
+    if (needed := sum(sizes.values())) > memory:
+        message = f"the arenas need {needed:,} B, but this machine has {memory:,} B; nothing was committed."
+        largest = max(sizes, key=sizes.__getitem__)
+        raise AllocationFailure(message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_LESS)
 
 
 def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:

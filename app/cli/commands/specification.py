@@ -215,11 +215,13 @@ def apply_command(
     Each tensor is bound to an address. Each buffer is zeroed at its first write, except persistent tensors and bytes
     that are reused in place. Operators are not run. The output has the hash of the state. An invalid plan is rejected.
     """
-    from tmmu_core.runtime.apply import apply_plan, commit_execution
+    from tmmu_core.runtime.apply import apply_plan, commit_execution, refuse_larger_than_memory
 
     found, _ = resolve_with_graph(plan, graph, request)
     note_input_warnings(found)
-    applied = apply_plan(found.valid_plan("apply"), security=security, verified=True)
+    valid_plan = found.valid_plan("apply")
+    refuse_larger_than_memory(valid_plan)
+    applied = apply_plan(valid_plan, security=security, verified=True)
     if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, debug_fill)

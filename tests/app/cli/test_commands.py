@@ -202,6 +202,12 @@ def test_plan_is_applied_to_memory(tmmu: Tmmu) -> None:
     assert tmmu("apply", TRAINING, "--json")[1] == out
 
 
+def test_plan_larger_than_the_memory_of_the_machine_is_not_applied(tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda _: 1)
+    code, out, err = tmmu("apply", CHAIN)
+    assert (code, out, "(1302)" in err, "this machine has 1 B" in err) == (2, "", True, True)
+
+
 def test_folder_of_snapshots_rejects_an_output_and_planning_options(tmmu: Tmmu, tmp_path: Path) -> None:
     (tmp_path / "job_rank0.json").write_text('{"segments": [], "device_traces": [[]]}')
     code, _, err = tmmu("plan", str(tmp_path), "-o", str(tmp_path / "out.json"), "--planner", "greedy")
