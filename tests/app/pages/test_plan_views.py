@@ -101,6 +101,8 @@ def test_curve_falls_from_bytes_without_cost() -> None:
     assert [point.extent for point in points] == sorted((point.extent for point in points), reverse=True)
     assert [point.cost for point in points] == sorted({point.cost for point in points})
     assert all(point.cost == point.bound for point in points)
+    arena = plan_problem(instance_of(document(Random(7), (), 6)), planner="reuse").arenas[0]
+    assert [size > 0 for size in reuse_view.curve(points, arena).data[0].marker.size] == [True] * len(points) + [False]
 
 
 def test_bound_of_a_point_holds_up_to_the_next_larger_extent(monkeypatch: pytest.MonkeyPatch) -> None:
