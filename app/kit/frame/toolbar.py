@@ -78,7 +78,7 @@ def _memory_limit(full: Choice, opened: Opened, fixed: str) -> None:
                 raise ValueError(f"The plan has no arena {name!r}. {strict.closest_hint(name, known)}")
         return capacities
 
-    about = "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited."
+    about = "Memory for all arenas, such as 8MiB; limits of arenas: activations=8MiB, parameters=1GiB. Empty: no limit."
     options: dict[str, Any] = {"help": fixed or about, "disabled": bool(fixed), "width": 215}
     options |= controls.text_widget("limit", "capacities", read, text, "Memory limit not changed", empty={})
     st.text_input("Memory limit", placeholder="e.g. 512KiB, 8GiB", **options)
