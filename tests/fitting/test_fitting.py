@@ -19,7 +19,7 @@ from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.largest_size import largest_that_fits
+from tmmu_core.fitting.search.size_search import largest_that_fits
 from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph

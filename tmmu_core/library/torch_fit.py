@@ -22,7 +22,7 @@ from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.moves.settings import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.fitting.search.largest_size import sized_graph
+from tmmu_core.fitting.search.size_search import sized_graph
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes, ratio

@@ -20,8 +20,7 @@ from tmmu_core.fitting.move import recipe as recipe_document
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.largest_size import largest_that_fits
-from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
+from tmmu_core.fitting.search.size_search import largest_that_fits, smallest_mesh
 from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph

@@ -11,7 +11,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.fit_search import fit
-from tmmu_core.fitting.search.largest_size import largest_that_fits
+from tmmu_core.fitting.search.size_search import largest_that_fits
 from tmmu_core.formats.open_file import read_any, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
