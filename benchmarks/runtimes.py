@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tmmu
 from benchmarks import onnx_nets, tflite_nets
-from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats.onnx.onnx_model import with_order
 from tmmu_core.formats.open_file import read_graph

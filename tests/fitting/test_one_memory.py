@@ -9,7 +9,7 @@ import tmmu
 from app.cli.main import run
 from tests.support.build import graph, node, tensor
 from tests.support.paths import SAMPLES, read_graph_file
-from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.fit_search import fit

@@ -15,7 +15,7 @@ from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.base.errors import escaped_surrogates
-from tmmu_core.fitting.moves.reordering import order_move
+from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, from_template, residency_json, write_project

@@ -19,9 +19,8 @@ from typing import Any
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Kind, Move, total_cost
-from tmmu_core.fitting.moves.reordering import OrderMove, order_move
 from tmmu_core.fitting.moves.settings import bisect_size, smaller_alignments
-from tmmu_core.fitting.order.order_search import Watch
+from tmmu_core.fitting.order.order_search import OrderMove, Watch, order_move
 from tmmu_core.fitting.problem.answer import Allowed, Answer, Capacity, Fitted, UnknownOperator, unknown_operators
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tmmu_core.fitting.move import KINDS, Kind, Move
-from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.moves.settings import smaller_alignments
-from tmmu_core.fitting.order.order_search import Watch
+from tmmu_core.fitting.order.order_search import Watch, order_move
 from tmmu_core.fitting.problem.answer import DEFAULT_KINDS, Allowed, Capacity
 from tmmu_core.fitting.problem.in_place import live_bytes_in, single_moves
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
