@@ -24,7 +24,7 @@ from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.open_file import Opened, constants_of, read_any, read_graph, read_within
-from tmmu_core.formats.planfile import overlays, plan_file, trace
+from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Dim, Graph
@@ -40,8 +40,8 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     **plan_file.WRITERS,
     "trace": trace.to_json_lines,
     "trace-cbor": trace.to_cbor_sequence,
-    "perfetto": overlays.to_perfetto,
-    "model-explorer": overlays.to_model_explorer,
+    "perfetto": plan_file.to_perfetto,
+    "model-explorer": plan_file.to_model_explorer,
     "instance": plan_file.to_instance,
     "residency": lambda plan: residency_json(_render(plan)),
     "c-header": lambda plan: from_template("memory.h", _render(plan)).encode(),
