@@ -14,7 +14,7 @@ from tmmu_core.base.struct_types import register_types
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
-"""Kinds that ``Allowed`` accepts, in search order. Only ``search/smallest_mesh.py`` makes ``shards`` moves."""
+"""Kinds that ``Allowed`` accepts, in search order. Only ``search/size_search.py`` makes ``shards`` moves."""
 
 FLOPS_PER_MOVED_BYTE = 10_000  # cost of a transferred byte in FLOPs: 300 TFLOP/s divided by 30 GB/s (PCIe)
 

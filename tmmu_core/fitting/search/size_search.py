@@ -1,4 +1,4 @@
-"""Find the largest size of a dimension, or the smallest mesh axis, at which a plan fits with moves of the allowed kinds.
+"""Find the largest size of a dimension, or the smallest mesh axis, at which a plan fits with the allowed moves.
 
 A model file is read at three sizes only: its graph at another size is extrapolated from these.
 
