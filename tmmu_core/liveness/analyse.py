@@ -15,10 +15,9 @@ import numpy as np
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import ARENA_OF_ROLE, DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
-from tmmu_core.liveness.in_place_reuse import decide_handoffs
 from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
 from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges
-from tmmu_core.liveness.storages import Groups, storage_groups
+from tmmu_core.liveness.storages import Groups, decide_handoffs, storage_groups
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.liveness.in_place_reuse import permitted_reuses
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
+from tmmu_core.liveness.storages import permitted_reuses
 from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
