@@ -8,7 +8,7 @@ import pytest
 from tests.fitting.test_fitting import shown
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.problem.answer import Allowed, Capacity
-from tmmu_core.fitting.search import smallest_mesh as mesh
+from tmmu_core.fitting.search import size_search as mesh
 from tmmu_core.fitting.search.size_search import smallest_mesh
 from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
 from tmmu_core.plans.making.plan_sets import plan_ranks

@@ -1,4 +1,4 @@
-"""Tensors that share bytes: views with their bases, alias groups, in-place writes (contract §3), and in-place reuse (§1).
+"""Tensors that share bytes: views, alias groups and in-place writes (contract §3), and in-place reuse (§1).
 
 In-place reuse (hand-off, buffer donation): the last reader of x may write its output over x. The candidates are the
 permitted pairs of input and output at the last read of the input. A candidate is refused for the first condition that
