@@ -102,13 +102,11 @@ SHARED I tmmu_place_all(const struct near *p)
 /* The number of values that are <= x among `count` ascending values. */
 static inline I upper_bound(const I *values, I count, I x)
 {
-    I lo = 0, hi = count;
-    while (lo < hi) {
-        const I mid = (lo + hi) >> 1;
-        if (values[mid] <= x)
-            lo = mid + 1;
-        else
-            hi = mid;
+    I lo = 0;
+    while (count > 0) { /* without a branch on the value: it would be mispredicted */
+        const I half = (count + 1) >> 1;
+        lo += values[lo + half - 1] <= x ? half : 0;
+        count -= half;
     }
     return lo;
 }
