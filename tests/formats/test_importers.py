@@ -49,7 +49,7 @@ def test_field_is_one_for_all_outputs_or_one_for_each() -> None:
 
 
 def test_missing_dtype_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match=r'the node "s".*missing') as caught:
+    with pytest.raises(InvalidIrShapes) as caught:
         read(ports(dtype=None))
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["path"]) == (
         "missing_field",

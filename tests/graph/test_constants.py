@@ -89,10 +89,10 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
     [
         ("none.bin", {}, "no such file"),
         ("w\0.bin", {}, "outside the model's folder"),
-        ("B.bin", {"length": str(LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
-        ("B.bin", {"offset": str(2 * LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
-        ("B.bin", {"length": "100"}, '"B" needs 49,152 bytes, but the model declares 100 bytes at byte 0 of "B.bin"'),
-        ("B.bin", {"offset": "-4"}, '"B" needs 49,152 bytes.*at byte -4'),
+        ("B.bin", {"length": str(LARGE.nbytes)}, r"'B': B\.bin"),
+        ("B.bin", {"offset": str(2 * LARGE.nbytes)}, r"'B': B\.bin"),
+        ("B.bin", {"length": "100"}, "'B'.*49,152.* 100 .* 0 .*'B.bin'"),
+        ("B.bin", {"offset": "-4"}, "'B'.*49,152.* -4"),
     ],
 )
 def test_wrong_place_of_a_weight_is_named(tmp_path: Path, location: str, entries: dict[str, str], problem: str) -> None:
@@ -247,7 +247,7 @@ def test_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
     graph = read_graph_file(native_with_sidecar(tmp_path))
     assert native_file.normal_form(graph).get("sidecar") is None
     assert read_graph(native_file.encode_json(graph)).sidecar == "w.safetensors"
-    with pytest.raises(UnreadableInput, match='"A" has 24 bytes, but its constant has 3'):
+    with pytest.raises(UnreadableInput, match=r"'A'.* 24 .* 3"):
         b"".join(sidecar.parts(graph, Constants.of({"A": bytes(3)})))
 
 

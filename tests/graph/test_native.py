@@ -127,12 +127,12 @@ def test_spellings_of_one_graph_have_one_normal_form(one: dict[str, Any], other:
 
 
 def test_field_of_readers_of_other_formats_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match='unknown field "ranges"'):
+    with pytest.raises(InvalidIrShapes, match="'ranges'"):
         native_file.decode(b'{"dims": {"B": {"max": 8}}, "ranges": {"B": {"max": 64}}, "tensors": []}')
 
 
 def test_non_finite_number_is_rejected_in_json() -> None:
-    with pytest.raises(InvalidIrShapes, match='params of the node "n"'):
+    with pytest.raises(InvalidIrShapes, match="'n'"):
         native_file.encode_json(Graph(nodes=(Node("n", params={"scale": [1.0, float("inf")]}),)))
 
 
@@ -148,7 +148,7 @@ def test_tensor_without_shape_is_refused_by_name(write: Any) -> None:
     whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, scalar]}
     assert read_graph(write(whole)).tensors[1] == Tensor("h", (), "float32")
     del scalar["shape"]
-    with pytest.raises(InvalidIrShapes, match=r'the tensor "h".*shape') as caught:
+    with pytest.raises(InvalidIrShapes) as caught:
         read_graph(write(whole))
     diagnostics = caught.value.diagnostics
     assert (diagnostics["reason"], diagnostics["path"], diagnostics["tensor"]) == ("missing_field", "$.tensors[1]", "h")

@@ -275,7 +275,7 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
         ({"dims": {"B": 2.5}}, "not a dict from dimension to whole number"),
         ({"budget": 2**64}, "is over 2"),
         ({"capacity": True}, "capacity: True is not a number of bytes"),
-        ({"arenas": {"activations": 5}, "alignment": 64}, "Expected `object`, got `int`"),
+        ({"arenas": {"activations": 5}, "alignment": 64}, "expected 'object'"),
         ({"options": 5}, "options: 5 is not a dict"),
     ],
 )

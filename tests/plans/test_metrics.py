@@ -57,6 +57,9 @@ def test_peak_of_a_long_timeline_equals_that_of_the_curve(ranges: list[tuple[int
         peak_of(live_bytes_of(birth, death, size, 20))[1],
         max(sum(b <= t < b + n for b, n, _ in ranges) for t in range(20)),
     )
+    with pytest.raises(AllocationOverflow) as caught:
+        peak_and_count(*columns([(far, 3, 2**63), (far + 2, 3, 2**63)]), far + 20)
+    assert caught.value.t == far + 2
 
 
 def test_live_tensors_are_sorted_by_falling_size_then_id() -> None:

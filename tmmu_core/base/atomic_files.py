@@ -20,8 +20,13 @@ def write_output_file(path: Path, data: bytes) -> None:
     try:
         replace_file(path, data)
     except (OSError, ValueError) as error:  # ValueError: the name contains a null character
-        why = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and its permissions.") from error
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: object, error: OSError | ValueError) -> UnwritableOutput:
+    """Return the error for a file or folder that cannot be written."""
+    why = (getattr(error, "strerror", None) or str(error)).lower()
+    return UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and its permissions.")
 
 
 def replace_file(path: Path, data: bytes) -> None:

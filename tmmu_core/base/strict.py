@@ -26,11 +26,17 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     """Return the hint of an error about an unknown name: a similar known name, and a list of known names."""
     names = list(dict.fromkeys(known))
     if not names:
-        return "There is no name to choose from. Remove this one."
+        return "No name is possible here: remove it."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
     closest = similar(name, names, 0.5)
     question = f"Did you mean {closest!r}? " if closest else ""
     return f"{question}Choose from: {', '.join(names[:LISTED])}{more}."
+
+
+def wrong_field(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return what is wrong with a field, such as ``expected 'int', got 'str'``, and its path, such as ``$.size``."""
+    what, _, path = str(error).partition(" - at `")
+    return what[:1].lower() + what[1:].replace("`", "'"), path.rstrip("`") or "$"
 
 
 def field_hint(error: msgspec.ValidationError, document_type: Any) -> str:

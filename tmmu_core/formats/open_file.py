@@ -194,7 +194,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
         hint = strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed."
-        what, path = f'the graph names no dimension "{unknown}".', f"$.dims.{unknown}"
+        what, path = f"the graph names no dimension {unknown!r}.", f"$.dims.{unknown}"
         raise InvalidIrShapes(what, hint=hint, reason="unknown_dim", path=path, node_id="")
     refuse_unused_dims(graph, envelopes)
     assumed = {dim: size for dim, size in graph.assumed.items() if dim not in envelopes}

@@ -22,7 +22,8 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
             arena = given if isinstance(given, Arena) else msgspec.convert(given, Arena, strict=True)
         except msgspec.ValidationError as error:
             hint = strict.field_hint(error, Arena) or example
-            raise _invalid(f"{subject}: {error}.", name, "arena_config", hint) from None
+            what, field = strict.wrong_field(error)
+            raise _invalid(f"{subject}, {field}: {what}.", name, "arena_config", hint) from None
         for field, value in msgspec.structs.asdict(arena).items():
             if not 0 <= value <= U64_MAX:
                 message = f"{subject}: {field} is {value}, not between 0 and 2^64 − 1."

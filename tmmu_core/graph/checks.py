@@ -20,7 +20,7 @@ def refuse(reason: str, path: str, message: str, hint: str, **about: str) -> NoR
 
 
 def _add(tensor: str) -> str:
-    return f'Add a tensor with the id "{tensor}", or correct the name.'
+    return f"Add a tensor with the id {tensor!r}, or correct the name."
 
 
 def _operands(graph: Graph, side: str) -> Iterator[tuple[int, int, str]]:
@@ -42,7 +42,7 @@ def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
     noun, place, diagnostic, hint = DUPLICATES[reason]
     first: dict[str, int] = {}
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
-    message = f'the {noun} "{name}" is listed twice, at {place.format(first[name])} and {place.format(i)}.'
+    message = f"the {noun} {name!r} is listed twice, at {place.format(first[name])} and {place.format(i)}."
     refuse(reason, place.format(i), message, hint, **{diagnostic: name})
 
 
@@ -50,12 +50,12 @@ def refuse_roles_and_phases(graph: Graph) -> None:
     """Reject the first unknown role or phase of a graph built in memory; the file decoder already rejects them."""
     for i, tensor in enumerate(graph.tensors):
         if tensor.role not in ROLES:
-            message = f'the tensor "{tensor.id}" has the unknown role "{tensor.role}".'
+            message = f"the tensor {tensor.id!r} has the unknown role {tensor.role!r}."
             hint = f"A role is one of {', '.join(ROLES)}."
             refuse("unknown_role", f"$.tensors[{i}].role", message, hint, tensor=tensor.id)
     for k, node in enumerate(graph.nodes):
         if node.phase not in PHASES:
-            message = f'the node "{node.node_id}" has the unknown phase "{node.phase}".'
+            message = f"the node {node.node_id!r} has the unknown phase {node.phase!r}."
             hint = f"A phase is one of {', '.join(PHASES)}."
             refuse("unknown_phase", f"$.nodes[{k}].phase", message, hint, node_id=node.node_id)
 
@@ -64,14 +64,14 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
     """Raise for the first id in the nodes' ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
-    message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
+    message = f"the node {node!r} {verb} {name!r}, which is not among the tensors."
     refuse("unknown_tensor", f"$.nodes[{k}].{side}[{j}]", message, _add(name), node_id=node, tensor=name)
 
 
 def refuse_unknown_graph_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
     """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
-    message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
+    message = f"the graph {side[:-1]} {name!r} is not among the tensors."
     refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
 
 
@@ -80,7 +80,7 @@ def refuse_second_producer(graph: Graph) -> NoReturn:
     first_write: dict[str, tuple[int, int, str]] = {}
     k, j, name = next(each for each in _operands(graph, "outputs") if first_write.setdefault(each[2], each) != each)
     first_node, node = graph.nodes[first_write[name][0]].node_id, graph.nodes[k].node_id
-    message = f'the tensor "{name}" is written by "{node}" and before that by "{first_node}".'
+    message = f"the tensor {name!r} is written by {node!r} and before that by {first_node!r}."
     hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."
     refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
 
@@ -89,20 +89,20 @@ def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
     """Raise for the graph input ``tensor``, which a node writes."""
     k, j, _ = next(operand for operand in _operands(graph, "outputs") if operand[2] == tensor)
     node = graph.nodes[k].node_id
-    message = f'the node "{node}" writes "{tensor}", which is a graph input.'
-    hint = f'Take "{tensor}" out of "inputs", or let the node write another tensor.'
+    message = f"the node {node!r} writes {tensor!r}, which is a graph input."
+    hint = f'Take {tensor!r} out of "inputs", or let the node write another tensor.'
     refuse("input_is_produced", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=tensor)
 
 
 def refuse_unwritten(graph: Graph, tensor: str) -> NoReturn:
     """Raise the error for a tensor without a producer (``dangling_input``, or ``never_produced`` for an output)."""
-    hint = f'Let a node write "{tensor}", list it in "inputs", give it a persistent role, or make it a view.'
+    hint = f'Let a node write {tensor!r}, list it in "inputs", give it a persistent role, or make it a view.'
     for k, j, name in _operands(graph, "inputs"):
         if name == tensor:
             node = graph.nodes[k].node_id
-            message = f'the node "{node}" reads "{tensor}", which no node writes and which is not a graph input.'
+            message = f"the node {node!r} reads {tensor!r}, which no node writes and which is not a graph input."
             refuse("dangling_input", f"$.nodes[{k}].inputs[{j}]", message, hint, node_id=node, tensor=tensor)
-    message = f'the graph output "{tensor}" is written by no node and is not a graph input.'
+    message = f"the graph output {tensor!r} is written by no node and is not a graph input."
     refuse("never_produced", f"$.outputs[{graph.outputs.index(tensor)}]", message, hint, tensor=tensor)
 
 
@@ -114,7 +114,7 @@ def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
         axis = error.diagnostics.pop("axis", None)
         place = "dtype" if error.diagnostics.get("reason") == "unknown_dtype" else "shape"
         error.fill(tensor=tensor.id, path=f"$.tensors[{i}].{place}" + (f"[{axis}]" if axis is not None else ""))
-        error.message = f'the tensor "{tensor.id}": {error.message}'
+        error.message = f"the tensor {tensor.id!r}: {error.message}"
         raise
 
 
@@ -124,7 +124,7 @@ def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, .
     for axis, dim in enumerate(tensor.shape):
         if isinstance(dim, str):
             if dim not in sizes:
-                message = f'the tensor "{tensor.id}" has the dimension "{dim}", which is not declared.'
+                message = f"the tensor {tensor.id!r} has the dimension {dim!r}, which is not declared."
                 hint = f'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.'
                 refuse("unknown_dim", f"$.tensors[{i}].shape[{axis}]", message, hint, tensor=tensor.id)
             dim = sizes[dim]
@@ -139,7 +139,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     assert view is not None
     base = view.base_tensor_uid
     if base not in known:
-        message = f'the tensor "{name}" is a view of "{base}", which is not among the tensors.'
+        message = f"the tensor {name!r} is a view of {base!r}, which is not among the tensors."
         refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add(base), tensor=name)
     view_bytes, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
     length = view_bytes if view.byte_length is None else view.byte_length
@@ -147,16 +147,16 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     repeats = view.stride_desc is not None and 0 in view.stride_desc
     if length < 0 or length > view_bytes or (length != view_bytes and not repeats):
         size = f"its shape {list(shape)} and dtype {dtype} need {view_bytes}"
-        message = f'the view "{name}" spans {length} bytes, but {size}.'
+        message = f"the view {name!r} spans {length} bytes, but {size}."
         hint = "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes."
         refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
     if start < 0 or end > base_bytes:
-        message = f'the view "{name}" is bytes [{start}, {end}) of "{base}", which has {base_bytes} bytes.'
+        message = f"the view {name!r} is bytes [{start}, {end}) of {base!r}, which has {base_bytes} bytes."
         hint = "Correct byte_offset or byte_length, or name the right base."
         refuse("view_out_of_bounds", path, message, hint, tensor=name)
     itemsize = dtypes.itemsize(dtype)
     if start % itemsize:
-        message = f'the view "{name}" starts at byte {start} of "{base}", not at a multiple of {itemsize}.'
+        message = f"the view {name!r} starts at byte {start} of {base!r}, not at a multiple of {itemsize}."
         hint = f"Give a byte_offset that is a multiple of {itemsize}."
         raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
     return known[base]
@@ -172,7 +172,7 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
         assert view is not None
         base = known[view.base_tensor_uid]
     cycle = [*list(position)[position[base] :], base]
-    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED])
+    names = " → ".join(f"{graph.tensors[j].id!r}" for j in cycle[: strict.LISTED])
     more = " → …" if len(cycle) > strict.LISTED else ""
     message = f"these views form a cycle: {names}{more}."
     hint = "Remove the view of one tensor: it is then the base of the other tensors."
@@ -186,22 +186,22 @@ def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
     tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
     alignment = 1 if tensor.alignment is None else tensor.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
-        message = f'the tensor "{name}" has the alignment {alignment}, which is not a power of two up to 2^63.'
+        message = f"the tensor {name!r} has the alignment {alignment}, which is not a power of two up to 2^63."
         raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
     if tensor.arena == "":
         message, hint = f'the tensor "{name}" has an arena without a name.', "Name an arena, or omit the field."
         refuse("unknown_arena", f"{path}.arena", message, hint, tensor=name)
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:
-            message = f'the tensor "{name}" must not alias "{other}", which is not among the tensors.'
+            message = f"the tensor {name!r} must not alias {other!r}, which is not among the tensors."
             hint = "Correct the name, or drop it."
             refuse("unknown_tensor", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
         if other == name:
-            message, hint = f'the tensor "{name}" must not alias itself.', "Name another tensor, or drop it."
+            message, hint = f"the tensor {name!r} must not alias itself.", "Name another tensor, or drop it."
             refuse("must_not_alias_same_storage", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
     axes = len(tensor.shape)
     if tensor.shard is not None and not 0 <= tensor.shard.axis < axes:
-        message = f'the tensor "{name}" is sharded along axis {tensor.shard.axis}, but has {axes} axes.'
+        message = f"the tensor {name!r} is sharded along axis {tensor.shard.axis}, but has {axes} axes."
         hint = f"Give an axis from 0 to {axes - 1}." if axes else "A scalar cannot be sharded."
         refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
 
@@ -212,13 +212,13 @@ def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
     if isinstance(pairs, str):
         if pairs in ("any", "none"):
             return
-        message = f'the node "{name}" has the unknown inplace "{pairs}".'
+        message = f"the node {name!r} has the unknown inplace {pairs!r}."
         hint = 'Write "any", "none", or a list of [input_index, output_index].'
         refuse("unknown_inplace", f"$.nodes[{k}].inplace", message, hint, node_id=name)
     inputs, outputs = len(node.inputs), len(node.outputs)
     for j, (i, o) in enumerate(pairs):
         if not (0 <= i < inputs and 0 <= o < outputs):
-            message = f'the node "{name}" pairs input {i} with output {o}, but has {inputs} inputs, {outputs} outputs.'
+            message = f"the node {name!r} pairs input {i} with output {o}, but has {inputs} inputs, {outputs} outputs."
             hint = "Count operands from 0, in the order they are listed."
             refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
 
@@ -228,12 +228,12 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            message = f'the dimension "{name}" has the min {dim.min} and the max {dim.max}.'
+            message = f"the dimension {name!r} has the min {dim.min} and the max {dim.max}."
             refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
         sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
-            message, hint = f'the graph has no dimension "{name}".', strict.closest_hint(name, graph.dims)
+            message, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, graph.dims)
             refuse("unknown_dim", f"$.dims.{name}", message, hint)
         low, high = graph.dims[name].min, graph.dims[name].max
         if not low <= value <= high:

@@ -68,20 +68,20 @@ class Constants(Mapping[str, bytes]):
         try:
             yield from self._pieces[tensor_id]()
         except UnreadableInput as error:
-            if f'"{tensor_id}"' not in error.message:
-                error.message = f'the bytes of "{tensor_id}": {error.message}'
+            if repr(tensor_id) not in error.message:
+                error.message = f"the bytes of {tensor_id!r}: {error.message}"
             raise
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
     """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` for a path outside, or no folder."""
     if folder is None:
-        message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
+        message = f"{what} is in another file, {location[:80]!r}, and only the model was given."
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
     folder = folder.resolve()
     path = folder if "\0" in location else (folder / location).resolve()
     if not path.is_relative_to(folder) or path == folder:
-        message = f'{what} is outside the model\'s folder: "{location[:80]}".'
+        message = f"{what} is outside the model's folder: {location[:80]!r}."
         raise UnreadableInput(message, hint="Save the weights in the folder of the model, with a relative path.")
     return path
 

@@ -62,7 +62,7 @@ def normalise(dtype: str) -> str:
     if name is None:
         known = "bool, int1 … int128, uint1 … uint128, float4 … float64, bfloat16, complex32 … complex128"
         hint = f"Known are {known} and their usual short names."
-        raise InvalidIrShapes(f'the dtype "{dtype}" is not known.', hint=hint, reason="unknown_dtype", dtype=dtype)
+        raise InvalidIrShapes(f"the dtype {dtype!r} is not known.", hint=hint, reason="unknown_dtype", dtype=dtype)
     return name
 
 

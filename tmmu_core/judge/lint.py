@@ -51,7 +51,7 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
         # A synthesised backward node has the permission of its forward node.
         if node_id in undeclared or node_id.removesuffix("@grad") in undeclared:
             arena = plan.arenas[plan.arena[plan.row_of[x]]].name if x in plan.row_of else ""
-            message = f'"{node_id}" reuses "{x}" for "{y}" by default; declare inplace as "any", "none" or pairs.'
+            message = f'{node_id!r} reuses {x!r} for {y!r} by default; declare inplace as "any", "none" or pairs.'
             yield warning("undeclared_inplace", message, tensor=x, other=y, arena=arena, step=step)
 
 
@@ -70,6 +70,6 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
     for name, steps in sorted(members.items()):
         between = next((expected for expected, k in enumerate(steps, steps[0]) if expected != k), None)
         if between is not None:
-            message = f'the node "{plan.execution_order[between]}" runs between the nodes of the scope "{name}"'
+            message = f"the node {plan.execution_order[between]!r} runs between the nodes of the scope {name!r}"
             hint = "add an execution_order that keeps them together"
             yield warning("split_scope", f"{message}; {hint}.", step=between + plan.has_inputs_step)

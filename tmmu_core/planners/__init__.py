@@ -66,7 +66,7 @@ class PlannerEntry:
         if self.has_slots:
             packing = self.call(problem, options, progress)
             for i in np.flatnonzero((fixed >= 0) & (packing.offset != offset)).tolist():
-                conflict = f'"{problem.ids[i]}" would be at offset {packing.offset[i]}, but is fixed at {offset[i]}'
+                conflict = f"{problem.ids[i]!r} would be at offset {packing.offset[i]}, but is fixed at {offset[i]}"
                 message = f"planner {self.name!r} places slots one after another: {conflict}."
                 hint = "Choose a planner that places bytes, such as greedy."
                 raise InvalidIrShapes(message, reason="fixed_offset", node_id="", hint=hint)

@@ -64,7 +64,8 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
         cbor_canonical(msgspec.to_builtins(platform))  # a plan file contains the options, so they must be encodable
     except msgspec.ValidationError as error:
-        raise _option_error(f"{error}.", strict.field_hint(error, Platform)) from error
+        what, field = strict.wrong_field(error)
+        raise _option_error(f"{field}: {what}.", strict.field_hint(error, Platform)) from error
     except NotCanonical as error:
         raise _option_error(f"{error}.") from error
     declared = [memory.name for memory in platform.memories]

@@ -13,7 +13,7 @@ from app.cli.options import AS_JSON, MODEL, OUT_OR_STREAM, REQUIRED, SOURCE, opt
 from app.cli.resolve import Resolved, graph_encoder, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.atomic_files import replace_file_by_parts
+from tmmu_core.base.atomic_files import replace_file_by_parts, unwritable
 from tmmu_core.base.errors import escaped_surrogates
 from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
@@ -197,8 +197,7 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
     try:
         written_bytes = write_project(Path(name), c_project(render, cast(Blobs, blobs)))
     except OSError as error:
-        message = f"{name} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise UsageError(message, "Check the folder and the permissions.") from error
+        raise unwritable(name, error) from error
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written_bytes)})")
     if render.constant_arenas and not render.constant_blobs:
         print_note("the project has no values of constants: bind them in the program, or add them with --model")
@@ -251,7 +250,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     try:
         written_bytes = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
     except OSError as error:
-        raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
+        raise unwritable(path, error) from error
     print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")
     return msgspec.structs.replace(graph, sidecar=path.name)
 

@@ -16,6 +16,7 @@ from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_e
 from app.cli.resolve import Resolved
 from app.report.summary import Check, different_models_warning, gate_markdown
 from app.texts import certificate_text, numbers
+from tmmu_core.base.atomic_files import unwritable
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.finished_plan import with_bounds_of_rows
@@ -205,8 +206,7 @@ def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: S
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        problem = f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}."
-        raise UsageError(problem, "Use another folder.") from error
+        raise unwritable(folder, error) from error
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
         "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),
@@ -226,10 +226,10 @@ def _link(explorer: str | None, store_url: str | None, after: Plan, before: Reso
     """Return the explorer URL of the plan or comparison; "" without ``explorer``, or if the store lacks a plan."""
     if explorer is None:
         return ""
-    scheme = ""
+    address = None
     with suppress(ValueError):  # urlsplit raises for a "[" without "]"
-        scheme = urlsplit(explorer).scheme
-    if scheme not in ("http", "https"):
+        address = urlsplit(explorer)
+    if address is None or address.scheme not in ("http", "https") or not address.hostname:
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
     with closing(resolve.open_store(store_url)) as store:
         contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]

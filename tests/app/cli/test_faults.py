@@ -128,6 +128,7 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("gate", CHAIN, "--max-extent", "nowhere=5"),
         ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "https://host"),
         ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "http://[host", "--out", "."),
+        ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "http:host", "--out", "."),
         ("sweep", CHAIN, "--planner", "slots"),
         ("sweep", CHAIN, "--alignments", "many"),
         ("sweep", CHAIN, "--alignments", "64", "--alignment", "32"),

@@ -135,7 +135,7 @@ def test_method_with_the_highest_peak_is_shown() -> None:
     found = read_any(program.file([small, large]), "both.pte")
     assert isinstance(found, PlainInstance)
     assert found.problem.size.tolist() == [36]
-    assert found.notes[0] == 'the method "large" is shown; the program also contains small'
+    assert [name in found.notes[0] for name in ("large", "small")] == [True, True]
 
 
 @pytest.mark.parametrize(

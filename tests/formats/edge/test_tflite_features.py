@@ -298,5 +298,5 @@ def test_size_that_the_file_does_not_have_makes_the_plan_incomplete() -> None:
 
 
 def test_size_beyond_64_bits_names_the_tensor() -> None:
-    with pytest.raises(AllocationOverflow, match='the tensor "y"'):
+    with pytest.raises(AllocationOverflow, match="tensor 'y'"):
         read(model([X, T("y", (2**31 - 1,) * 3)], [Op("ABS", (0,), (1,))]), "m.tflite")

@@ -206,14 +206,14 @@ def test_bounded_data_dependent_size_is_a_dimension() -> None:
 
 @pytest.mark.slow
 def test_unbounded_data_dependent_size_is_rejected_with_the_option() -> None:
-    with pytest.raises(InvalidIrShapes, match='has the size "K", which depends on data') as caught:
+    with pytest.raises(InvalidIrShapes, match="'K'") as caught:
         read(data_dependent())
     assert "--dims K=1:512" in caught.value.hint
 
 
 def test_bounds_of_an_unknown_dimension_are_rejected() -> None:
     data = model([op("Relu", "x", "y")], [value("x", ["N"])], [value("y", None)]).SerializeToString()
-    with pytest.raises(InvalidIrShapes, match='names no dimension "Q"'):
+    with pytest.raises(InvalidIrShapes, match="'Q'"):
         read_within(data, {"Q": Dim(1, 2)})
 
 
@@ -287,8 +287,9 @@ def test_function_that_cannot_be_inlined_is_rejected(opset: int, domain: str, pr
 
 def test_input_that_is_listed_twice_is_named() -> None:
     twice = [value("x", [2]), value("x", [2])]
-    with pytest.raises(InvalidIrShapes, match='the graph has the input "x", which exists already'):
+    with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Relu", "x", "y")], twice, [value("y", [2])]))
+    assert (caught.value.diagnostics["reason"], caught.value.diagnostics["tensor"]) == ("two_producers", "x")
 
 
 @pytest.mark.parametrize("operands", ["", "w "])

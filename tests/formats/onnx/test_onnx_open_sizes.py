@@ -61,14 +61,14 @@ def test_given_size_is_not_assumed() -> None:
 def test_size_that_a_reshape_needs_is_used_or_required() -> None:
     to = {"to": np.array([7, 2])}
     whole = model([op("Reshape", "x to", "y", name="r")], [value("x", ["T", 2])], [value("y", None)], to)
-    note = 'the model runs only with T = 7, for which the node "r" is written.'
-    assert ((graph := read(whole)).dims["T"], graph.assumed, graph.notes) == (Dim(7, 7), {}, (note,))
+    assert ((graph := read(whole)).dims["T"], graph.assumed, len(graph.notes)) == (Dim(7, 7), {}, 1)
+    assert "T = 7" in graph.notes[0]
     nodes = [op("Shape", "x", "s", start=1), op("Squeeze", "s", "n"), op("Range", "zero n one", "i")]
     weights = {"zero": np.array(0), "one": np.array(1), "w": np.zeros((9, 2), "f4")}
     table = model([*nodes, op("Gather", "w i", "y")], [value("x", [1, "T"])], [value("y", None)], weights)
     assert ((graph := read(table)).dims["T"], graph.assumed) == (Dim(1, 9), {"T": 9})
     for file, text, wrong in ((whole, "T = 7", Dim(8, 9)), (table, "T up to 9", Dim(10, 12))):
-        with pytest.raises(InvalidIrShapes, match=f"the model runs only with {text}"):
+        with pytest.raises(InvalidIrShapes, match=text):
             read_within(file.SerializeToString(), {"T": wrong}, "m.onnx")
 
 

@@ -222,7 +222,7 @@ def test_sequence_in_a_body_is_rejected() -> None:
     inner.value_info.append(
         helper.make_value_info("q", helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None)))
     )
-    with pytest.raises(UnreadableInput, match='"q" has the type sequence_type'):
+    with pytest.raises(UnreadableInput, match=r"'q'.*sequence_type"):
         read(branch_model(inner, ELSE))
 
 

@@ -239,7 +239,7 @@ def test_unbounded_data_dependent_size_is_rejected_with_the_option(largest: int 
         document["range_constraints"]["u0"]["max_val"] = largest
 
     data = changed("by_data", change)
-    with pytest.raises(UnreadableInput, match='a size of "nonzero" is not known') as caught:
+    with pytest.raises(UnreadableInput, match="nonzero") as caught:
         opened({}, data)
     assert "--dims u0=" in caught.value.hint
     graph = opened({"u0": 300}, data)

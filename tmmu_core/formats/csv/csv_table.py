@@ -53,7 +53,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
 def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     unknown = next((field for field in columns if field not in FIELDS), None)
     if unknown is not None:
-        raise UnreadableInput(f'there is no field "{unknown}".', hint=strict.closest_hint(unknown, FIELDS))
+        raise UnreadableInput(f"there is no field {unknown!r}.", hint=strict.closest_hint(unknown, FIELDS))
     document.refuse_many_values(data)
     numbered = list(_rows(data))
     if not numbered:
@@ -66,7 +66,7 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     missing = next((expected[field] for field in FIELDS if field in required and field not in assigned), None)
     if missing is not None:
         closest = strict.closest_hint(missing, sorted(present)) if missing in columns.values() else ""
-        what = f'the table has no column "{missing}": it has {", ".join(sorted(present))[:400]}.'
+        what = f"the table has no column {missing!r}: it has {', '.join(sorted(present))[:400]}."
         raise UnreadableInput(what, hint=f"{closest} {HINT}".strip())
     found_units = {field: _UNIT.search(assigned[field].strip()) for field in _BYTE_FIELDS if field in assigned}
     units = {field: found[1][0].lower() for field, found in found_units.items() if found}  # k, m or g
@@ -79,7 +79,7 @@ def _instance(data: bytes, columns: Mapping[str, str]) -> PlainInstance:
     kept = _merge_aliases(cells, cells.pop("alias", [""] * count))
     cells = {field: [texts[row] for row in kept] for field, texts in cells.items()}
     instance = instance_csv.from_columns(cells, [numbered[row][0] for row in kept])
-    notes = [f'"{assigned[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items()]
+    notes = [f"{assigned[field]!r} is read as {unit.upper()}iB because of its name" for field, unit in units.items()]
     if len(kept) < count:
         notes.append(f"{count - len(kept):,} rows share the bytes of another row (same alias)")
     if not has_ranges:
@@ -123,6 +123,6 @@ def _merge_aliases(cells: dict[str, list[str]], aliases: Sequence[str]) -> list[
             for field, merge in (("lower", min), ("upper", max), ("size", max)):
                 cells[field][first] = str(merge(*[strict.whole_number(cells[field][k]) for k in (first, row)]))
         except ValueError as error:
-            what = f'the rows of the alias "{alias[:80]}" contain a value that is not a whole number.'
+            what = f"the rows of the alias {alias[:80]!r} contain a value that is not a whole number."
             raise UnreadableInput(what, hint="Write digits only.") from error
     return kept

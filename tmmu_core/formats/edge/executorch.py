@@ -65,7 +65,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     notes = list(chosen.notes())
     if len(methods) > 1:
         others = ", ".join(sorted(method.name for method in methods if method is not chosen))
-        notes.insert(0, f'the method "{chosen.name}" is shown; the program also contains {others}')
+        notes.insert(0, f"the method {chosen.name!r} is shown; the program also contains {others}")
     return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
 
 

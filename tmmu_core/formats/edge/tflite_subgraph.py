@@ -206,7 +206,7 @@ class ModelFile:
                 what, reason = f"has a dimension that the model leaves open: {list(shape)}", "dynamic_shape"
                 hint = "Give the inputs fixed shapes and convert the model again."
             path = f"subgraph {number}, tensor {i}"
-            what = f'the tensor "{name}" {what}.'
+            what = f"the tensor {name!r} {what}."
             raise InvalidIrShapes(what, hint=hint, reason=reason, node_id="", tensor=name, path=path)
         is_elsewhere = is_external(row)
         is_empty = not is_written and 0 in shape  # a constant without data, such as an empty list of axes

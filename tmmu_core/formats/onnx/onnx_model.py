@@ -119,7 +119,7 @@ def check_weight_paths(model: onnx.ModelProto) -> None:
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
-                what = f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".'
+                what = f"the weight {tensor.name!r} is outside the model's folder: {entry.value[:80]!r}."
                 raise UnreadableInput(what, hint="Save the weights in the folder of the model, with a relative path.")
 
 

@@ -186,14 +186,14 @@ def _refuse_unsupported(model: onnx.ModelProto) -> None:
     versions = {entry.domain: entry.version for entry in model.opset_import}
     for place, graph in onnx_model.graphs(model.graph):
         if graph.sparse_initializer:
-            what, where = f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.', "sparse_initializer[0]"
+            what, where = f"the weight {graph.sparse_initializer[0].values.name!r} is sparse.", "sparse_initializer[0]"
             raise UnreadableInput(what, place=f"{place}.{where}", hint="Export the model with dense weights.")
         for k, node in enumerate(graph.node):
             if _lacks_input(node, versions):
                 what = f"the operator {node.op_type} lacks a required input."
                 raise UnreadableInput(what, place=f"{place}.node[{k}]", hint="Export the model again.")
             if node.domain == SCOPE:
-                what = f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.'
+                what = f"the operator {node.op_type} is of the set {SCOPE!r}, which is reserved for flattened bodies."
                 raise UnreadableInput(what, place=f"{place}.node[{k}]", hint="Give the operator set another name.")
         for value_info in (*graph.input, *graph.value_info, *graph.output):
             refuse_type(value_info)
@@ -343,8 +343,8 @@ class Builder:
 
     def _add_constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
-            reader = f'the node "{node_id}" reads' if node_id else "the graph returns"
-            what = f'{reader} "{name}", which no earlier node writes and which is neither an input nor a weight.'
+            reader = f"the node {node_id!r} reads" if node_id else "the graph returns"
+            what = f"{reader} {name!r}, which no earlier node writes and which is neither an input nor a weight."
             raise self._refusal("unknown_tensor", what, "Check it with onnx.checker.check_model.", name, node_id)
         floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
         self._add(name, role="parameter" if floating else "constant", node_id=node_id)
@@ -353,8 +353,8 @@ class Builder:
         shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
         if name in self.tensors:
             hint = "In ONNX every value is written once; check the model with onnx.checker.check_model(model)."
-            writer = f'the node "{node_id}" writes' if node_id else "the graph has the input"
-            raise self._refusal("two_producers", f'{writer} "{name}", which exists already.', hint, name, node_id)
+            writer = f"the node {node_id!r} writes" if node_id else "the graph has the input"
+            raise self._refusal("two_producers", f"{writer} {name!r}, which exists already.", hint, name, node_id)
         if view and (shape is None or name in self.facts.derived):
             shape = self.tensors[view].shape  # equal bytes at every size
             dtype = dtype or self.tensors[view].dtype
@@ -372,16 +372,16 @@ class Builder:
         if closing is not None:
             name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
             operator = closing.op_type.partition(".")[0]
-            what = f'the operator {operator} (node "{scope}") collects "{name}" over an unknown number of iterations.'
+            what = f"the operator {operator} (node {scope!r}) collects {name!r} over an unknown number of iterations."
             hint = f"Give a maximum: tmmu convert MODEL --dims {closing.input[0] or scope}=64 -o GRAPH.json. Or give "
             hint += "the trip count as a constant, or the shape of the result as value_info in the model."
         elif size:
-            what = f'"{name}" has the size "{size}", which depends on data: no input has this size.'
+            what = f"{name!r} has the size {size!r}, which depends on data: no input has this size."
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
         else:
             producer = next((node for node in self.graph.node if name in node.output), None)
-            by = f'the operator {producer.op_type} (node "{node_id or producer.name}") writes' if producer else ""
-            what = f'{by or "the graph reads"} "{name}", whose shape cannot be inferred.'
+            by = f"the operator {producer.op_type} (node {node_id or producer.name!r}) writes" if producer else ""
+            what = f"{by or 'the graph reads'} {name!r}, whose shape cannot be inferred."
             hint = "Its size may depend on data, or the operator is not a standard one: "
             hint += "give the shape as value_info in the model."
         raise self._refusal("unknown_shape", what, hint, name, node_id)

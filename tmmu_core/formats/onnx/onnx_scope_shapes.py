@@ -203,8 +203,8 @@ def check_scopes(flat: Flat, shape: Mapping[str, Any], dtype: Mapping[str, str],
                 continue
             texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
             operator = node.op_type.partition(".")[0]
-            what = f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
-            what += f'"{second}" is {texts[1]}), but they share one buffer.'
+            what = f"the operator {operator} ({origin.scope!r}): {problem} ({first!r} is {texts[0]}, "
+            what += f"{second!r} is {texts[1]}), but they share one buffer."
             hint = "Give both values the same shape, with padding, or simplify the model."
             raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=origin.scope)
     return always_equal

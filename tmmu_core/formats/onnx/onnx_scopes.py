@@ -305,4 +305,4 @@ def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def _refuse(node: onnx.NodeProto, place: str, what: str, hint: str) -> NoReturn:
-    raise UnreadableInput(f'the operator {node.op_type} ("{node.name or node.op_type}") {what}.', hint, place=place)
+    raise UnreadableInput(f"the operator {node.op_type} ({node.name or node.op_type!r}) {what}.", hint, place=place)

@@ -92,7 +92,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
         if value.name in weights:
             continue
         if not tensor.HasField("shape") or tensor.elem_type not in DTYPES:
-            return Run(failed=f'the input "{value.name}" has no size to run with')
+            return Run(failed=f"the input {value.name!r} has no size to run with")
         dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
         inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
     response = _run_child("run", {"inputs": inputs, "points": points or [{}]}, model)

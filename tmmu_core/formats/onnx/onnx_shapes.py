@@ -157,7 +157,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes) -> Facts:
             facts.shape[value] = tuple(resolved)
     sizes.fix(fixed)
     for weight in model.graph.initializer:
-        _refuse_element(f'the weight "{weight.name}"', weight.data_type)
+        _refuse_element(f"the weight {weight.name!r}", weight.data_type)
         facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
     return facts
 
@@ -295,10 +295,10 @@ def refuse_type(value_info: onnx.ValueInfoProto) -> None:
     """Raise ``UnreadableInput`` for a value that is not a tensor, or has elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
-        what = f'"{value_info.name}" has the type {kind}, which has no size: only tensors are planned.'
+        what = f"{value_info.name!r} has the type {kind}, which has no size: only tensors are planned."
         raise UnreadableInput(what, hint="Export the model with tensors only.")
     if value_info.type.tensor_type.elem_type:
-        _refuse_element(f'"{value_info.name}"', value_info.type.tensor_type.elem_type)
+        _refuse_element(f"{value_info.name!r}", value_info.type.tensor_type.elem_type)
 
 
 def _refuse_element(value: str, element: int) -> None:

@@ -79,17 +79,17 @@ class _ConstantReader:
             return partial(in_memory, proto.raw_data)
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.path.parent if self.path else None
-        path = path_in_folder(folder, entries.get("location", ""), f'the weight "{proto.name}"')
+        path = path_in_folder(folder, entries.get("location", ""), f"the weight {proto.name!r}")
         try:
             start, count = int(entries.get("offset", "0")), int(entries.get("length", size))
         except ValueError as error:
             raise _damaged(self.name) from error
         if start < 0 or count != size:
-            raise self._wrong_size(proto, size, f'declares {count:,} bytes at byte {start} of "{path.name[:80]}"')
+            raise self._wrong_size(proto, size, f"declares {count:,} bytes at byte {start} of {path.name[:80]!r}")
         return partial(in_file, path, start, size)
 
     def _wrong_size(self, proto: TensorProto, size: int, problem: str) -> UnreadableInput:
-        what = f'the weight "{proto.name}" needs {size:,} bytes, but the model {problem}.'
+        what = f"the weight {proto.name!r} needs {size:,} bytes, but the model {problem}."
         return UnreadableInput(what, source=self.name, hint="Save the model and its weights again.")
 
     def _stored_array(self, proto: TensorProto) -> Any:
@@ -129,7 +129,7 @@ def _packed(array: Any) -> bytes:
 
 
 def _not_computed(name: str) -> UnreadableInput:
-    what = f'the constant "{name}" is computed in the model by operators that cannot be evaluated.'
+    what = f"the constant {name!r} is computed in the model by operators that cannot be evaluated."
     return UnreadableInput(what, "Export the model with constant folding, or fold its constants with an optimiser.")
 
 

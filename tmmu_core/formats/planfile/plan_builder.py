@@ -27,6 +27,7 @@ from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.model import ArenaSummary, Count, Count63, Places, Plan, TensorRow
 
+PLAN_AGAIN = "Plan again."
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
 """Figures whose sums over all arenas must fit into 64 bits."""
 
@@ -97,12 +98,12 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
     try:
         msgspec.convert(head.metrics, _Metrics)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
-        place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
-        raise UnreadableInput(f"invalid metric: {what}.", place=place, hint="Plan again.") from error
+        what, path = strict.wrong_field(error)
+        place = f"$.metrics{path[1:].partition('[')[0]}"
+        raise UnreadableInput(f"invalid metric: {what}.", PLAN_AGAIN, place=place) from error
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
-            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint="Plan again.")
+            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint=PLAN_AGAIN)
     check_notes(head.notes)
     plan = Plan(
         **_head_fields(head),
@@ -134,10 +135,11 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
-            raise UnreadableInput(f'the tensor "{rows[i].tensor_id}" has two rows.', place=f"$.tensors[{i}].tensor_id")
+            place, what = f"$.tensors[{i}].tensor_id", f"the tensor {rows[i].tensor_id!r} has two rows."
+            raise UnreadableInput(what, PLAN_AGAIN, place=place)
     for i in by_id:
         if rows[i].arena not in arenas:
-            what = f'the tensor "{rows[i].tensor_id}" is in the arena "{rows[i].arena}", which is not in the plan.'
+            what = f"the tensor {rows[i].tensor_id!r} is in the arena {rows[i].arena!r}, which is not in the plan."
             raise UnreadableInput(what, f"Arenas: {', '.join(arenas) or 'none'}.", place=f"$.tensors[{i}].arena")
 
 
@@ -187,7 +189,7 @@ def _placed(head: HeadDocument, columns: Mapping[str, Any]) -> tuple[Places, boo
         places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
     if places not in model.PLACES:
         hint = f"It is one of: {', '.join(model.PLACES)}."
-        raise UnreadableInput(f'unknown value of "places": "{places}".', place="$.places", hint=hint)
+        raise UnreadableInput(f'unknown value of "places": {places!r}.', place="$.places", hint=hint)
     return places, own_arenas, reason
 
 
@@ -222,7 +224,8 @@ def _digest(text: str, field: str) -> bytes:
         found = bytes.fromhex(text)
         if is_token(found, of_draft=field == "replay_token"):
             return found
-    raise UnreadableInput(f"{field} is {text[:80]!r}, not 64 hexadecimal digits.", place=f"$.{field}")
+    what = f"{field} is {strict.shown(text)}, not 64 hexadecimal digits."
+    raise UnreadableInput(what, PLAN_AGAIN, place=f"$.{field}")
 
 
 def check_plain(value: Any, place: str) -> None:
@@ -230,13 +233,14 @@ def check_plain(value: Any, place: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise UnreadableInput(f"the key {key!r:.80} is not text.", place=place)
+                raise UnreadableInput(f"the key {strict.shown(key)} is not text.", PLAN_AGAIN, place=place)
             check_plain(inner, f"{place}.{key}")
     elif isinstance(value, list):
         for k, inner in enumerate(value):
             check_plain(inner, f"{place}[{k}]")
     elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
-        raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", place=place)
+        what = f"{strict.shown(value)} is neither text nor a finite number."
+        raise UnreadableInput(what, PLAN_AGAIN, place=place)
 
 
 def check_notes(notes: Mapping[str, Any]) -> None:
@@ -248,4 +252,5 @@ def check_notes(notes: Mapping[str, Any]) -> None:
             if isinstance(note, dict) and missing:
                 raise msgspec.ValidationError(f"{missing[0]} is missing")
         except msgspec.ValidationError as error:
-            raise UnreadableInput(f"invalid note: {error}.", place=f"$.notes.{name}") from error
+            what, path = strict.wrong_field(error)
+            raise UnreadableInput(f"invalid note: {what}.", PLAN_AGAIN, place=f"$.notes.{name}{path[1:]}") from error

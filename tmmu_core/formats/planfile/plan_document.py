@@ -89,7 +89,7 @@ register_types(Constraints, ArenaSummary, TensorRow, HandoffDocument, HeadDocume
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
     """Return why a document is no version of ``schema``, or ``""``. If damaged, search the slice ``identifying``."""
-    kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
+    kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not {schema!r}'
     if kind.encode() not in data:
         return refusal
     try:

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal
 import cbor2
 import msgspec
 
+from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile import plan_document
@@ -34,7 +35,7 @@ from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, Category, Cou
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
 TOKEN_PREFIX_BYTES = 8
-WRITE_AGAIN = 'Write it again with "tmmu trace".'
+WRITE_AGAIN = "Write it again with tmmu trace."
 Record = dict[str, Any]
 
 
@@ -213,9 +214,8 @@ def read_trace(data: bytes, source: str = "") -> Trace:
             document.check_version(record["trace_schema"] or "none", TRACE_SCHEMA, "$.trace_schema")
         try:
             records.append(_decoded(record, records))
-        except (msgspec.ValidationError, UnreadableInput) as error:
-            message, hint = (error.message, error.hint) if isinstance(error, UnreadableInput) else (f"{error}.", "")
-            raise UnreadableInput(message, place=place, hint=hint) from error
+        except UnreadableInput as error:
+            raise UnreadableInput(error.message, WRITE_AGAIN, place=place) from error
         hashed += [] if isinstance(records[-1], _Tensor | _Handoff) else [record]
     if not records:
         raise UnreadableInput("the trace is empty.", hint=WRITE_AGAIN)
@@ -228,9 +228,10 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     complete = header.rows != "digest"
     header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
     if complete and header.tensor_count != len(tensors):
-        raise UnreadableInput(f"the header has {header.tensor_count} tensors, but {len(tensors)} follow.", place=place)
+        what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
+        raise UnreadableInput(what, WRITE_AGAIN, place=place)
     if not complete and (tensors or header.handoffs):  # the hash of a digest does not cover these
-        raise UnreadableInput("the trace is a digest, but has tensors or hand-offs.", WRITE_AGAIN, place=place)
+        raise UnreadableInput("the trace is a digest, but has tensors or in-place reuses.", WRITE_AGAIN, place=place)
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors])
     rows_hash = plan_document.tensors_hash(plan) if complete else header.tensors_hash
@@ -239,22 +240,26 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     stated = {tensor.tensor_id: tensor.bytes for tensor in tensors}
     for tensor_id, size in zip(plan.tensor_ids, _slot_bytes(plan), strict=True):
         if stated[tensor_id] not in (None, size) and not plan.remark(CHANGED):
-            what = f'the slot of "{tensor_id}" has {stated[tensor_id]} bytes, but its rows give {size}'
+            what = f"the slot of {tensor_id!r} has {stated[tensor_id]} bytes, but its rows give {size}"
             plan = replace(plan, notes={**plan.notes, CHANGED: what})
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
 
 
 def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
-    """Return a typed record; ``before``: earlier ones. Raises ``UnreadableInput``, ``msgspec.ValidationError``."""
+    """Return a typed record; ``before``: earlier ones. Raises ``UnreadableInput``."""
     if before and isinstance(before[-1], _Summary):
         raise UnreadableInput("a record follows the summary.")
     if not before and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
         raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
-    read: _Record = msgspec.convert(record, _Record)
+    try:
+        read: _Record = msgspec.convert(record, _Record)
+    except msgspec.ValidationError as error:
+        what, path = strict.wrong_field(error)
+        raise UnreadableInput(f"{path}: {what}.") from error
     if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
-        what = f'"{read.tensor_id}" is in the arena {read.arena}, but its address is in {read.logical_address[0]}.'
-        raise UnreadableInput(what, hint=WRITE_AGAIN)
+        what = f"{read.tensor_id!r} is in the arena {read.arena}, but its address is in {read.logical_address[0]}."
+        raise UnreadableInput(what)
     if isinstance(read, _Header) and before:
         raise UnreadableInput("a second header follows.")
     return read
@@ -274,11 +279,13 @@ def _raw_records(data: bytes) -> Iterator[tuple[Any, str]]:
                     error.place = f"line {number}, {error.place}".removesuffix(", ")
                     raise
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    raise UnreadableInput(f"this line is not JSON: {error}.", place=f"line {number}") from error
+                    what = f"this line is not JSON: {error}."
+                    raise UnreadableInput(what, WRITE_AGAIN, place=f"line {number}") from error
         return
     stream = io.BytesIO(data)
     while (at := stream.tell()) < len(data):
         try:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
-            raise UnreadableInput(f"it is not CBOR: {error.__cause__ or error}.", place=f"byte {at}") from error
+            what = f"this is not CBOR: {error.__cause__ or error}."
+            raise UnreadableInput(what, WRITE_AGAIN, place=f"byte {at}") from error

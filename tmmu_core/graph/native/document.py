@@ -93,8 +93,8 @@ def check_version(found: Any, known: str, place: str = "$.schema") -> None:
     if found in (None, "", known):
         return
     refuse_later_version({place.removeprefix("$."): found})
-    hint = f'This version reads "{known}".'
-    raise UnreadableInput(f'the schema "{found!s:.80}" is not known.', place=place, hint=hint)
+    hint = f"This version reads {known!r}."
+    raise UnreadableInput(f"the schema {strict.shown(found)} is not known.", place=place, hint=hint)
 
 
 _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)")
@@ -268,20 +268,18 @@ def _cbor_value(data: bytes) -> Any:
 
 
 _REASONS: tuple[tuple[str, str, str], ...] = (
-    ("Object contains unknown field", "unknown_field", "Drop the field, or correct its name."),
-    ("Object missing required field", "missing_field", "Add the field."),
-    ("Invalid enum value", "unknown_value", "Use one of the words that the JSON Schema lists."),
-    ("", "wrong_type", "Give a value of the expected type; see the JSON Schema."),
+    ("object contains unknown field", "unknown_field", "Remove the field, or correct its name."),
+    ("object missing required field", "missing_field", "Add the field."),
+    ("invalid enum value", "unknown_value", "Use a value that the JSON Schema lists: tmmu schema."),
+    ("", "wrong_type", "Give a value of the expected type: see tmmu schema."),
 )
-"""Prefix of msgspec's messages, reason, hint."""
+"""Start of a message of :func:`strict.wrong_field`, reason, hint."""
 
 
 def _wrong_field(error: msgspec.ValidationError, data: bytes, noun: str, hint: str) -> InvalidIrShapes:
     """Return the error of a wrong field in a document of the kind ``noun``; an empty ``hint`` is replaced."""
-    what, _, place = str(error).partition(" - at `")
-    path = place.rstrip("`") or "$"
+    what, path = strict.wrong_field(error)
     reason, general_hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
-    what = what[0].lower() + what[1:].translate(str.maketrans("`'", '""'))
     refusal = InvalidIrShapes(f"{path}: {what}.", hint=hint or general_hint, reason=reason, path=path, document=noun)
     if match := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):
         try:
@@ -292,5 +290,5 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, noun: str, hint: s
         row_id = row.get("id" if is_tensor else "node_id") if isinstance(row, dict) else None
         if isinstance(row_id, str):
             refusal.diagnostics.setdefault("tensor" if is_tensor else "node_id", row_id)
-            refusal.message = f'{path} (the {"tensor" if is_tensor else "node"} "{row_id}"): {what}.'
+            refusal.message = f"{path} (the {'tensor' if is_tensor else 'node'} {row_id!r}): {what}."
     return refusal

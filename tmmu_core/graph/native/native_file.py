@@ -10,6 +10,7 @@ from typing import Any
 import cbor2
 import msgspec
 
+from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks, dtypes
@@ -52,8 +53,9 @@ def refuses(data: bytes) -> str:
         return ""
     if "schema" in fields:
         schema = fields["schema"]
-        shown = bytes(schema).decode("utf-8", "replace") if isinstance(schema, msgspec.Raw) else f'"{schema}"'
-        return f"the document is of the schema {shown}, not a graph"
+        if isinstance(schema, msgspec.Raw):
+            schema = bytes(schema).decode("utf-8", "replace").strip('"')
+        return f"the document is of the schema {strict.shown(schema)}, not a graph"
     if not any(field in fields for field in IDENTIFYING_FIELDS):
         return "the document has none of the fields " + ", ".join(IDENTIFYING_FIELDS)
     return "its nodes have shapes and ports: it is in the node-centric dialect" if is_node_centric(fields) else ""
@@ -80,7 +82,7 @@ def decode(data: bytes, name: str = "") -> Graph:
     for field in UNWRITTEN:
         if getattr(graph, field):
             hint = "Drop the field: a graph file cannot set it."
-            raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
+            raise InvalidIrShapes(f"$: unknown field {field!r}.", hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
         # A missing ``dtype`` is the default object itself.
@@ -96,7 +98,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
     # A file that contains float32 or the shape () is not of the first version: a shape is then required.
     if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
         name, path = graph.tensors[shapeless[0]].id, f"$.tensors[{shapeless[0]}]"
-        message = f'{path} (the tensor "{name}"): the required field "shape" is missing.'
+        message = f'{path} (the tensor {name!r}): the required field "shape" is missing.'
         raise InvalidIrShapes(message, hint="Add the field.", reason="missing_field", path=path, tensor=name)
     counts = {"no dtype and are read as float32": untyped, "no shape and are read as scalars": len(shapeless)}
     return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in counts.items() if n])
@@ -108,7 +110,7 @@ def encode_json(graph: Graph) -> bytes:
         try:
             json.dumps(node.params, allow_nan=False, default=str)
         except ValueError as error:
-            what = f'the params of the node "{node.node_id}" contain a NaN or an infinity, which JSON cannot represent.'
+            what = f"the params of the node {node.node_id!r} contain a NaN or an infinity, which JSON cannot represent."
             path, hint = f"$.nodes[{k}].params", "Write the graph as CBOR."
             raise InvalidIrShapes(what, hint=hint, reason="not_json", node_id=node.node_id, path=path) from error
     encode = msgspec.json.Encoder().encode

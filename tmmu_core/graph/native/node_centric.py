@@ -146,7 +146,7 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
 
 
 def _wrong_field(node: PortNode, path: str, what: str, hint: str, reason: str) -> InvalidIrShapes:
-    message = f'{path} (the node "{node.node_id}"): {what}.'
+    message = f"{path} (the node {node.node_id!r}): {what}."
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id=node.node_id, path=path)
 
 
@@ -156,11 +156,11 @@ def _port(port: Port, output_counts: dict[str, int], path: str, reader: str) -> 
     if count is not None and 0 <= port.output_idx < count:
         return tensor
     if count is None:
-        what = f'an output of "{port.node_id}", which is not among the nodes'
+        what = f"an output of {port.node_id!r}, which is not among the nodes"
         hint = "Add the node, or correct the name."
     else:
-        what = f'output {port.output_idx} of "{port.node_id}", which has {count}'
+        what = f"output {port.output_idx} of {port.node_id!r}, which has {count}"
         hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
-    subject = f'the node "{reader}" reads' if reader else "a graph output is"
+    subject = f"the node {reader!r} reads" if reader else "a graph output is"
     about: dict[str, Any] = {"node_id": reader} if reader else {}
     raise InvalidIrShapes(f"{subject} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)

@@ -49,7 +49,7 @@ def constants(graph: Graph, graph_file: Path | None) -> Constants:
         if tensor.id in header:
             begin, end = header[tensor.id].data_offsets
             if not 0 <= begin <= end:
-                what = f'the sidecar is damaged: "{tensor.id}" is at bytes {begin} to {end}.'
+                what = f"the sidecar is damaged: {tensor.id!r} is at bytes {begin} to {end}."
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
             pieces[tensor.id] = partial(in_file, path, start + begin, end - begin)
     return Constants(pieces)
@@ -93,5 +93,5 @@ def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
             length += len(data)
             yield data
         if length != size:
-            what = f'the tensor "{name}" has {size:,} bytes, but its constant has {length:,}.'
+            what = f"the tensor {name!r} has {size:,} bytes, but its constant has {length:,}."
             raise UnreadableInput(what, hint="Export the model again.")

@@ -83,7 +83,7 @@ def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
         yield error("graph", f"the plan and the graph disagree on the step {INPUTS_STEP}.", step=0)
     for found, (step, node) in zip(plan.execution_order, run.timeline(), strict=False):
         if found != node.node_id:
-            yield error("graph", f'the plan runs "{found}" where the graph runs "{node.node_id}".', step=step)
+            yield error("graph", f"the plan runs {found!r} where the graph runs {node.node_id!r}.", step=step)
             return
     if len(plan.execution_order) != len(run.nodes):
         yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.nodes)}.")
@@ -95,10 +95,10 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run, death = lives.run, {**lives.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:
-            yield error("tensors", f'"{name}" is in the timeline but has no row.', tensor=name)
+            yield error("tensors", f"{name!r} is in the timeline but has no row.", tensor=name)
     for i, name in enumerate(plan.tensor_ids):
         if name not in lives.birth:
-            yield error("tensors", f'"{name}" has a row but is not in the timeline.', tensor=name)
+            yield error("tensors", f"{name!r} has a row but is not in the timeline.", tensor=name)
             continue
         tensor, birth, expected_birth = run.tensors[name], int(plan.birth[i]), lives.birth[name]
         arena = plan.arenas[plan.arena[i]].name
@@ -114,7 +114,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
         ):
             if found != expected:
                 step = min(birth, expected_birth) if rule == "live_range" else -1
-                message = f'"{name}" has the {what} {found}; the graph has {expected}.'
+                message = f"{name!r} has the {what} {found}; the graph has {expected}."
                 yield error(rule, message, tensor=name, step=step)
 
 
@@ -137,7 +137,7 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
                 dies_here = death == step and ((step, name) in reused or name in overwritten)
                 is_live = birth <= step < death or dies_here
             if not is_live:
-                what = f'"{run.node_name(step)}" {verb} "{name}" at step {step}'
+                what = f"{run.node_name(step)!r} {verb} {name!r} at step {step}"
                 yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
 
@@ -156,11 +156,11 @@ def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
         found = int(plan.storage[row])
         number, first = number_of.setdefault(expected, (found, name))
         if number != found:
-            message = f'"{name}" and "{first}" are one storage; the plan has two.'
+            message = f"{name!r} and {first!r} are one storage; the plan has two."
             yield error("sharing", message, tensor=name, other=first)
         storage, first = storage_of.setdefault(found, (expected, name))
         if storage != expected:
-            message = f'"{name}" and "{first}" are two storages; the plan has one.'
+            message = f"{name!r} and {first!r} are two storages; the plan has one."
             yield error("sharing", message, tensor=name, other=first)
 
 
@@ -171,11 +171,11 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
         offset, offset_in_storage = int(plan.offset[row]), lives.offset[name]
         start, first = start_of.setdefault(storage, (offset - offset_in_storage, name))
         if offset - offset_in_storage != start:
-            message = f'"{name}" has the offset {offset}; "{first}" implies {start + offset_in_storage}.'
+            message = f"{name!r} has the offset {offset}; {first!r} implies {start + offset_in_storage}."
             yield error("address", message, tensor=name, other=first)
         declared = lives.run.tensors[name].alignment
         if declared is not None and offset % declared:
-            yield error("address", f'"{name}" requires alignment {declared}; its offset is {offset}.', tensor=name)
+            yield error("address", f"{name!r} requires alignment {declared}; its offset is {offset}.", tensor=name)
 
 
 def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -189,7 +189,7 @@ def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
         low = max(min(int(plan.offset[r]) for r in side) for side in (rows[a], rows[b]))
         high = min(max(int(plan.offset[r] + plan.size[r]) for r in side) for side in (rows[a], rows[b]))
         if low < high or plan.logical_slot[rows[a][0]] == plan.logical_slot[rows[b][0]]:
-            message = f'"{a}" and "{b}" must not alias, but share bytes or a slot.'
+            message = f"{a!r} and {b!r} must not alias, but share bytes or a slot."
             yield error("must_not_alias", message, tensor=a, other=b)
 
 
@@ -203,7 +203,7 @@ def check_reuse(plan: Plan, lives: Lives) -> Iterator[Finding]:
         else:
             condition = lives.refusal(step, node, x, y)
         if condition:
-            message = f'"{y}" may not reuse "{x}" in place at step {step}: {condition}.'
+            message = f"{y!r} may not reuse {x!r} in place at step {step}: {condition}."
             yield error("illegal_handoff", message, tensor=x, other=y, step=step)
 
 

@@ -21,23 +21,23 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``row``: the row's own fields, and that a view is inside its base's bytes."""
     plan, stop = facts.plan, facts.plan.offset + facts.plan.size
     if plan.preset not in PRESETS:
-        yield error("row", f'the plan has the unknown preset "{plan.preset}".')
+        yield error("row", f"the plan has the unknown preset {plan.preset!r}.")
     known_dtypes = {dtype for dtype in set(plan.dtypes) if canonical(dtype) is not None}
     storages_with_root = set(plan.storage[~facts.is_view].tolist())
     for i, (name, role, dtype) in enumerate(zip(plan.tensor_ids, plan.roles, plan.dtypes, strict=True)):
         base = plan.base_tensor_uids[i]
         if role not in ROLES:
-            yield error("row", f'"{name}" has the unknown role "{role}".', tensor=name)
+            yield error("row", f"{name!r} has the unknown role {role!r}.", tensor=name)
         elif role in PERSISTENT_ROLES and (plan.birth[i], plan.death[i]) != (0, facts.end):
-            yield error("row", f'"{name}" is a {role} but is not live in every step.', tensor=name)
+            yield error("row", f"{name!r} is a {role} but is not live in every step.", tensor=name)
         if dtype not in known_dtypes:
-            yield error("row", f'"{name}" has the unknown dtype "{dtype}".', tensor=name)
+            yield error("row", f"{name!r} has the unknown dtype {dtype!r}.", tensor=name)
         else:
             expected_bytes, size = _bytes(plan.shapes[i], dtype), int(plan.size[i])
             # A view with stride 0 spans fewer bytes than its shape.
             if expected_bytes is None or size > expected_bytes or (size != expected_bytes and base is None):
                 expected = "no size" if expected_bytes is None else f"{expected_bytes:,} bytes"
-                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {expected}.', tensor=name)
+                yield error("row", f"{name!r} has {size:,} bytes; its shape and dtype give {expected}.", tensor=name)
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
@@ -48,7 +48,7 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
             elif plan.offset[i] < plan.offset[j] or stop[i] > stop[j]:
                 problem = "but is not inside its bytes"
             if problem:
-                yield error("row", f'"{name}" is a view of "{base}", {problem}.', tensor=name, other=base)
+                yield error("row", f"{name!r} is a view of {base!r}, {problem}.", tensor=name, other=base)
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
@@ -67,7 +67,7 @@ def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
         name, alignment = plan.tensor_ids[i], plan.alignment[i]
         fault = f"the offset {plan.offset[i]}, misaligned to {alignment} bytes"
         fault = fault if is_power_of_two[i] else f"the alignment {alignment}, which is not a power of two"
-        yield error("alignment", f'"{name}" has {fault}.', tensor=name, arena=plan.arenas[plan.arena[i]].name)
+        yield error("alignment", f"{name!r} has {fault}.", tensor=name, arena=plan.arenas[plan.arena[i]].name)
     opener = facts.by_slot[facts.opens_slot]
     for number, arena in enumerate(plan.arenas):
         alignment = arena.alignment_bytes
@@ -92,16 +92,18 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
     group_storage: dict[str, int] = {}
     for i, group in enumerate(plan.alias_group_ids):
         if group is not None and group_storage.setdefault(group, int(storage[i])) != storage[i]:
-            yield error("storage", f'alias group "{group}" is in two storages.', tensor=plan.tensor_ids[i])
+            yield error("storage", f"alias group {group!r} is in two storages.", tensor=plan.tensor_ids[i])
     members: dict[int, list[int]] = {}
     for row in np.flatnonzero(np.bincount(storage)[storage] > 1).tolist():
         members.setdefault(int(storage[row]), []).append(row)
     for rows in members.values():
         first = plan.tensor_ids[rows[0]]
-        if len({(int(plan.arena[i]), int(plan.logical_slot[i]), int(plan.generation[i])) for i in rows}) > 1:
-            yield error("storage", f'"{first}" and other rows are one storage with several places.', tensor=first)
+        places = [(plan.arena[i], plan.logical_slot[i], plan.generation[i]) for i in rows]
+        if moved := [plan.tensor_ids[i] for i, place in zip(rows, places, strict=True) if place != places[0]]:
+            message = f"{first!r} and {moved[0]!r} are one storage, but differ in arena, slot or generation."
+            yield error("storage", message, tensor=first, other=moved[0])
         for name in _unlinked(plan, rows):
-            message = f'"{name}" and "{first}" are one storage, but no view, alias group or in-place write links them.'
+            message = f"{name!r} and {first!r} are one storage, but no view, alias group or in-place write links them."
             yield error("storage", message, tensor=name, other=first)
 
 
@@ -141,7 +143,7 @@ def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
         first, second, step = facts.name(a), facts.name(b), max(box_a[0], box_b[0])
         where = f"bytes [{max(box_a[2], box_b[2])}, {min(box_a[3], box_b[3])}) of {space} at step {step}"
         fields = {"tensor": first, "other": second, "arena": facts.arena_name(a), "step": step}
-        yield error("overlap", f'"{first}" and "{second}" both use {where}.', **fields)
+        yield error("overlap", f"{first!r} and {second!r} both use {where}.", **fields)
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:

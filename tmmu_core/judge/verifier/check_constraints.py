@@ -47,30 +47,30 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
     pairs = [*terms.separations, *terms.colocations, *terms.exclusions, *(term[:2] for term in terms.reuse_penalties)]
     for first, second in pairs:
         if first == second:
-            yield error("constraint", f'a constraint pairs "{first}" with itself.', tensor=first)
+            yield error("constraint", f"a constraint pairs {first!r} with itself.", tensor=first)
     for name in sorted({name for pair in pairs for name in pair} | terms.pinned.keys()):
         if name not in rows:
-            yield error("constraint", f'a constraint names "{name}", which is not a tensor of the plan.', tensor=name)
+            yield error("constraint", f"a constraint names {name!r}, which is not a tensor of the plan.", tensor=name)
     for name in sorted(terms.reserved.keys() - plan.arena_of.keys()):
-        yield error("constraint", f'bytes are reserved in "{name}", which is not an arena of the plan.', arena=name)
+        yield error("constraint", f"bytes are reserved in {name!r}, which is not an arena of the plan.", arena=name)
     for first, second in terms.separations:
         if _share_bytes(plan, rows, first, second):
-            message = f'"{first}" and "{second}" are separated but share bytes.'
+            message = f"{first!r} and {second!r} are separated but share bytes."
             yield error("constraint", message, tensor=first, other=second)
     for first, second in terms.colocations:
         places = {(int(plan.arena[i]), begin[i]) for name in (first, second) for i in rows.get(name, ())}
         if len(places) > 1:
-            message = f'"{first}" and "{second}" are colocated but not at one offset.'
+            message = f"{first!r} and {second!r} are colocated but not at one offset."
             yield error("constraint", message, tensor=first, other=second)
     for name, offset in terms.pinned.items():
         for i in rows.get(name, ()):
             if begin[i] != offset:
-                yield error("constraint", f'"{name}" is pinned to {offset} but is at {begin[i]}.', tensor=name)
+                yield error("constraint", f"{name!r} is pinned to {offset} but is at {begin[i]}.", tensor=name)
     for i, number in enumerate(plan.arena.tolist()):
         for low, high in terms.reserved.get(plan.arenas[number].name, ()):
             if max(begin[i], low) < min(begin[i] + size[i], high):
                 name = plan.tensor_ids[i]
-                yield error("constraint", f'"{name}" uses the reserved bytes [{low}, {high}).', tensor=name)
+                yield error("constraint", f"{name!r} uses the reserved bytes [{low}, {high}).", tensor=name)
 
 
 def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
     cost_of_arena = dict.fromkeys(plan.arena_of, 0 if terms is not None else None)
     for first, second, cost in terms.reuse_penalties if terms is not None else ():
         if cost < 0:
-            yield error("reuse_cost", f'the penalty of "{first}" and "{second}" is negative.', tensor=first)
+            yield error("reuse_cost", f"the penalty of {first!r} and {second!r} is negative.", tensor=first)
         if _share_bytes(plan, rows, first, second):
             name = plan.arenas[plan.arena[rows[first][0]]].name
             cost_of_arena[name] = (cost_of_arena[name] or 0) + cost

@@ -25,7 +25,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     is_outside = (plan.size > 0) & (plan.offset + plan.size > extents[plan.arena])
     for i in np.flatnonzero(is_outside).tolist() if not is_sparse else ():
         name, arena = plan.tensor_ids[i], plan.arenas[plan.arena[i]]
-        message = f'"{name}" ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}.'
+        message = f"{name!r} ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}."
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
@@ -136,13 +136,13 @@ def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Findin
         bound = max(arena.bound_bytes, arena.proven_bytes or 0)
         problems = []
         if arena.status not in STATUSES:
-            problems.append(f'has the unknown status "{arena.status}"')
+            problems.append(f"has the unknown status {arena.status!r}")
         if arena.status == OPTIMAL and arena.extent_bytes > bound:
             problems.append(f"has the status optimal with {arena.extent_bytes:,} bytes, but a bound of {bound:,}")
         if arena.witness:
             problems += _witness_problems(facts, number, arena)
         if is_incomplete and arena.status not in (INCOMPLETE, INVALID):
-            problems.append(f'has the status "{arena.status}", but a part of the graph is not planned')
+            problems.append(f"has the status {arena.status!r}, but a part of the graph is not planned")
         yield from (error("certificate", f"{arena.name} {problem}.", arena=arena.name) for problem in problems)
 
 

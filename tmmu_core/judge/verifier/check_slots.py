@@ -16,18 +16,18 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
         name, slot_start = facts.name(s), slots.start[facts.slot_of[s]]
-        message = f'"{name}" is at {facts.start[s]}, its slot {facts.slot[s]} at {slot_start}.'
+        message = f"{name!r} is at {facts.start[s]}, its slot {facts.slot[s]} at {slot_start}."
         yield error("slot", message, tensor=name, arena=facts.arena_name(s))
     for k in np.flatnonzero(~facts.opens_slot[1:] & (facts.death[order][:-1] > facts.birth[order][1:])).tolist():
         first, second = order[k], order[k + 1]
         name, next_name, step = facts.name(first), facts.name(second), int(facts.birth[second])
-        message = f'"{name}" is still live in slot {facts.slot[first]} at the birth of "{next_name}".'
+        message = f"{name!r} is still live in slot {facts.slot[first]} at the birth of {next_name!r}."
         yield error("slot", message, tensor=name, other=next_name, arena=facts.arena_name(first), step=step)
     generation = np.zeros(facts.storages, np.int64)
     generation[order] = np.arange(facts.storages) - np.flatnonzero(facts.opens_slot)[facts.slot_of[order]]
     for i in np.flatnonzero(plan.generation != generation[plan.storage]).tolist():
         name, expected = plan.tensor_ids[i], generation[plan.storage[i]]
-        message = f'"{name}" has generation {plan.generation[i]} in its slot; expected {expected}.'
+        message = f"{name!r} has generation {plan.generation[i]} in its slot; expected {expected}."
         yield error("slot", message, tensor=name)
     for a, arena in enumerate(plan.arenas):
         slot_numbers = slots.number[slots.arena == a]
@@ -89,14 +89,14 @@ def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
         name, opener = facts.name(s), int(first[facts.slot_of[s]])
         is_part = name.startswith(f"{facts.name(opener)}{PART}")
         if not is_part or (facts.start[s], facts.size[s]) != (facts.start[opener], facts.size[opener]):
-            message = f'"{name}" and "{facts.name(opener)}" have one number but are different storages.'
+            message = f"{name!r} and {facts.name(opener)!r} have one number but are different storages."
             yield error("numbering", message, tensor=name, other=facts.name(opener), arena=facts.arena_name(s))
     # The slot numbers must rise with (offset, birth, id) in each arena.
     expected = np.lexsort((facts.first_row[first], facts.birth[first], facts.start[first], facts.slots.arena))
     rank = np.argsort(expected)
     for k in np.flatnonzero((rank[1:] < rank[:-1]) & (facts.slots.arena[1:] == facts.slots.arena[:-1])).tolist():
         name, next_name = facts.name(first[k]), facts.name(first[k + 1])
-        message = f'"{next_name}" has the number after "{name}" but sorts before it by offset, birth and id.'
+        message = f"{next_name!r} has the number after {name!r} but sorts before it by offset, birth and id."
         yield error("numbering", message, tensor=next_name, other=name, arena=facts.arena_name(first[k]))
 
 

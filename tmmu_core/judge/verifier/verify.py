@@ -170,14 +170,14 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
         return
     for before, after in pairwise(ids):
         if before >= after:
-            yield error("columns", f'row "{after}" does not sort after "{before}".', tensor=after, other=before)
+            yield error("columns", f"row {after!r} does not sort after {before!r}.", tensor=after, other=before)
     for i in np.flatnonzero((plan.arena < 0) | (plan.arena >= len(plan.arenas))).tolist():
-        yield error("columns", f'"{ids[i]}" is in arena number {plan.arena[i]}, which does not exist.')
+        yield error("columns", f"{ids[i]!r} is in arena number {plan.arena[i]}, which does not exist.", tensor=ids[i])
     for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > plan.end)).tolist():
-        message = f'"{ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.'
+        message = f"{ids[i]!r} has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps."
         yield error("range", message, tensor=ids[i], step=int(plan.birth[i]))
     for i in np.flatnonzero(plan.offset > np.uint64(U64_MAX) - plan.size).tolist():
-        yield error("range", f'"{ids[i]}" ends past 2^64 − 1.', tensor=ids[i])
+        yield error("range", f"{ids[i]!r} ends past 2^64 − 1.", tensor=ids[i])
     ordered_steps = len(plan.execution_order) + plan.has_inputs_step
     if plan.execution_order and ordered_steps != plan.steps:
         yield error("columns", f"the plan has {plan.steps} steps; its execution order has {ordered_steps}.")
@@ -190,7 +190,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     used_inputs: set[str] = set()
     used_outputs: set[str] = set()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
-        reuse, problems = f'the reuse of "{x}" by "{y}" at step {step}', []
+        reuse, problems = f"the reuse of {x!r} by {y!r} at step {step}", []
         if x not in plan.row_of or y not in plan.row_of:
             yield error("handoff", f"{reuse} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
@@ -201,7 +201,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         i, j = plan.row_of[x], plan.row_of[y]
         a, b = int(plan.storage[i]), int(plan.storage[j])
         if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
-            ends = f'the death of "{x}" ({facts.death[a]}) and the birth of "{y}" ({facts.birth[b]})'
+            ends = f"the death of {x!r} ({facts.death[a]}) and the birth of {y!r} ({facts.birth[b]})"
             problems.append(f"is not at {ends}")
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")

@@ -74,7 +74,7 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: I64, pin: I64) -> tup
     collides = ~is_one & (fixed >= 0).all(axis=1) & (distance < size[pairs]).all(axis=1)
     contradiction = ""
     for k in np.flatnonzero(is_one | collides)[-1:].tolist():
-        a, b = (f'"{problem.ids[i]}"' for i in pairs[k].tolist())
+        a, b = (f"{problem.ids[i]!r}" for i in pairs[k].tolist())
         contradiction = f"{a} and {b} are at the same offset and must not share a byte"
         if collides[k]:
             contradiction = f"{a} at {fixed[k, 0]} and {b} at {fixed[k, 1]} must not share a byte"
@@ -126,15 +126,15 @@ def reuse_model(problem: Problem) -> ReuseModel:
     np.maximum.at(align, unit, problem.alignment.astype(np.int64))
     for i in np.flatnonzero(fixed >= 0).tolist():
         if pin[unit[i]] not in (-1, fixed[i]):
-            pin_error = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[unit[i]]} must be at the same offset'
+            pin_error = f"{problem.ids[i]!r} at {fixed[i]} and a buffer at {pin[unit[i]]} must be at the same offset"
         pin[unit[i]] = fixed[i]
     for i in np.flatnonzero(pin[unit] >= 0).tolist():
         at, grid = int(pin[unit[i]]), int(problem.alignment[i])
         if at % grid:
-            pin_error = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {grid}'
+            pin_error = f"{problem.ids[i]!r} is at {at}, which is not a multiple of its alignment {grid}"
         for begin, end in terms.reserved:
             if max(at, begin) < min(at + int(nbytes[i]), end):
-                pin_error = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
+                pin_error = f"{problem.ids[i]!r} at {at} overlaps the reserved range from {begin} to {end}"
     hard, edge_error = _hard_edges(problem, terms, unit, pin)
     penalties = np.array(terms.penalties, np.int64).reshape(-1, 3)
     penalties = penalties[(nbytes[penalties[:, :2]] > 0).all(axis=1)]

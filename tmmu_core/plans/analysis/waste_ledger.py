@@ -75,8 +75,8 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, points, number = storages_of(plan), curve_points_of(plan), arena_number(plan, arena)
     here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
-    live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
-    occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
+    live = live_bytes_of(points.birth[here], points.death[here], s.size[here], points.steps)
+    occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], points.steps)
     gaps, top = _gaps_and_top(s, here, points)
     used = occupied + gaps
     holes = np.where(top > used, top - used, np.uint64(0))

@@ -13,17 +13,17 @@ from tmmu_core.graph.index import GraphIndex
 from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 
-def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
+def live_bytes_of(birth: I64, death: I64, size: U64, steps: int | I64) -> U64:
     """Return an array of shape (steps,): the sum of ``size`` (bytes) over the ranges ``[birth, death)`` at each step.
 
-    Raises ``AllocationOverflow`` for a sum past 2^64 − 1.
+    ``steps``: their number, or :attr:`CurvePoints.steps`. Raises ``AllocationOverflow`` for a sum past 2^64 − 1.
     """
-    curve = _curve(birth, death, size, steps)
+    step_of = range(steps) if isinstance(steps, int) else steps
+    curve = _curve(birth, death, size, len(step_of))
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:
-        t = int(over[0])
-        raise AllocationOverflow(
-            f"{curve[t]} bytes are live at step {t}, more than 64 bits can count.", t=t, offset=0, size=curve[t]
-        )
+        t, live = int(step_of[over[0]]), curve[over[0]]
+        message, hint = f"{live:,} bytes are live at step {t}, more than 2^64 − 1.", "Check the sizes of the buffers."
+        raise AllocationOverflow(message, t=t, hint=hint, offset=0, size=live)
     return curve.astype(np.uint64, copy=False)
 
 
@@ -52,7 +52,7 @@ def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
     """
     points = CurvePoints.of(birth, death, steps)
     columns = (size, np.ones_like(size))
-    peak, count = (peak_of(live_bytes_of(points.birth, points.death, column, len(points)))[1] for column in columns)
+    peak, count = (peak_of(live_bytes_of(points.birth, points.death, column, points.steps))[1] for column in columns)
     return peak, count
 
 
@@ -170,7 +170,7 @@ def live_bytes(plan: Plan, arena: str) -> U64:
     """Return the live bytes of the arena at each point of :func:`curve_points_of`."""
     s, points = storages_of(plan), curve_points_of(plan)
     here = s.arena == arena_number(plan, arena)
-    return live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
+    return live_bytes_of(points.birth[here], points.death[here], s.size[here], points.steps)
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:

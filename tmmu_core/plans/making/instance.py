@@ -104,7 +104,7 @@ def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
     for name in sorted(ids):
         whole, mark, number = name.rpartition(PART)
         if mark and number.isdigit() and whole in ids:
-            message = f'the id "{name}" is also the id of a live part of "{whole}".'
+            message = f"the id {name!r} is also the id of a live part of {whole!r}."
             raise InvalidIrShapes(message, reason="id_of_part", node_id="", hint="Rename one of the two buffers.")
 
 

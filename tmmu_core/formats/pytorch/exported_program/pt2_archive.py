@@ -79,7 +79,7 @@ class Program:
                 example = ",".join(f"{symbol}=64" for symbol in unknown)
                 hint = f"It depends on data. Give its maximum: tmmu convert MODEL --dims {example} -o GRAPH.json; "
                 hint += "or bound it in the model with torch._check and export it again."
-            raise UnreadableInput(f'a size of "{what}" is not known: {error}.', hint=hint) from error
+            raise UnreadableInput(f"a size of {what!r} is not known: {error}.", hint=hint) from error
 
 
 def refuses(data: bytes) -> str:
@@ -110,7 +110,7 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
     names = archive.namelist()
     repeated = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if repeated is not None:  # zip readers differ in which member they open
-        raise UnreadableInput(f'the archive contains the member "{repeated}" twice.', hint=COPY)
+        raise UnreadableInput(f"the archive contains the member {repeated!r} twice.", hint=COPY)
     programs = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:] == ["models", "model.json"]]
     programs = programs or [name for name in names if name.endswith(".json") and name.split("/")[-2:-1] == ["models"]]
     if len(programs) != 1:
@@ -203,9 +203,9 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any) -> Any:
         with archive.open(name) as member:
             data = member.read(ceiling + 1)
     except _DAMAGE as error:
-        raise UnreadableInput(f'the member "{name}" of the zip archive is cut off or damaged.', COPY) from error
+        raise UnreadableInput(f"the member {name!r} of the zip archive is cut off or damaged.", COPY) from error
     if len(data) > ceiling:
-        raise limits.limit_error(limits.UNPACKED_BYTES, f'the archive\'s member "{name}"')
+        raise limits.limit_error(limits.UNPACKED_BYTES, f"the archive's member {name!r}")
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -223,11 +223,11 @@ def in_member(archive: Path | bytes, member: str, start: int, length: int) -> It
             while remaining:
                 data = file.read(min(CHUNK, remaining))
                 if not data:
-                    raise cut_short(f'the member "{member}"', start + length, file.tell())
+                    raise cut_short(f"the member {member!r}", start + length, file.tell())
                 remaining -= len(data)
                 yield data
     except (KeyError, *_DAMAGE) as error:
-        raise UnreadableInput(f'the member "{member}" cannot be read: {error}.', hint=COPY) from error
+        raise UnreadableInput(f"the member {member!r} cannot be read: {error}.", hint=COPY) from error
 
 
 def _opened(archive: Path | bytes) -> zipfile.ZipFile:

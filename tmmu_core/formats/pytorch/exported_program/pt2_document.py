@@ -209,7 +209,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
             found = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:
-                raise SizeUnknown(f'the size "{_short(name)}" is open, and the example has no value for it')
+                raise SizeUnknown(f"the size {_short(name)!r} is open, and the example has no value for it")
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             found = -_value(inner, symbols)

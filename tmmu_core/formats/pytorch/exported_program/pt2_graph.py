@@ -178,7 +178,7 @@ class _Reader:
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
-                raise _broken(f'the value "{name}" is written twice')
+                raise _broken(f"the value {name!r} is written twice")
             ids += self._declare_result(name, op, operation, bases[k:] if is_by_position else bases)
         # An input that the program writes is an output, because the caller reads it.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
@@ -292,7 +292,7 @@ class _Reader:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it does not fit."""
         within = base.within(layout)
         if layout.dense_bytes and not 0 <= within.offset * layout.itemsize <= base.nbytes - layout.covered_bytes:
-            raise _broken(f'the view "{name}" reaches past the storage of "{base.id}"')
+            raise _broken(f"the view {name!r} reaches past the storage of {base.id!r}")
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
         value = _Value(tensor_id, layout, dtype, base.storage, base.nbytes, base.start)
@@ -322,21 +322,21 @@ class _Reader:
         """Return the layout and the dtype of a tensor; ``is_new``: a control-flow result, whose offset is 0."""
         meta = self.body.tensor_values.get(name)
         if meta is None:
-            raise _broken(f'it does not describe the tensor "{name}"')
+            raise _broken(f"it does not describe the tensor {name!r}")
         if meta.dtype not in DTYPES:
-            raise _broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
+            raise _broken(f"the tensor {name!r} has the dtype number {meta.dtype}, which is not known")
         if meta.layout != STRIDED:
-            what = f'the tensor "{name}" is not dense: the number of its bytes depends on data.'
+            what = f"the tensor {name!r} is not dense: the number of its bytes depends on data."
             raise UnreadableInput(what, hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).")
         dtype = DTYPES[meta.dtype]
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
-            raise _broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
+            raise _broken(f"the tensor {name!r} has {len(shape)} axes and {len(strides)} strides")
         # A loop's result can be saved as the last row of a larger storage, which only autograd keeps.
         offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.dense_bytes, layout.covered_bytes) + offset * layout.itemsize >= 1 << 63:
-            raise _broken(f'the tensor "{name}" has 2^63 bytes or more')
+            raise _broken(f"the tensor {name!r} has 2^63 bytes or more")
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
@@ -364,7 +364,7 @@ class _Reader:
 
     def _value(self, name: str) -> _Value:
         if name not in self.values:
-            raise _broken(f'"{name}" is read before a node writes it')
+            raise _broken(f"{name!r} is read before a node writes it")
         return self.values[name]
 
 

@@ -163,7 +163,7 @@ class Rebuilt:
     def _empty(self, name: str) -> torch.Tensor:
         meta = self.program.graph.tensor_values[name]
         if meta.layout != STRIDED:
-            raise ValueError(f'"{name}" is not dense')
+            raise ValueError(f"{name!r} is not dense")
         shape, strides = ([self.program.size(size, name) for size in side] for side in (meta.sizes, meta.strides))
         return torch.empty_strided(shape, strides, dtype=_dtype(meta.dtype), device="cpu")
 
