@@ -103,13 +103,7 @@ def error_text(error: TmmuError, *, verbose: bool = False) -> str:
     """Return an error as text: contract code if any, message, place and hint. Names are escaped."""
     if isinstance(error, UnreadableInput):
         return _unreadable_text(error, verbose)
-    if not isinstance(error, ContractError):
-        return visible(str(error))
-    place = str(error.diagnostics.get("path", ""))
-    sentence = error.message.rstrip(".")
-    where = f" (at {place})" if place and place not in sentence else ""
-    hint = f" {error.hint}" if error.hint else ""
-    return visible(f"{error.code_id} ({error.numeric_code}): {sentence}{where}.{hint}")
+    return visible(str(error))
 
 
 def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
@@ -118,7 +112,7 @@ def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
     message = error.message_with_place
     if error.tried and not is_reason and error.message.startswith(UNRECOGNISED):
         message += f" Closest: {closest[0]} ({closest[1]})." if closest else ""
-        message += "" if verbose else " `-v` lists what each reader expected."
+        message += "" if verbose else " With -v, the reason of each reader is listed."
     lines = [visible((f"{error.source}: " if error.source else "") + message)]
     if verbose:
         rejected = other_readers(error.tried, closest if is_reason else None)

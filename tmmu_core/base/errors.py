@@ -97,13 +97,13 @@ class UnreadableInput(TmmuError):
 
 @contextmanager
 def source_of_errors(source: str) -> Iterator[None]:
-    """Context manager: set ``source`` in an ``UnreadableInput`` or ``InvalidIrShapes`` that has no source."""
+    """Context manager: set ``source`` in an ``UnreadableInput`` or ``ContractError`` that has no source."""
     try:
         yield
     except UnreadableInput as error:
         error.source = error.source or source
         raise
-    except InvalidIrShapes as error:
+    except ContractError as error:
         if source:
             error.fill(source=source)
         raise
@@ -178,7 +178,11 @@ class ContractError(TmmuError):
         self.rank = 0
 
     def __str__(self) -> str:
-        return f"{self.code_id}: {super().__str__()}"
+        source, place = (str(self.diagnostics.get(key, "")) for key in ("source", "path"))
+        sentence = self.message.rstrip(".")
+        where = f" (at {place})" if place and place not in sentence else ""
+        text = f"{self.code_id} ({self.numeric_code}): {sentence}{where}."
+        return " ".join(filter(None, (source and f"{source}:", text, self.hint)))
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
         """Set the rank if given; set the token and diagnostics only if they are missing or ``"unknown"``."""

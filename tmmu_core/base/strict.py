@@ -26,7 +26,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     """Return the hint of an error about an unknown name: a similar known name, and a list of known names."""
     names = list(dict.fromkeys(known))
     if not names:
-        return "No name is possible here: remove it."
+        return "No name is allowed here. Remove it."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
     closest = similar(name, names, 0.5)
     question = f"Did you mean {closest!r}? " if closest else ""

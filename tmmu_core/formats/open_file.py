@@ -139,7 +139,7 @@ def _read_by_content(plain: bytes, name: str, readers: Sequence[Reader]) -> Open
     if (unplannable_format := unplannable.recognised(plain, name)) is not None:
         raise unplannable_format.refusal(tuple(tried))
     is_table = bool(csv_table.columns_of(plain))
-    hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
+    hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, .tflite or .pt2, or a native graph."
     raise UnreadableInput(UNRECOGNISED, tried=tuple(tried), hint=hint)
 
 

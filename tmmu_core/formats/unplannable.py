@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tmmu_core.base.errors import Tried, UnreadableInput
 
-ONNX = "Export the model to ONNX (`.onnx`) or TensorFlow Lite (`.tflite`)."
-FROM_TORCH = 'Save it with `torch.export.save(torch.export.export(model, args), "model.pt2")`, or export it to ONNX.'
-FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`, or with `tf2onnx` to `.onnx`."
-FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
-FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
+ONNX = "Export the model to ONNX (.onnx) or TensorFlow Lite (.tflite)."
+FROM_TORCH = 'Save it with torch.export.save(torch.export.export(model, args), "model.pt2"), or export it to ONNX.'
+FROM_TENSORFLOW = "Convert the model with tf.lite.TFLiteConverter to .tflite, or with tf2onnx to .onnx."
+FROM_WEIGHTS = "Export the model that uses these weights to ONNX (.onnx) or a PyTorch exported program (.pt2)."
+FROM_SOURCE = "Open the model that it was built from, as ONNX (.onnx), .tflite or .pt2."
 FROM_XLA = "Dump XLA with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text', and open a *-buffer-assignment.txt."
 WEIGHTS_ONLY = "which contains weights but no graph"
 UNPLACED = "which has no buffer assignment"
@@ -63,7 +63,7 @@ FORMATS = (
         parts=((ZIP, b"bytecode.pkl"), (ZIP, b"constants.pkl"), (ZIP, b"/code/")),
     ),
     Unplannable(
-        *("a PyTorch checkpoint (`torch.save`)", WEIGHTS_ONLY, FROM_TORCH, (".pth", ".ckpt")),
+        *("a PyTorch checkpoint (torch.save)", WEIGHTS_ONLY, FROM_TORCH, (".pth", ".ckpt")),
         parts=((ZIP, b"data.pkl"), (b"\x80", b"torch"), (b"\x80", b"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")),
     ),
     Unplannable("a Keras model", NOT_READ, FROM_TENSORFLOW, (".keras",), parts=((ZIP, b"model.weights.h5"),)),

@@ -23,11 +23,11 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
         except msgspec.ValidationError as error:
             hint = strict.field_hint(error, Arena) or example
             what, field = strict.wrong_field(error)
-            raise _invalid(f"{subject}, {field}: {what}.", name, "arena_config", hint) from None
+            raise _invalid(f"{subject}: {what}.", name, "arena_config", hint, field[1:]) from None
         for field, value in msgspec.structs.asdict(arena).items():
             if not 0 <= value <= U64_MAX:
                 message = f"{subject}: {field} is {value}, not between 0 and 2^64 − 1."
-                raise _invalid(message, name, "arena_config", example)
+                raise _invalid(message, name, "arena_config", example, f".{field}")
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
@@ -75,5 +75,5 @@ def check_alignment(alignment: int, *, arena: str) -> None:
         raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 
 
-def _invalid(message: str, arena: str, reason: str, hint: str) -> InvalidIrShapes:
-    return InvalidIrShapes(message, reason=reason, node_id="", arena=arena, path=f"$.{arena}", hint=hint)
+def _invalid(message: str, arena: str, reason: str, hint: str, field: str = "") -> InvalidIrShapes:
+    return InvalidIrShapes(message, reason=reason, node_id="", arena=arena, path=f"$.{arena}{field}", hint=hint)

@@ -228,8 +228,8 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            message = f"the dimension {name!r} has the min {dim.min} and the max {dim.max}."
-            refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
+            message = f"the dimension {name!r} has the range [{dim.min}, {dim.max}]."
+            refuse("dim_envelope", f"$.dims.{name}", message, 'Write 0 ≤ "min" ≤ "max".')
         sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
@@ -238,8 +238,8 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
         low, high = graph.dims[name].min, graph.dims[name].max
         if not low <= value <= high:
             wider = f"tmmu convert MODEL --dims {name}={min(low, value)}:{max(high, value)} -o GRAPH.json"
-            message = f"{name} = {value} is outside the declared envelope [{low}, {high}]."
-            hint = "Choose a value inside" + (f", or declare a wider one: {wider}" if value >= 0 else ".")
+            message = f"{name} = {value} is outside the declared range [{low}, {high}]."
+            hint = "Choose a size in this range" + (f", or declare a wider range: {wider}" if value >= 0 else ".")
             refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
         sizes[name] = value
     return sizes

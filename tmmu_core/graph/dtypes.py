@@ -92,7 +92,7 @@ def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
         elements *= dim
     size = (elements * bits(dtype) + 7) // 8
     if size > U64_MAX:
-        message = f"a tensor of shape {list(shape)} and dtype {dtype} has {size} bytes, more than 2^64 − 1."
+        message = f"a tensor of shape {list(shape)} and dtype {dtype} has {size:,} bytes, more than 2^64 − 1."
         hint = "Check the shape for a wrong dimension."
         raise AllocationOverflow(message, hint=hint, arena="unknown", offset=0, size=str(size))
     return size

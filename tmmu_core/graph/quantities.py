@@ -28,7 +28,7 @@ def parse_bytes(text: str) -> int | None:
     has_digits = found is not None and (found["hex"] or found["whole"] or found["frac"])
     if found is None or not has_digits or ("," in text and not _grouped(text)):
         decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
-        raise ValueError(f"“{text[:80]}” is not a size. Write bytes, or a number with KiB, MiB or GiB.{decimal}")
+        raise ValueError(f"{strict.shown(text)} is not a size. Write bytes, or a number with KiB, MiB or GiB.{decimal}")
     if found["hex"]:
         return strict.whole_number(found["hex"], base=16)
     unit, fraction = 1024 ** _POWERS[found["unit"] or ""], found["frac"] or "0"

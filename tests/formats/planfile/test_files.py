@@ -208,7 +208,7 @@ def test_unknown_note_on_an_arena_is_rejected(key: str, value: Any) -> None:
     data = changed(plan, lambda document: document["notes"][arena].update({key: None if value is ... else value}))
     with pytest.raises(UnreadableInput) as caught:
         plan_file.from_document(data.replace(b'"memory":null,', b"") if value is ... else data)
-    assert caught.value.place in (f"$.notes.{arena}", f"$.notes.{arena}.{key}")
+    assert caught.value.place.startswith(f"$.notes.{arena}")
 
 
 @pytest.mark.parametrize("value", [3, [1], {"bits": "48"}, {"kind": 1}])

@@ -34,7 +34,7 @@ from math import prod
 from typing import Any
 
 from tmmu_core.base import limits, strict
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes, source_of_errors
 
 Split = tuple[tuple[int, str], ...]  # (tensor axis, mesh axis) pairs; empty if every rank has the whole tensor
 
@@ -89,6 +89,7 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
     return spec.world_size
 
 
+@source_of_errors("shard spec")
 def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
     """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
     _object(spec, FIELDS, "$", "a shard spec", "Write a JSON object.")
@@ -159,7 +160,7 @@ def _object(value: Any, known: Sequence[str], path: str, noun: str, example: str
         raise spec_error(f"{path} is not {noun}.", path, example)
     for key in value if known else ():
         if key not in known:
-            raise spec_error(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
+            raise spec_error(f"unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
     return value
 
 

@@ -9,13 +9,15 @@ sum of the costs of these waits. Source: Böhnlein et al. 2026, "DSA with reuse 
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base import strict
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
 from tmmu_core.graph.model import Graph, Node
+from tmmu_core.graph.native.document import decode
 from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, solve
@@ -38,11 +40,14 @@ class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_engines(data: bytes, source: str) -> Engines:
     """Return the engine assignment in the bytes of the JSON file ``source``. Raises ``UnreadableInput``."""
+    with source_of_errors(source):
+        document = decode(data, Any)
     try:
-        engines = msgspec.json.decode(data, type=Engines)
-    except msgspec.DecodeError as error:
-        hint = 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
-        raise UnreadableInput(f"this is not an engine assignment: {error}.", source=source, hint=hint) from error
+        engines = msgspec.convert(document, Engines)
+    except msgspec.ValidationError as error:
+        (what, place), hint = strict.wrong_field(error), 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
+        what = f"this is not an engine assignment: {what}."
+        raise UnreadableInput(what, source=source, place=place, hint=hint) from error
     known = {*engines.engines, engines.default}
     for pair in engines.costs:
         if not known.issuperset(pair.split(">")) or pair.count(">") != 1:
