@@ -11,7 +11,7 @@ import msgspec
 
 from app.texts import numbers
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
+from tmmu_core.base.errors import Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.formats.open_file import UNRECOGNISED, nearest_reader, other_readers
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole

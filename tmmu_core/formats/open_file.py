@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, Tried, UnreadableInput, source_of_errors, unopened
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
+from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
@@ -193,8 +193,8 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
         graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
-        hint = strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed."
-        what, path = f"the graph names no dimension {unknown!r}.", f"$.dims.{unknown}"
+        hint = dimension_hint(unknown, graph.dims)
+        what, path = f"the graph has no dimension {unknown!r}.", f"$.dims.{unknown}"
         raise InvalidIrShapes(what, hint=hint, reason="unknown_dim", path=path, node_id="")
     refuse_unused_dims(graph, envelopes)
     assumed = {dim: size for dim, size in graph.assumed.items() if dim not in envelopes}

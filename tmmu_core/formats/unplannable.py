@@ -52,7 +52,7 @@ FORMATS = (
     SAFETENSORS,
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, magic=(b"\x89HDF\r\n\x1a\n",)),
     Unplannable("a TensorRT engine", COMPILED, FROM_SOURCE, (".engine", ".trt", ".plan"), ENGINE_MAGIC),
-    Unplannable("a Parquet file", NOT_READ, 'Write JSON or CBOR: "tmmu plan … -o plan.json".', magic=(b"PAR1",)),
+    Unplannable("a Parquet file", NOT_READ, "Write JSON or CBOR: tmmu plan … -o plan.json.", magic=(b"PAR1",)),
     Unplannable(
         *("an MLIR program (StableHLO)", UNPLACED, FROM_XLA, (".mlir",), (b"ML\xefR",)),
         parts=((b"module ", b"stablehlo."), (b"module ", b"func.func ")),

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.model import Dim, Graph, ShapeFrom
 from tmmu_core.graph.quantities import pair_texts
 
@@ -31,8 +31,8 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
     for name in names:
         if name in graph.dims and name not in used:
             message = f"no tensor of the graph has the dimension {name!r}, so its size has no effect."
-            hint = strict.closest_hint(name, sorted(used)) if used else "All shapes of the graph are fixed."
-            raise InvalidIrShapes(message, reason="unused_dim", node_id="", path=f"$.dims.{name}", hint=hint)
+            path, hint = f"$.dims.{name}", dimension_hint(name, used)
+            raise InvalidIrShapes(message, reason="unused_dim", node_id="", path=path, hint=hint)
 
 
 def _used_dims(graph: Graph) -> set[str]:

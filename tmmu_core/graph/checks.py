@@ -4,7 +4,7 @@
 the first faulty tensor or node; they may be slow, because they run at most once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from tmmu_core.base import strict
@@ -223,6 +223,11 @@ def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
             refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
 
 
+def dimension_hint(name: str, known: Collection[str]) -> str:
+    """Return the hint of an error about the unknown dimension ``name``."""
+    return strict.closest_hint(name, sorted(known)) if known else "All shapes of the graph are fixed."
+
+
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
     """Return each dimension's size: from ``dims``, else ``assumed``, else its ``max``. Raises ``InvalidIrShapes``."""
     sizes: dict[str, int] = {}
@@ -233,8 +238,8 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
         sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
-            message, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, graph.dims)
-            refuse("unknown_dim", f"$.dims.{name}", message, hint)
+            message = f"the graph has no dimension {name!r}."
+            refuse("unknown_dim", f"$.dims.{name}", message, dimension_hint(name, graph.dims))
         low, high = graph.dims[name].min, graph.dims[name].max
         if not low <= value <= high:
             wider = f"tmmu convert MODEL --dims {name}={min(low, value)}:{max(high, value)} -o GRAPH.json"

@@ -185,9 +185,9 @@ def faults_of(name: str) -> Iterator[None]:
     except SQLAlchemyError as error:
         inner = getattr(error, "orig", None) or error
         reason = first_line(inner).rstrip(".")
-        hint = "Check the URL, the rights and that the database runs."
+        hint = "Check the URL and the permissions, and that the database runs."
         if isinstance(inner, sqlite3.OperationalError):
-            hint = "Check that the folder is writable and the disk has space: SQLite writes files beside the store."
+            hint = "Check that the folder exists and is writable, and that the disk has space."
             if "locked" in str(inner):
                 hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
             if "decode" in str(inner):

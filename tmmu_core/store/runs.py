@@ -121,7 +121,7 @@ def split_reference(text: str) -> tuple[str | None, str]:
     """Return ``(model or None, commit or branch)`` of a reference with or without ``store:``. Raises ``StoreFault``."""
     model, separator, name = text.removeprefix(PREFIX).rpartition("@")
     if not name or (separator and not model):
-        raise StoreFault(f"{text} refers to no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")
+        raise StoreFault(f"{text!r} names no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")
     return model or None, name
 
 
@@ -198,7 +198,7 @@ def _latest_index(runs: Sequence[Run], commit: str) -> int:
     matching = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
     if not matching or len({runs[k].commit for k in matching}) > 1:
         problem = "has no run" if not matching else "is ambiguous: several commits start with it"
-        raise StoreFault(f"{commit} {problem}.", hint="List the commits with tmmu history.")
+        raise StoreFault(f"the commit {commit!r} {problem}.", hint="List the commits with tmmu history.")
     return matching[-1]
 
 

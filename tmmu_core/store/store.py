@@ -210,8 +210,9 @@ class Store:
             models = self._distinct(select(RUNS.c.model), 20)
             hint = f"Recorded models: {', '.join(models)}." if models else "The store is empty; tmmu record adds a run."
             return StoreFault(f"no run of the model {model!r} is recorded.", store=self.name, hint=hint)
-        hint = f"The latest are {', '.join(f'{run.commit} on {run.branch}' for run in reversed(latest))}."
-        return StoreFault(f"{model} has no run of a commit or branch {commit_or_branch!r}.", store=self.name, hint=hint)
+        hint = f"Latest runs: {', '.join(f'{run.commit} on {run.branch}' for run in reversed(latest))}."
+        what = f"the model {model!r} has no run of a commit or branch {commit_or_branch!r}."
+        return StoreFault(what, store=self.name, hint=hint)
 
     def known(self, model: str) -> tuple[Run, ...]:
         """Return the runs of a model. Raises ``StoreFault`` if there are none."""

@@ -224,7 +224,7 @@ def convert_command(
     if isinstance(graph, PlainInstance):
         return _write_instance(graph, output)
     if not isinstance(graph, Graph):
-        raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
+        raise UsageError(f"{model} does not contain a graph.", "Use tmmu export for plans and traces.")
     encode = graph_encoder(output)
     if sidecar is not None:
         if STREAM in (model, output) or Path(sidecar).resolve().parent != Path(output).resolve().parent:

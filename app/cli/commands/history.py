@@ -71,7 +71,7 @@ def _time(text: str | None) -> datetime:
             raise ValueError
         return time.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
-        hint = 'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".'
+        hint = "Write 2026-01-31T12:00:00+00:00, the format of git log -1 --format=%cI."
         raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 

@@ -14,6 +14,7 @@ from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.errors import TmmuError, escaped_surrogates, installed, require
 from tmmu_core.formats.open_file import Opened, read_any
+from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.library.arguments import amount_of_bytes
 from tmmu_core.planners import PLANNERS
@@ -42,10 +43,10 @@ class AxisOptions:
         files = {file: None if file == "none" else read_option("shard_spec", file) for file in _split(self.shards)}
         hint = "Write powers of two, such as 64,128."
         return Axes(
-            modes=_names(self.modes, MODES) or (None,),
-            presets=_names(self.presets, PRESETS) or (None,),
+            modes=_names("modes", self.modes, MODES) or (None,),
+            presets=_names("presets", self.presets, PRESETS) or (None,),
             alignments=_whole_numbers("--alignments", self.alignments, hint) if self.alignments else (None,),
-            planners=_names(self.planners, tuple(PLANNERS)) or ("slots", "naive"),
+            planners=_names("planners", self.planners, tuple(PLANNERS)) or ("slots", "naive"),
             shards=tuple((escaped_surrogates(file), spec) for file, spec in files.items()) if self.shards else None,
             fits=tuple({ANY_ARENA: amount_of_bytes("--capacities", n)} for n in _split(self.fits)) or None,
         )
@@ -201,10 +202,10 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
+def _names(option_name: str, text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     names = known if text is not None and text.strip() == "all" else _split(text)
     if unknown := next((name for name in names if name not in known), None):
-        raise UsageError(f"unknown name {strict.shown(unknown)}.", strict.closest_hint(unknown, known))
+        raise UsageError(f"--{option_name}: unknown name {strict.shown(unknown)}.", strict.closest_hint(unknown, known))
     return names
 
 
@@ -214,8 +215,8 @@ def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[
     if dim in request.dims:
         raise UsageError(f"--dims and --over both set {dim}.", f"Remove {dim} from --dims.")
     if not isinstance(opened, Graph) or dim not in opened.dims:
-        known = sorted(opened.dims) if isinstance(opened, Graph) else ()
-        raise UsageError(f"{name} has no dimension {dim!r}.", strict.closest_hint(dim, known))
+        known = opened.dims if isinstance(opened, Graph) else ()
+        raise UsageError(f"--over: {name} has no dimension {dim!r}.", dimension_hint(dim, known))
     if not listed:
         return tuple((dim, value) for value in sample_points(opened.dims[dim]))
     return tuple((dim, size) for size in _whole_numbers("--over", values, f"Write {dim}=1,8,32."))

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.assumed_sizes import assumed_at
+from tmmu_core.graph.checks import dimension_hint
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena, Dim
 from tmmu_core.graph.sharding.rank_share import local_graph_of
@@ -67,7 +67,7 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
     """Return the bounds of a dimension. Raises ``InvalidIrShapes`` (``unknown_dimension``)."""
     dims = plan_input.graph.dims
     if name not in dims:
-        message, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, sorted(dims))
+        message, hint = f"the graph has no dimension {name!r}.", dimension_hint(name, dims)
         raise InvalidIrShapes(message, reason="unknown_dimension", node_id="", hint=hint)
     return dims[name]
 

@@ -101,7 +101,7 @@ def _verified_plan(data: bytes) -> Plan:
     whole = document.fields(data) if document.kind(data) == "cbor" else {}
     document.refuse_later_version(whole)
     if whole.get("schema") != CHECKPOINT_SCHEMA:
-        hint = f'Write one with "tmmu checkpoint"; this version reads {CHECKPOINT_SCHEMA!r}.'
+        hint = f"Write one with tmmu checkpoint; this version reads {CHECKPOINT_SCHEMA!r}."
         raise UnreadableInput("this is not a checkpoint.", place="$.schema", hint=hint)
     try:
         plan = _build(whole["body"])

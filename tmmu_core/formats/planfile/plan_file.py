@@ -146,7 +146,7 @@ def from_document(data: bytes, source: str = "") -> Plan:
             plan = document.decode(data, PlanDocument, noun="plan")
         except InvalidIrShapes as error:
             what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
-            raise UnreadableInput(what, place=place, hint='Write plans with "tmmu plan … -o plan.json".') from error
+            raise UnreadableInput(what, place=place, hint="Write plans with tmmu plan … -o plan.json.") from error
         return from_head(plan, plan.tensors)
 
 

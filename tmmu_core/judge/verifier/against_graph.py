@@ -24,6 +24,7 @@ RULES: dict[str, str] = {
     "retention": "the activation and retained-activation bytes equal the figures of the graph",
 }
 
+OTHER_GRAPH = "the plan is of another graph: the ir_hash differs."
 INVALID_GRAPH = "the graph is invalid under the plan's mode, preset and order"
 OWN_ARENAS = "the plan defines its own arenas"
 """Reason for not checking the rules about arenas: the planner chose the arenas itself."""
@@ -41,9 +42,9 @@ def examine(
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as refusal:
-        prefix = "the plan is of another graph (ir_hash differs); " if is_of_other_graph else ""
-        return [error("graph", f"{prefix}{INVALID_GRAPH}: {refusal}")], None
-    findings = [error("graph", "the plan is of another graph: the ir_hash differs.")] if is_of_other_graph else []
+        message = OTHER_GRAPH if is_of_other_graph else f"{INVALID_GRAPH}: {refusal}"
+        return [error("graph", message)], None
+    findings = [error("graph", OTHER_GRAPH)] if is_of_other_graph else []
     checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
     for check in (*checks, check_reuse, check_retention):
         findings += check(plan, lives)

@@ -141,7 +141,7 @@ def _check(plan: Plan, limit: Limit) -> Check:
     chosen = plan.arenas if limit.arena == ALL else [a for a in plan.arenas if a.name == limit.arena]
     if limit.arena != ALL and not chosen:
         hint = strict.closest_hint(limit.arena, plan.arena_of)
-        raise UnreadableInput(f"the plan has no arena {limit.arena!r}.", hint=hint)
+        raise UnreadableInput(f"limit of {limit.what}: the plan has no arena {limit.arena!r}.", hint=hint)
     storages = sum(a.storages for a in chosen)
     figures: dict[Measure, tuple[int, int]] = {
         "extent": (sum(a.extent_bytes for a in chosen), 1),

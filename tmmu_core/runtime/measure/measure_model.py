@@ -114,7 +114,7 @@ def measure(
             raise UnreadableInput(message, hint="Give a .tflite file, or omit --runtime.")
         if not detected:
             hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
-            raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", hint=hint)
+            raise UnreadableInput(f"no runtime can run this file: {signatures.refuses_onnx(data)}.", hint=hint)
         if in_order and detected != ONNXRUNTIME:
             raise UnreadableInput(f"--in-order has no effect in {detected}.", hint="Omit --in-order.")
         if dims and detected not in (ONNXRUNTIME, EAGER):
