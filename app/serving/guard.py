@@ -63,15 +63,17 @@ class Rules:
         if origin is not None and urlsplit(origin).netloc != headers.get("host"):
             return "Cross-origin request rejected."
         if self.proxy_header:
-            return "" if headers.get(self.proxy_header) else f"The proxy did not set the header {self.proxy_header}."
+            problem = f"The request lacks the header {self.proxy_header}. Open the address of the proxy."
+            return "" if headers.get(self.proxy_header) else problem
         if self.token:
             is_valid = hmac.compare_digest(token.encode(), self.token.encode()) or self._has_cookie(headers)
-            return "" if is_valid else "Access token missing. Open the address with ?token=…"
+            return "" if is_valid else "Access token missing. Open the address that tmmu explore printed, with ?token=…"
         if not is_loopback(self.address):
             problem = "The explorer listens on a public address without access control."
             return f"{problem} Set {TOKEN}, or {PROXY_HEADER} behind a proxy that authenticates users."
         host = headers.get("host", "")
-        return "" if is_loopback(urlsplit(f"//{host}").hostname or "") else f"Unknown host name {host}."
+        problem = f"Unknown host name {host}. Open the address that tmmu explore printed."
+        return "" if is_loopback(urlsplit(f"//{host}").hostname or "") else problem
 
     @property
     def cookie(self) -> str:

@@ -54,7 +54,7 @@ def test_planner_option_is_parsed_or_rejected() -> None:
     assert [count_option({"n": given}, "n", 7) for given in (0, 3, "0", "12", np.int64(5))] == [0, 3, 0, 12, 5]
     assert count_option({}, "n", 7) == 7
     for wrong in (-1, "-1", "x", "", "²", 1.0, True, None):
-        with pytest.raises(InvalidIrShapes, match=r"planner option n=.* is not possible") as caught:
+        with pytest.raises(InvalidIrShapes, match="n=") as caught:
             count_option({"n": wrong}, "n", 7)
         assert caught.value.diagnostics["reason"] == "planner_option"
     shown_text = [flag_option({"f": given}, "f", False) for given in (True, False, "true", "False", None)]

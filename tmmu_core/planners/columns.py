@@ -249,4 +249,4 @@ def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:
 
 
 def _bad_option(name: str, value: Any, hint: str) -> InvalidIrShapes:
-    return option_error(f"planner option {name}={strict.shown(value)} is not possible.", hint)
+    return option_error(f"the planner option {name}={strict.shown(value)} is not valid.", hint)

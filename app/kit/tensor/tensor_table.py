@@ -158,13 +158,13 @@ def table(shown: Shown, arena: str | None) -> None:
     frame, match_count = _frame(shown, search, arena, layer)
     notes = [f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"]
     notes += [f"of layer {layer}"] if layer else []
-    notes += [f"{match_count:,} match “{search}”"] if search else []
+    notes += [f"{match_count:,} match '{search}'"] if search else []
     notes += [f"{match_count - len(frame):,} smaller tensors omitted"] if match_count > len(frame) else []
     notes += ["click a header to sort, a row to select"]
     st.html(markup.heading(f"Tensors of {arena}" if arena else "Tensors", "; ".join(notes)))
     if not len(frame):
         of_layer, in_arena = f" of layer {layer}" if layer else "", f" in {arena}" if arena else ""
-        by_name = f" with “{search}” in its name or node name" if search else ""
+        by_name = f" with '{search}' in its name or node name" if search else ""
         st.html(markup.empty("No tensor matches", f"There is no tensor{of_layer}{in_arena}{by_name}."))
         return
     selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected)

@@ -174,9 +174,9 @@ def _option_warnings(request: PlanRequest) -> Iterator[str]:
     options = option_texts(request)
     unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in options]
     if unused:
-        yield f"{', '.join(unused)}: no effect on fit."
+        yield f"These options have no effect on fit: {', '.join(unused)}."
     if request.capacities and any("capacity_bytes" in arena for arena in as_given(request.arenas).values()):
-        yield "the capacities in --arenas: no effect with --capacity."
+        yield "--capacity replaces the capacities in --arenas."
 
 
 def solve_input(plan_input: PlanInput) -> Solution:

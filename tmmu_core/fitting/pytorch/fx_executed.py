@@ -224,7 +224,7 @@ def _refuse(n: Any) -> None:
     if n.op != "call_function":
         return
     bodies = [arg for arg in n.all_input_nodes if arg.op == "get_attr" and "graph" in str(arg.target)]
-    hint = "Fit the parts of the module without it, or write it with operators that return their results."
+    hint = "Replace it by an operator that returns its result, or fit the other parts of the module alone."
     if isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable:
         what = "writes to its arguments"
     elif bodies:

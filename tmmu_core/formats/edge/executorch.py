@@ -179,10 +179,10 @@ class _Method:
             return
         element, shape = table.number(0, "B"), table.vector(2)
         if element >= len(_ELEMENT_BYTES) or any(side < 0 for side in shape):
-            raise ValueError(f"value {number} has the element type {element} and the shape {list(shape[:8])}.")
+            raise ValueError(f"value {number} has the invalid element type {element} or shape {list(shape[:8])}.")
         size, offset = _ELEMENT_BYTES[element] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
         if max(size, offset) > MAX_VALUE:
-            raise ValueError(f"value {number} has {size} bytes at offset {offset}.")
+            raise ValueError(f"value {number} has {size:,} bytes at offset {offset}, more than 2^62.")
         extra_info = table.table(9)
         label = extra_info.text(1) if extra_info is not None else ""
         self.values[number] = _Value(number, place.number(0, "I"), offset, size, label)
@@ -194,7 +194,7 @@ class _Method:
         if kind == KERNEL:
             index = table.number(0)
             if not 0 <= index < len(self.operators):
-                raise ValueError(f"instruction {step - 1} calls operator {index} of {len(self.operators)}.")
+                raise ValueError(f"instruction {step - 1} calls operator {index}; there are {len(self.operators)}.")
             self._call(step, table.vector(1), self.operators[index], 1)
         elif kind == DELEGATE:
             self.delegate_calls += 1

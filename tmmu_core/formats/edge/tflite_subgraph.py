@@ -103,12 +103,12 @@ class ModelFile:
         named = {number: word for word, number in vars(tflite.TensorType).items() if isinstance(number, int)}
         self.dtypes = LATER_TYPES | named
         self.found: dict[int, Subgraph] = {}
-        self.counted = 0  # number of operands, dimensions and letters that were read so far
+        self.counted = 0  # number of operands, dimensions and characters that were read so far
 
     def label(self, number: int) -> str:
         """Return the name of a subgraph, or ``subgraph_<number>``. Raises ``UnreadableInput`` for an unknown one."""
         if not 0 <= number < self.model.SubgraphsLength():
-            raise self.damaged(f"an operator runs subgraph {number}, and there are {self.model.SubgraphsLength()}.", 0)
+            raise self.damaged(f"an operator runs subgraph {number}; there are {self.model.SubgraphsLength()}.", 0)
         return _text(self.model.Subgraphs(number).Name())[:1000] or f"subgraph_{number}"
 
     def subgraph(self, number: int) -> Subgraph:
@@ -149,7 +149,9 @@ class ModelFile:
         self.counted += sum(length(row, side) for row in rows for side in ("Shape", "ShapeSignature"))
         self.counted += sum(len(row.Name() or b"") for row in rows)
         if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
-            raise self.damaged(f"the model has more operands, dimensions and letters than {size} bytes hold.", number)
+            raise self.damaged(
+                f"the model has more operands, dimensions and characters than {size:,} bytes hold.", number
+            )
         inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
         parsed = tuple([self._operator(operator) for operator in operators])
         ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]

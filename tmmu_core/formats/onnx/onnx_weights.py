@@ -130,7 +130,7 @@ def _packed(array: Any) -> bytes:
 
 def _not_computed(name: str) -> UnreadableInput:
     what = f"the constant {name!r} is computed in the model by operators that cannot be evaluated."
-    return UnreadableInput(what, "Export the model with constant folding, or fold its constants with an optimiser.")
+    return UnreadableInput(what, "Export the model with constant folding, or fold its constants with an optimizer.")
 
 
 def _damaged(name: str) -> UnreadableInput:

@@ -103,7 +103,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
         raise UnreadableInput(f"invalid metric: {what}.", PLAN_AGAIN, place=place) from error
     for field in SUMMED:
         if sum(getattr(arena, field) for arena in arenas) > U64_MAX:
-            raise UnreadableInput(f"all {field} together exceed 64 bits.", place="$.arenas", hint=PLAN_AGAIN)
+            raise UnreadableInput(f"the sum of all {field} is over 2^64 − 1.", place="$.arenas", hint=PLAN_AGAIN)
     check_notes(head.notes)
     plan = Plan(
         **_head_fields(head),

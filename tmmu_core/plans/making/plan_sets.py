@@ -107,7 +107,7 @@ def replan_session(
         if outside and (graph.replan_policy == "ABORT" or not safepoints):
             reason = "dim_out_of_envelope" if graph.replan_policy == "ABORT" else "no_safepoint"
             hint = "Declare wider dimensions, or the policy REPLAN_AT_SAFEPOINT with a safepoint."
-            message = f"iteration {number} leaves the shape envelope: {outside}."
+            message = f"iteration {number} has sizes outside of the declared ranges: {outside}."
             raise InvalidIrShapes(message, reason=reason, node_id="", hint=hint, iteration=number)
         record = None
         if outside:

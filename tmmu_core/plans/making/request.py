@@ -154,8 +154,8 @@ def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     """
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            message = f"the request is one memory for all tensors, but arenas other than {ONE_MEMORY!r} are declared."
-            hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
+            message = "all tensors share one arena (--one-memory or --capacity BYTES), but other arenas are declared."
+            hint = "Omit --arenas, or limit its arenas: --capacity ARENA=BYTES."
             raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
     if request.arenas:

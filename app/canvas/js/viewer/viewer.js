@@ -51,7 +51,7 @@ function facts(plan, columns, findings, review) {
     return cells("td", [arena.name, fullBytes(arena.bound), fullBytes(arena.extent), arena.gap, capacity, optimality]);
   });
   const head = cells("th", ["arena", "lower bound (in the file)", "arena size", "gap", "capacity", "optimality"]);
-  const checked = "This page checks overlaps, arena sizes and peaks. Use “tmmu verify” to check the whole plan.";
+  const checked = "This page checks overlaps, arena sizes and peaks. Use tmmu verify to check the whole plan.";
   const errors = findings.map((text) => el("p", { class: "bad" }, `✗ ${text}`));
   const notes = (review?.notes ?? []).map((note) => {
     const place = note.tensor ? `tensor ${note.tensor}` : (note.step ?? null) === null ? "plan" : `step ${note.step}`;

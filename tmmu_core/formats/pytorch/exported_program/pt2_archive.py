@@ -114,7 +114,7 @@ def _parts(archive: zipfile.ZipFile) -> tuple[schema.Document, dict[str, tuple[s
     programs = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:] == ["models", "model.json"]]
     programs = programs or [name for name in names if name.endswith(".json") and name.split("/")[-2:-1] == ["models"]]
     if len(programs) != 1:
-        what = f"the archive holds {f'{len(programs)} programs' if programs else 'no program'} under models/."
+        what = f"the archive contains {f'{len(programs)} programs' if programs else 'no program'} under models/."
         raise UnreadableInput(what, hint="Save one program with torch.export.save.")
     document = _decoded(archive, programs[0], schema.Document)
     weights: dict[str, tuple[str, schema.Weight]] = {}

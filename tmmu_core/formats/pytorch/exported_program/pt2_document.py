@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from tmmu_core.base import strict
 from tmmu_core.base.struct_types import register_types
 
 LONGEST_FORMULA = 2_000
@@ -166,7 +167,7 @@ def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False
     else:
         found = evaluated(size.as_expr.expr_str, symbols)
     if not 0 <= found <= LARGEST:
-        raise SizeUnknown(f"it is {_short(str(found))}, and a size is from 0 to 2^63 − 1")
+        raise SizeUnknown(f"it is {strict.shown(found)}, and a size is from 0 to 2^63 − 1")
     return found
 
 
@@ -192,11 +193,13 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     try:
         value = _value(ast.parse(formula.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-        raise SizeUnknown(f"{_short(formula)} is not a formula of sizes") from error
+        raise SizeUnknown(f"{strict.shown(formula)} is not a formula of sizes") from error
     except (TypeError, ZeroDivisionError) as error:
-        raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with unsupported arguments") from error
+        raise SizeUnknown(
+            f"{strict.shown(formula)} divides by 0, or calls a function with unsupported arguments"
+        ) from error
     if value % 1:
-        raise SizeUnknown(f"{_short(formula)} is not a whole number")
+        raise SizeUnknown(f"{strict.shown(formula)} is not a whole number")
     return int(value)
 
 
@@ -209,7 +212,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
             found = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:
-                raise SizeUnknown(f"the size {_short(name)!r} is open, and the example has no value for it")
+                raise SizeUnknown(f"the size {strict.shown(name)} is open, and the example has no value for it")
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             found = -_value(inner, symbols)
@@ -218,7 +221,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
         case _:
-            raise SizeUnknown(f"{_short(ast.unparse(node))} is not a formula of sizes")
+            raise SizeUnknown(f"{strict.shown(ast.unparse(node))} is not a formula of sizes")
     if not -LARGEST <= found <= LARGEST or (isinstance(found, Fraction) and found.denominator > LARGEST):
         raise SizeUnknown("a value in its formula exceeds 2^63 − 1")
     return found
@@ -256,7 +259,3 @@ FUNCTIONS: dict[str, Callable[..., _Number]] = {
     "Abs": abs,
 }
 """Function name → its evaluation; functions of SymPy, and the functions that PyTorch adds."""
-
-
-def _short(text: str) -> str:
-    return f"“{text}”" if len(text) <= 60 else f"“{text[:57]}…”"

@@ -222,7 +222,7 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
     for path, value in inputs:
         if not isinstance(value, torch.Tensor | int | float | complex | str | None | torch.ScriptObject):
             kind, is_array = type(value).__name__, hasattr(value, "__array__")
-            hint = "Give torch.as_tensor of it." if is_array else _REGISTER.format(kind)
+            hint = "Pass torch.as_tensor of it." if is_array else _REGISTER.format(kind)
             raise UnreadableInput(f"the input {path!r} is a {kind}, not a tensor.", source=name, hint=hint)
     for path, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
