@@ -277,6 +277,7 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
         ({"capacity": True}, "capacity: True is not a number of bytes"),
         ({"arenas": {"activations": 5}, "alignment": 64}, "expected 'object'"),
         ({"options": 5}, "options: 5 is not a dict"),
+        ({"order": 5}, "order: 5"),
     ],
 )
 def test_invalid_request_is_rejected(how: dict[str, Any], why: str) -> None:

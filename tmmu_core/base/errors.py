@@ -77,7 +77,7 @@ class UnreadableInput(TmmuError):
     @property
     def message_with_place(self) -> str:
         """The message with the place, such as ``this is not a checkpoint (at $.schema).``"""
-        if not self.place:
+        if self.place in ("", "$"):
             return self.message
         sentence = self.message.removesuffix(".")
         return f"{sentence} (at {self.place}){self.message[len(sentence) :]}"
@@ -180,7 +180,7 @@ class ContractError(TmmuError):
     def __str__(self) -> str:
         source, place = (str(self.diagnostics.get(key, "")) for key in ("source", "path"))
         sentence = self.message.rstrip(".")
-        where = f" (at {place})" if place and place not in sentence else ""
+        where = "" if place in ("", "$") or place in sentence else f" (at {place})"
         text = f"{self.code_id} ({self.numeric_code}): {sentence}{where}."
         return " ".join(filter(None, (source and f"{source}:", text, self.hint)))
 

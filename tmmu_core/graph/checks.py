@@ -148,7 +148,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     if length < 0 or length > view_bytes or (length != view_bytes and not repeats):
         size = f"its shape {list(shape)} and dtype {dtype} need {view_bytes}"
         message = f"the view {name!r} spans {length} bytes, but {size}."
-        hint = "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes."
+        hint = "Omit byte_length, or correct it; only a view with a stride of 0 may span fewer bytes."
         refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
     if start < 0 or end > base_bytes:
         message = f"the view {name!r} is bytes [{start}, {end}) of {base!r}, which has {base_bytes} bytes."
@@ -194,10 +194,10 @@ def check_tensor_fields(graph: Graph, i: int, known: dict[str, int]) -> None:
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:
             message = f"the tensor {name!r} must not alias {other!r}, which is not among the tensors."
-            hint = "Correct the name, or drop it."
+            hint = "Correct the name, or remove it."
             refuse("unknown_tensor", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
         if other == name:
-            message, hint = f"the tensor {name!r} must not alias itself.", "Name another tensor, or drop it."
+            message, hint = f"the tensor {name!r} must not alias itself.", "Name another tensor, or remove it."
             refuse("must_not_alias_same_storage", f"{path}.must_not_alias[{j}]", message, hint, tensor=name)
     axes = len(tensor.shape)
     if tensor.shard is not None and not 0 <= tensor.shard.axis < axes:

@@ -156,7 +156,7 @@ def _check_references(index: GraphIndex) -> None:
                 checks.check_pairs(graph, k, field, pairs)
     for j, name in enumerate(graph.safepoints):
         if name not in index.node_of:
-            message, hint = f"the safepoint {name!r} is not among the nodes.", "Correct the name, or drop it."
+            message, hint = f"the safepoint {name!r} is not among the nodes.", "Correct the name, or remove it."
             checks.refuse("unknown_node", f"$.safepoints[{j}]", message, hint, node_id=name)
 
 

@@ -91,7 +91,7 @@ class GateOptions(TypedDict, total=False):
 
 _AMOUNTS = ("alignment", "page_size", "budget")
 _COUNTS = ("seed", "rank", "world_size")
-_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes}
+_TYPES = {"options": Mapping, "arenas": Mapping, "shard_spec": Mapping, "token": bytes, "order": Iterable}
 
 
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
@@ -173,15 +173,13 @@ def _value(name: str, value: Any) -> Any:
         return capacity.arenas if capacity.total is None else {ANY_ARENA: capacity.total}
     if name in _AMOUNTS:
         return amount_of_bytes(name, value)
-    if name == "order" and not isinstance(value, str):
-        return tuple(value)
     if name in _COUNTS:
         value = _number_text(value)
     if not isinstance(value, str | _TYPES.get(name, object)):
-        wanted = "bytes" if _TYPES[name] is bytes else "a dict"
+        wanted = {"token": "bytes", "order": "a list of node ids"}.get(name, "a dict")
         raise UnreadableInput(f"{name}: {strict.shown(value)} is not {wanted}.", hint=f"Give {wanted} or a text.")
     if not isinstance(value, str):
-        return sizes_of(value) if name == "dims" else value
+        return sizes_of(value) if name == "dims" else tuple(value) if name == "order" else value
     spec = OPTION_SPECS[name]
     try:
         return spec.read(value)

@@ -249,7 +249,7 @@ rank, world_size, shard_spec, addressing, progress : optional
         return fit_sized(model, capacity, reserve or 0, module_moves(allow, max_cost), dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         what = "loss, optimizer, reserve and largest need a PyTorch module in training mode."
-        raise UnreadableInput(what, hint="Call module.train(), or leave them out.")
+        raise UnreadableInput(what, hint="Call module.train(), or omit them. For a graph, use tmmu fit --largest.")
     graph = open_source(source, request.dims, example_inputs)
     if not isinstance(graph, Graph):
         raise UnreadableInput("the source has no graph.", hint="Give the graph, because a fit changes its nodes.")

@@ -95,7 +95,7 @@ def with_constraints(problem: Problem, row_of_buffer: NDArray[np.int64], options
     for buffer, offset in (pinned or {}).items():
         are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
         if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
-            raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
+            raise _fault(f"pinned has the invalid entry {buffer!r}: {offset!r}.", hint)
         fixed[row_of_buffer[buffer]] = offset
     values: dict[str, Any] = {**options}
     separated, colocated, penalties = (_pairs(name, values.get(name), pairs[name], row_of_buffer) for name in pairs)

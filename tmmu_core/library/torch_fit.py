@@ -184,7 +184,7 @@ class TorchModel:
         leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor)]
         rows = next((each.shape[axis] for each in leaves if each.dim() > axis and each.shape[axis]), None)
         if rows is None:
-            raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Leave the size out.")
+            raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Omit the size.")
 
         @cache  # a tensor that is passed twice stays one tensor
         def resized(value: Any) -> Any:

@@ -123,5 +123,5 @@ def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
     unwritten = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
     if unwritten:
         name = min(unwritten)
-        message, hint = f"no node writes the graph output {name!r}.", "Write it by a node, or drop it as an output."
+        message, hint = f"no node writes the graph output {name!r}.", 'Write it by a node, or remove it from "outputs".'
         raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=name, hint=hint)

@@ -157,7 +157,7 @@ def _tensors_of_step(module: Any, gradients: Collection[str], given: Optimizer) 
         except Exception as error:  # any error of the optimizer's own code, such as one for missing values
             raise UnreadableInput(
                 f"the optimizer's step cannot be traced: {type(error).__name__}: {error}.",
-                hint="Give a function from the parameters to the optimizer. Or leave it out, and give the bytes of its "
+                hint="Give a function from the parameters to the optimizer. Or omit it, and give the bytes of its "
                 "states and step as reserve.",
             ) from error
         states = {

@@ -81,7 +81,7 @@ def decode(data: bytes, name: str = "") -> Graph:
         graph = document.decode(data, Graph)
     for field in UNWRITTEN:
         if getattr(graph, field):
-            hint = "Drop the field: a graph file cannot set it."
+            hint = "Remove the field: a graph file cannot set it."
             raise InvalidIrShapes(f"$: unknown field {field!r}.", hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
