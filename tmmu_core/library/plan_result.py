@@ -230,8 +230,11 @@ class Plan(model.Plan):
         path = Path(path)
         writer = plan_file.WRITERS.get(path.suffix.removeprefix("."))
         if writer is None:
-            kind, hint = path.suffix or "a file without a suffix", f"Use the suffix .{', .'.join(plan_file.WRITERS)}."
-            raise UnreadableInput(f"a plan cannot be written as {kind}.", source=str(path), hint=hint)
+            kind, hint = (
+                path.suffix or "a file without extension",
+                f"Use the extension .{', .'.join(plan_file.WRITERS)}.",
+            )
+            raise UnreadableInput(f"a plan cannot be written with {kind}.", source=str(path), hint=hint)
         write_output_file(path, writer(self))
         return path
 
@@ -246,7 +249,7 @@ class Plan(model.Plan):
         """
         suffix = "" if path is None else Path(path).suffix.lower()
         if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
-            hint = "Use the suffix .html, .pdf or .md."
+            hint = "Use the extension .html, .pdf or .md."
             raise UnreadableInput(f"a report cannot be written as {suffix}.", source=str(path), hint=hint)
         verdict = self.verify()
         if suffix == ".md":

@@ -261,7 +261,7 @@ def _write_instance(instance: PlainInstance, name: str) -> int:
         message = f"an instance has one arena, and {instance.name} has {len(instance.problems)}: {arenas}."
         raise UsageError(message, "Write one arena with tmmu export FILE --to instance --arena NAME.")
     if name.lower().removesuffix(".gz").endswith((".json", ".cbor")):
-        raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
+        raise UsageError(f"an instance is written as CSV, not as {name}.", "Use the extension .csv.")
     offsets = None if instance.packing is None else instance.packing.offset
     write_output(name, instance_csv.write_csv(instance.problem, offsets), "the instance")
     if instance.problem.reuse is not None:

@@ -133,8 +133,8 @@ def encode(graph: Graph, name: str) -> bytes:
     for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):
         if plain.endswith(ending):
             return unpacking.pack(writer(graph)) if plain != name else writer(graph)
-    hint = "End the name in .json, .cbor, .json.gz or .cbor.gz."
-    raise UnreadableInput("a graph file cannot have this ending.", source=name, hint=hint)
+    hint = "Use the extension .json, .cbor, .json.gz or .cbor.gz."
+    raise UnreadableInput("a graph file cannot have this extension.", source=name, hint=hint)
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tmmu_core.graph.arenas import refuse_too_many_arenas
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
+from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
@@ -171,7 +172,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "P",
         "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
     ),
-    "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
+    "planner": OptionSpec("--planner", "NAME", f"Planner: {', '.join(PLANNERS)} [slots]."),
     "options": OptionSpec(
         "--option",
         "KEY=VALUE",
