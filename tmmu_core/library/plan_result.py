@@ -230,11 +230,9 @@ class Plan(model.Plan):
         path = Path(path)
         writer = plan_file.WRITERS.get(path.suffix.removeprefix("."))
         if writer is None:
-            kind, hint = (
-                path.suffix or "a file without extension",
-                f"Use the extension .{', .'.join(plan_file.WRITERS)}.",
-            )
-            raise UnreadableInput(f"a plan cannot be written with {kind}.", source=str(path), hint=hint)
+            what = f"a plan cannot be written as {path.suffix or 'a file without extension'}."
+            hint = f"Use the extension .{', .'.join(plan_file.WRITERS)}."
+            raise UnreadableInput(what, source=str(path), hint=hint)
         write_output_file(path, writer(self))
         return path
 
