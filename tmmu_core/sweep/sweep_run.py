@@ -155,7 +155,7 @@ def _row(source: Source, point: Point) -> dict[str, Any]:
             refuse_invalid(result.plan, "UML_OS.TMMU.PlanMemory_v2")
         return figures(result.plan, result.warnings)
     if not isinstance(opened, Graph):
-        raise InvalidIrShapes("an instance has no graph to fit.", reason="instance")
+        raise InvalidIrShapes("an instance has no graph to fit.", reason="instance", hint="Give the graph.")
     return _fitted_row(opened, point.request, point.fits)
 
 

@@ -123,7 +123,7 @@ def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -
         names = {tensor.arena or ARENA_OF_ROLE[tensor.role] for tensor in opened.graph.tensors}
         names |= {"gradients"} if "parameters" in names else set()  # for a backward pass
         declared: dict[str, Any] = {"arenas": {name: {} for name in sorted(names)}}
-        about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
+        about = "Declare these arenas, without limits and with default settings. Change them under Advanced, Arenas."
         controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
     long_work.restart_button(job)
     shown = _substitute(choice)

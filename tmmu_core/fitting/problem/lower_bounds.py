@@ -166,7 +166,7 @@ def moments(
         if len(node.outputs) == 1 and len(live) > len(inputs):
             sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_add_pairs)]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
-        why = "the node reads and writes them in one step" + (", or no move drops them" if undropped else "")
+        why = "the node reads and writes them in one step" + (", or no move frees them" if undropped else "")
         yield Moment(node.node_id, live, why, reused)
         if reused:
             yield Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")

@@ -166,8 +166,8 @@ class TorchStep:
             self._refuse_other_call(named, parts, {path: now.get(path) for path in parts})
             for one, other in sorted(_shared(named, written) - shared):
                 raise ValueError(
-                    f"{one} and {other.removeprefix(WRAPPER)} share memory that the step writes, but did not in the "
-                    "fit. Pass a copy of one of them (clone()), or call tmmu.fit again with these tensors."
+                    f"{one} and {other.removeprefix(WRAPPER)} share memory that the step writes, and in the fit they "
+                    "did not. Pass a copy of one of them (clone()), or call tmmu.fit again with these tensors."
                 )
             has_warned = has_warned or self._warn_of_gradients(named)
             state = [named[each] if each in named else attrgetter(each)(module) for each in names]

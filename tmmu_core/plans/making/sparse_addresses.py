@@ -80,7 +80,8 @@ def in_memory(plan: Plan) -> Plan:
         ends[k] = start[-1] + size
         if ends[k] > U64_MAX:
             message = f"the slots of arena {arenas[k].name!r}, one after another, end past 2^64 − 1."
-            raise AllocationOverflow(message, arena=arenas[k].name, offset=start[-1], size=size)
+            hint = "Plan with offsets."
+            raise AllocationOverflow(message, hint=hint, arena=arenas[k].name, offset=start[-1], size=size)
     arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
     return replace(plan, offset=_offsets(plan, slot_of_storage, start), places="slots", arenas=arenas)
 
