@@ -77,10 +77,7 @@ class UnreadableInput(TmmuError):
     @property
     def message_with_place(self) -> str:
         """The message with the place, such as ``this is not a checkpoint (at $.schema).``"""
-        if self.place in ("", "$"):
-            return self.message
-        sentence = self.message.removesuffix(".")
-        return f"{sentence} (at {self.place}){self.message[len(sentence) :]}"
+        return _with_place(self.message, self.place)
 
     def __str__(self) -> str:
         lines = [(f"{self.source}: " if self.source else "") + self.message_with_place]
@@ -93,6 +90,11 @@ class UnreadableInput(TmmuError):
         """Return the error as a JSON-ready mapping; ``tried`` is a list of objects with ``reader`` and ``reason``."""
         tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
         return super().record() | {"tried": escaped_surrogates(tried)}
+
+
+def _with_place(message: str, place: str) -> str:
+    sentence = message.removesuffix(".")
+    return message if place in ("", "$") or place in sentence else f"{sentence} (at {place}){message[len(sentence) :]}"
 
 
 @contextmanager
@@ -179,9 +181,7 @@ class ContractError(TmmuError):
 
     def __str__(self) -> str:
         source, place = (str(self.diagnostics.get(key, "")) for key in ("source", "path"))
-        sentence = self.message.rstrip(".")
-        where = "" if place in ("", "$") or place in sentence else f" (at {place})"
-        text = f"{self.code_id} ({self.numeric_code}): {sentence}{where}."
+        text = f"{self.code_id} ({self.numeric_code}): {_with_place(self.message, place)}"
         return " ".join(filter(None, (source and f"{source}:", text, self.hint)))
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
