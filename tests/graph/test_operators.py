@@ -19,7 +19,7 @@ SPELLINGS = {
     ),
     "ADD": "Add add.Tensor aten::add.Tensor aten.add_.Tensor torch.ops.aten.add ai.onnx::Add stablehlo.add TFL.ADD",
     "SIGMOID": "Sigmoid aten.sigmoid.default stablehlo.logistic TFL.LOGISTIC",
-    "EXP": "Exp aten::exp stablehlo.exponential STABLEHLO_EXPONENTIAL mhlo.exponential ai.onnx::Exp",
+    "EXP": "Exp aten::exp stablehlo.exponential STABLEHLO_EXPONENTIAL TFL.STABLEHLO_EXPONENTIAL ai.onnx::Exp",
     "DROPOUT": "Dropout ai.onnx::Dropout dropout aten::dropout aten.dropout.default torch.nn.functional.dropout",
     "NATIVE_DROPOUT": "native_dropout aten::native_dropout aten.native_dropout.default torch.ops.aten.native_dropout",
     "RANDN": "randn aten.randn.default aten::randn torch.randn torch.ops.aten.randn.generator",
@@ -36,6 +36,7 @@ SPELLINGS = {
     ),
     "REDUCE_SCATTER": "ReduceScatter reduce-scatter _c10d_functional.reduce_scatter_tensor mhlo.reduce_scatter",
     "SEND": "send Send stablehlo.send ncclSend c10d.send",
+    "DENSIFY": "TFL.DENSIFY tfl.densify",
     "PRINT": "Print print tf.Print",
 }
 

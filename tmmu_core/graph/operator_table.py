@@ -208,5 +208,6 @@ moves inputs effects: assert assignvariable readvariable
   optional optionalgetelement optionalhaselement tensorscatter reducewindow selectandscatter dotgeneral clz popcnt
   getdimensionsize setdimensionsize unidirectionalsequencelstm bidirectionalsequencelstm unidirectionalsequencernn
   bidirectionalsequencernn adagrad momentum negativeloglikelihoodloss groupnormbackward symsize symnumel symstride
-  symstorageoffset topp meshgrid repeatinterleave cdist bincount cudnnrnnbackward miopenrnnbackward
+  symstorageoffset topp meshgrid repeatinterleave cdist bincount cudnnrnnbackward miopenrnnbackward densify
+  causalconvwithstate embeddinglookupsparse
 """

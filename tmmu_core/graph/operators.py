@@ -38,7 +38,9 @@ OVERLOADS = (
     *("Dimname", "indices", "sections", "other", "device", "dtype_layout", "out", "start", "start_step", "tensor_list"),
 )
 """Overloads that a one-word name can end with: ``aten_add_Tensor``."""
-ONE_WORD = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)")
+ONE_WORD = re.compile(
+    r"(?:executorch_exir_dialects_edge__ops_|(?i:tfl|tflite)(?:\.|::))?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)"
+)
 _OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![\w.]).*>")  # ``repr`` of a function
 
 
