@@ -15,7 +15,7 @@ import pytest
 from tests.plans.test_helia import awkward, model
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import DATA, ROOT, SAMPLES, read_graph_file
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes, UnwritableOutput
 from tmmu_core.formats.c_project.c_export import MANIFEST, Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import constants_of
@@ -247,13 +247,22 @@ def test_files_of_the_user_are_kept(tmp_path: Path) -> None:
     assert (folder / "link").is_symlink()
 
 
-def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    export(folder, "model")
-    for files in ("5", '["..", "", "a\\u0000b"]'):
-        (folder / MANIFEST).write_text(f'{{"files": {files}}}')
-        export(folder, "other")
-    assert {"model_memory.c", "other_memory.c"} <= {*os.listdir(folder)}
+@pytest.mark.parametrize("name", ["CMakeLists.txt", "model_memory.c", MANIFEST])
+def test_file_with_the_name_of_an_exported_file_is_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"files": ["..", "", "a\\u0000b", 5]}')
+    with pytest.raises(UnwritableOutput, match=name):
+        export(tmp_path, "model")
+    assert [(path.name, path.read_bytes()[:1]) for path in tmp_path.iterdir()] == [(name, b"{")]
+
+
+def test_export_after_a_killed_one_removes_its_files(tmp_path: Path) -> None:
+    def killed() -> list[bytes]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_project(tmp_path, {"first.c": list, "second.c": killed})
+    write_project(tmp_path, {"second.c": list})
+    assert sorted(os.listdir(tmp_path)) == ["second.c", MANIFEST]
 
 
 # --- models -------------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ bytes. The files are rendered from ``templates/`` (jinja2, with ``«value»`` an
 """
 
 import io
+import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,8 @@ from typing import Any, Literal
 import jinja2
 import msgspec
 
-from tmmu_core.base.atomic_files import replace_file_by_parts
+from tmmu_core.base.atomic_files import replace_file, replace_file_by_parts
+from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.formats.c_project.c_names import RegionNames, identifier
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan
 from tmmu_core.graph.constants import Piece, in_memory
@@ -178,16 +180,28 @@ def zipped(files: Mapping[str, Piece]) -> bytes:
 
 
 def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
-    """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written."""
+    """Write files and their manifest; delete files that only the previous manifest lists. Return the bytes written.
+
+    Raises ``UnwritableOutput`` before any change if a file exists that the previous manifest does not list.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = msgspec.json.format(msgspec.json.encode({"files": [*files, MANIFEST]}), indent=2) + b"\n"
-    new_files: dict[str, Piece] = {**files, MANIFEST: partial(in_memory, manifest)}
     try:
-        previous = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]]).get("files", [])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged
+        previous = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, list[str]])["files"]
+    except (OSError, KeyError, msgspec.DecodeError, UnicodeDecodeError):  # there is no manifest, or it is damaged
         previous = []
-    size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in new_files.items())
+    names = [*files, MANIFEST]
+    for name in names:
+        if name not in previous and os.path.lexists(folder / name):
+            message = f"{folder / name} exists, and no earlier export wrote it."
+            raise UnwritableOutput(message, "Write to another folder, or delete this file.")
+    # First, so that the next export knows the files of an export that was killed.
+    replace_file(folder / MANIFEST, _manifest(dict.fromkeys([*names, *previous])))
+    size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in files.items())
     for name in previous:
-        if name not in new_files and Path(name).name == name and (folder / name).is_file():  # not in another folder
+        if name not in names and Path(name).name == name and (folder / name).is_file():  # not in another folder
             (folder / name).unlink()
-    return size
+    return size + replace_file_by_parts(folder / MANIFEST, [_manifest(names)])
+
+
+def _manifest(names: Iterable[str]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode({"files": [*names]}), indent=2) + b"\n"
