@@ -15,7 +15,7 @@ from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, wr
 from app.cli.options import AS_JSON, GRAPH, SOURCE, STORE, flag, option, usage_errors
 from app.cli.resolve import Resolved
 from app.report.summary import Check, different_models_warning, gate_markdown
-from app.texts import certificate_text, numbers
+from app.texts import numbers, totals_text
 from tmmu_core.base.atomic_files import unwritable
 from tmmu_core.base.escaping import for_annotation
 from tmmu_core.formats.planfile.plan_file import to_json
@@ -167,7 +167,7 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     print_lines("; ".join(filter(None, (result, baseline_warning))))
     print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
     claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
-    print_lines(*(f"{arena.name}: {certificate_text.status_text(after.plan, arena)}" for arena in claimed), "")
+    print_lines(*(f"{arena.name}: {totals_text.status_text(after.plan, arena)}" for arena in claimed), "")
     rows = [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks]
     table(("limit on", "arena", ">value", ">limit", "verdict"), rows)
     for side in invalid:

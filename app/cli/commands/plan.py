@@ -8,7 +8,7 @@ from app.cli import console
 from app.cli.console import FINDING, STREAM, SUCCESS, UsageError, print_lines, table
 from app.cli.options import AS_JSON, MODEL, OUT, option
 from app.cli.resolve import open_any, planning_options, print_findings, resolve_opened, show_warnings
-from app.texts import certificate_text, numbers, totals_text
+from app.texts import numbers, totals_text
 from app.texts.change_text import LINE_FIGURES, line_tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.trace import Trace
@@ -100,9 +100,9 @@ def print_plan(plan: Plan) -> None:
     print_lines(f"{steps}, {tensors}, {buffers}, in-place reuse: {totals_text.handoffs(plan)}", "")
     table(totals_text.ARENA_COLUMNS, totals_text.arena_rows(plan))
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
-    remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
+    remarks = [(arena.name, totals_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
     with_proof = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
-    remarks += [(arena.name, certificate_text.status_text(plan, arena)) for arena in with_proof]
+    remarks += [(arena.name, totals_text.status_text(plan, arena)) for arena in with_proof]
     print_lines(*(f"{name}: {remark}" for name, remark in remarks if remark))
     if plan.places == "sparse":
         print_lines("addresses  hashed (blake3_sparse): each offset is a hash; an arena size is the sum of its slots")

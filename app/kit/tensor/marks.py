@@ -7,7 +7,7 @@ import streamlit as st
 from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.texts import certificate_text, numbers
+from app.texts import numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural
 from tmmu_core.plans.model import Plan, rows_of_parts
 
@@ -66,7 +66,7 @@ def certificate(shown: Shown) -> None:
     if not name:
         return
     summary = shown.plan.arena_of[name]
-    st.html(certificate_text.certificate(shown.plan, name))
+    st.html(totals_text.certificate(shown.plan, name))
     if summary.witness:
         changes: dict[str, Any] = {"arena": name}
         if summary.witness_step >= 0:

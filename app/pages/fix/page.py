@@ -11,7 +11,7 @@ from app.pages.fix import changes_view
 from app.session import planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import job_table
-from app.texts import certificate_text, markup, numbers, totals_text
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.plan_notes import SearchPoint, search_progress
@@ -132,7 +132,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     if _selects_memories(name):
         detail = f" (memories: {', '.join(plan.arena_of)})"
     return [
-        certificate_text.planner_label(plan, arena, detail),
+        totals_text.planner_label(plan, arena, detail),
         markup.size(figures.extent_bytes),
         markup.esc(numbers.short_bytes(figures.gap[0])),
         markup.esc(numbers.over_bound(*figures.gap)),

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from app.texts.certificate_text import planner_of
+from app.texts.totals_text import planner_of
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases

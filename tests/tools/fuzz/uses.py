@@ -5,7 +5,7 @@ from typing import Any
 
 from app.canvas.pack import pack_plan
 from app.report import summary
-from app.texts import certificate_text, tensor_text
+from app.texts import tensor_text, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project import render_plan
 from tmmu_core.formats.open_file import PlainInstance, read_any
@@ -96,9 +96,9 @@ def describe(plan: Plan, verdict: Verdict) -> None:
     gate(plan, (Limit("extent", Fraction(1)),))
     for arena in plan.arenas:
         search_progress(plan, arena.name)
-        certificate_text.planner_of(plan, arena.name)
-        certificate_text.planner_remark(plan, arena.name)
-        certificate_text.certificate(plan, arena.name)
+        totals_text.planner_of(plan, arena.name)
+        totals_text.planner_remark(plan, arena.name)
+        totals_text.certificate(plan, arena.name)
     for name in plan.tensor_ids[:3]:
         tensor_text.details(plan, None, name)
     if verdict.ok and plan.arenas and all("memory" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
