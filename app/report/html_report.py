@@ -19,8 +19,7 @@ from markupsafe import Markup, escape
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import VIEWER, canvas_script
 from app.report import pictures
-from app.texts import change_text, glossary, numbers, totals_text
-from app.texts.markup import optimality
+from app.texts import change_text, markup, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.fitting.move import Move
@@ -87,7 +86,7 @@ def build_report(
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
         picture = pictures.arena_picture(plan, arena, "map", pictures.Sheet(theme=theme), colours)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.globals.update(words=numbers, glossary=glossary, totals=totals_text, status_text=optimality)
+    environment.globals.update(words=numbers, markup=markup, totals=totals_text, status_text=markup.optimality)
     template = environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
     text = template.render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",

@@ -1,6 +1,7 @@
-"""HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, except those called HTML."""
+"""HTML fragments: titles, tables, cards, glossary definitions. Texts are escaped, except those called HTML."""
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -12,7 +13,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from app.texts import numbers as words
-from app.texts.glossary import define, explained
+from tmmu_core.base.app_package import project_path
 from tmmu_core.formats.open_file import nearest_reader, other_readers
 from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
 
@@ -147,3 +148,63 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
     keyboard_scroll = 'tabindex="0" role="region" aria-label="table"'
     body = f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>"
     return f'<div class="tm tm-table" {keyboard_scroll}><table>{body}</table></div>'
+
+
+GLOSSARY = project_path("docs/glossary.md")
+_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # (terms separated by commas, definition)
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Return term (lower case) → definition; {} if the docs are not installed."""
+    entries = _ENTRY.findall(GLOSSARY.read_text(encoding="utf-8")) if GLOSSARY.exists() else []
+    return {term: text.replace("`", "") for terms, text in entries for term in terms.lower().split(", ")}
+
+
+@cache
+def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
+    """Return ``(pattern, term → definition)`` of all terms and their plurals; the pattern prefers longer terms."""
+    definition_of = {f"{term}s": definition for term, definition in definitions().items()} | definitions()
+    alternatives = "|".join(re.escape(term) for term in sorted(definition_of, key=lambda term: (-len(term), term)))
+    # The pattern does not match a part of the name of a tensor or a file.
+    return re.compile(rf"(?<![\w./@:#=-])(?:{alternatives})(?![\w/@=-]|\.\w)"), definition_of
+
+
+def explained(html: str) -> str:
+    """Return ``html``, an escaped text, with the definition of each term as hover text at its first occurrence."""
+    pattern, definition_of = _terms()
+    if not definition_of:
+        return html
+    shown: set[str] = set()
+
+    def mark(found: re.Match[str]) -> str:
+        definition = definition_of[found[0]]
+        if definition in shown:
+            return found[0]
+        shown.add(definition)
+        return f'<abbr title="{escape(definition, quote=True)}">{found[0]}</abbr>'
+
+    return pattern.sub(mark, html)
+
+
+TERM_OF = {
+    **dict.fromkeys(("memory held", "buffer of", "used by"), "storage"),
+    **dict.fromkeys(("written by", "first write"), "birth"),
+    **dict.fromkeys(("last read", "memory freed", "freed"), "death"),
+    **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
+    **dict.fromkeys(("previous in slot", "next in slot", "use of slot", "tensors"), "tenant"),
+    **dict.fromkeys(("operator", "producer"), "node"),
+    "tensor live": "live range",
+    "memory": "platform memory",
+    "view of": "view",
+    "reuses": "taken",
+    "spilled": "spill",
+    "steps": "step",
+    "hex": "offset",
+}
+"""Label in a card or table → term of the glossary, for labels that are not terms."""
+
+
+def define(label: str) -> str:
+    """Return the definition of a term, or of a label's term; "" for an unknown label."""
+    return definitions().get(TERM_OF.get(label, label).lower(), "")

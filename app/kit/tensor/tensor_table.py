@@ -15,7 +15,7 @@ from app.session.plan_rows import Origins
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers, tensor_text
-from app.texts.glossary import define
+from app.texts.markup import define
 from tmmu_core.base.escaping import for_cell, natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import INPUTS_STEP

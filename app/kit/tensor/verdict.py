@@ -8,7 +8,7 @@ from app.kit.tensor import tensor_table
 from app.session import planning
 from app.session.planning import Shown
 from app.session.work.workers import TaskNotFinished
-from app.texts import glossary, markup, numbers, totals_text
+from app.texts import markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
 from tmmu_core.plans.figures.metrics import over_limits
 
@@ -45,7 +45,7 @@ def facts(shown: Shown) -> list[str]:
     plan = shown.plan
     return [
         f"planner {totals_text.planner_label(plan, arena_focus.arena(shown))}",
-        *(glossary.explained(markup.esc(chip)) for chip in totals_text.chips(plan)),
+        *(markup.explained(markup.esc(chip)) for chip in totals_text.chips(plan)),
         f"{numbers.count(plan.steps, 'step')}, {numbers.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{numbers.short_hash(plan.tmmu_plan_hash)}</span>',
     ]

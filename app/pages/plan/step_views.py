@@ -16,7 +16,7 @@ from app.report.pictures import ACCOUNT_LOOKS
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.work.jobs import job_table
-from app.texts import glossary, markup, numbers, palette
+from app.texts import markup, numbers, palette
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import KEYS, History
 from tmmu_core.plans.analysis.peak_lines import line_of
@@ -149,7 +149,7 @@ def draw_fragmentation(shown: Shown) -> None:
     rows = []
     for account in ACCOUNTS:
         (name, colour, _), size = ACCOUNT_LOOKS[account], account_bytes[account]
-        cells = (numbers.full_bytes(size), numbers.percent(size, extent), glossary.define(name))
+        cells = (numbers.full_bytes(size), numbers.percent(size, extent), markup.define(name))
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
     st.html(markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2)))

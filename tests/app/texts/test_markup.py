@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import tmmu
 from app.texts import markup, tensor_text
-from app.texts.glossary import define, explained
+from app.texts.markup import define, explained
 from tmmu_core.plans.model import ArenaSummary
 
 ARENA = ArenaSummary(
