@@ -112,3 +112,11 @@ def test_engine_instance_has_the_arenas_and_alignment_of_the_request() -> None:
     (problem,) = engine_instance(graph, NPU, PlanRequest(alignment=512, capacities={"": 8192})).problems
     assert problem.arena == "memory"
     assert set(problem.alignment.tolist()) == {512}
+
+
+def test_engine_and_pattern_without_nodes_are_reported() -> None:
+    graph = tmmu.read(pipeline())
+    assert isinstance(graph, Graph)
+    engines = Engines({"dma": ["Load*", "Copy"], "second": ["LoadTile"]}, "vector")
+    notes = ("no node runs on engine 'second'", "the pattern 'Copy' of engine 'dma' matches no node")
+    assert engine_instance(graph, engines, PlanRequest()).notes == notes

@@ -59,7 +59,7 @@ def read_engines(data: bytes, source: str) -> Engines:
 def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
     """Return the packing problems of a graph with the penalties of its engines, for the planner ``reuse``.
 
-    The notes of the result name the engines without nodes. Raises the errors of :func:`.engine.solve`, and
+    The notes of the result name the engines and patterns without nodes. Raises the errors of :func:`.engine.solve`, and
     ``InvalidIrShapes`` for a graph without tensors and for an arena of more than ``MOST_STORAGES`` storages.
     """
     request = with_arena_settings(graph, request.but(planner="slots", options={}))
@@ -95,7 +95,13 @@ class _EngineOrder:
             for tensor in (*node.inputs, *node.outputs):
                 if tensor in storage:
                     self.users.setdefault(storage[tensor], set()).add(k)
-        self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in last]
+        texts = {text for node in self.order for text in (node.instr, node.node_id)}
+        self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in last] + [
+            f"the pattern {pattern!r} of engine {name!r} matches no node"
+            for name, patterns in engines.engines.items()
+            for pattern in patterns
+            if not any(fnmatchcase(text, pattern) for text in texts)
+        ]
 
     def engine_of(self, node: Node) -> str:
         for name, patterns in self.engines.engines.items():
