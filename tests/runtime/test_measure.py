@@ -65,7 +65,7 @@ def test_model_that_does_not_run_is_rejected_with_a_hint() -> None:
 
 
 def test_graph_without_runtime_is_rejected_with_the_supported_files() -> None:
-    with pytest.raises(UnreadableInput, match="no runtime can run it") as refused:
+    with pytest.raises(UnreadableInput) as refused:
         measure(b'{"ir_schema": "UML_Model_IR"}', "graph.json")
     assert ".onnx, .tflite or .pt2" in str(refused.value.hint)
 
