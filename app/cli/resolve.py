@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input
 from app.cli.options import STORE_ENV
 from app.texts import numbers
-from tmmu_core.base.errors import require, unopened
+from tmmu_core.base.errors import require, source_of_errors, unopened
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -156,7 +156,7 @@ def resolve_opened(opened: Opened, name: str, request: PlanRequest, **settings: 
         return _verified(Resolved(name, plan, trace=trace, whole_graph_hash=settings.get("cut_from")), **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
-    with progress_on_terminal() as progress:
+    with progress_on_terminal() as progress, source_of_errors("standard input" if name == STREAM else name):
         result = make_plan(opened, request, progress)
     resolved = Resolved(name, result.plan, result, whole_graph_hash=result.cut_from)
     return _verified(resolved) if result.request.planner == GIVEN else resolved

@@ -406,6 +406,15 @@ def test_empty_argument_is_rejected(tmmu: Tmmu, command: str) -> None:
     assert "is empty" in err
 
 
+def test_error_of_a_graph_names_its_file(tmmu: Tmmu, tmp_path: Path) -> None:
+    graph = json.loads(Path(CHAIN).read_text())
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({**graph, "inputs": [*graph["inputs"], *graph["inputs"]]}))
+    code, _, err = tmmu("compare", CHAIN, str(path), "--json")
+    diagnostics = json.loads(err)["diagnostics"]
+    assert (code, diagnostics["reason"], diagnostics["source"]) == (2, "duplicate_input", str(path))
+
+
 def test_plan_of_another_graph_is_reported_first(tmmu: Tmmu, tmp_path: Path) -> None:
     plan = str(tmp_path / "p.json")
     tmmu("plan", RESIDUAL, "-o", plan)
