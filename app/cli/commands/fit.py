@@ -14,6 +14,7 @@ from app.cli.options import AS_JSON, argument, flag, option, usage_errors
 from app.cli.resolve import graph_encoder, open_any, progress_on_terminal, show_warnings
 from app.texts import numbers
 from app.texts.fit_text import bound_lines, module_table, peak_text, result_text, unknown_operators
+from tmmu_core.base.errors import source_of_errors
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.move import recipe as recipe_document
@@ -80,7 +81,7 @@ def fit_command(
     with usage_errors():
         allowed = allowed_moves(changes.allow, changes.max_cost, changes.keep_phases, ("--allow", "--max-cost"))
     limits = (_capacity(request), allowed)
-    with _interruptible() as progress:
+    with _interruptible() as progress, source_of_errors("standard input" if graph == STREAM else graph):
         fitted, size = _search(graph, opened, request, limits, progress, sizes)
     if output is not None:
         console.write_output(output, encode(fitted.best.plan_input.graph), "the fitted graph")

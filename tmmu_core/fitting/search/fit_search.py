@@ -74,7 +74,7 @@ def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
     names = sorted(extents(start.plan))
     for name in sorted(map(str, set(capacity.arenas) - set(names))):
         what = "is memory of another device" if name == OFFLOAD_ARENA else "is unknown"
-        raise _rejected(f"arena {name!r} in the capacity {what}.", strict.closest_hint(name, names))
+        raise _rejected(f"the capacity names arena {name!r}, which {what}.", strict.closest_hint(name, names))
     if capacity.total is None and not capacity.arenas:
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
 
