@@ -147,4 +147,4 @@ def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> st
     for ending, format_ in endings.items():
         if name.lower().removesuffix(".gz").endswith(ending):
             return format_
-    raise UsageError(f"the file extension of {name} is not a known format.", f"Use one of {', '.join(endings)}.")
+    raise UsageError(f"{name} has no known file extension.", f"Use one of {', '.join(endings)}.")
