@@ -68,14 +68,15 @@ def test_view_is_read_under_both_its_names(field: str) -> None:
 
 
 def test_duplicate_node_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes, match="listed twice") as caught:
+    with pytest.raises(InvalidIrShapes) as caught:
         read(ports(node_id="x"))
     assert caught.value.diagnostics["reason"] == "duplicate_node"
 
 
 def test_sizes_and_shapes_may_not_be_mixed() -> None:
-    with pytest.raises(InvalidIrShapes, match="sizes and shapes are mixed"):
+    with pytest.raises(InvalidIrShapes) as caught:
         read(ports(shape_out=[[2], 3]))
+    assert caught.value.diagnostics["path"] == "$.nodes[1].shape_out"
 
 
 @pytest.mark.parametrize("length", [3, 127, 128, 300, 20_000])

@@ -63,7 +63,7 @@ def test_unwritten_view_without_its_base_is_not_planned() -> None:
         assert verify_plan(plan).ok
         assert disagreement(g, mode, plan.preset, range(1)) is None  # type: ignore[arg-type]
     read = msgspec.structs.replace(g, nodes=(*g.nodes, node("n2", "v", "z")), tensors=(*g.tensors, tensor("z")))
-    with pytest.raises(InvalidIrShapes, match="reads tensor 'v', which nothing writes"):
+    with pytest.raises(InvalidIrShapes, match="'v'"):
         plan_graph(read, mode="inference")
     assert disagreement(read, "inference", "inference", range(1)) is None
 

@@ -67,7 +67,7 @@ def test_fixed_offset_is_kept_or_rejected(name: str) -> None:
     entry = ARENA_PLANNERS[name]
     p = problem((0, 2, 8), (0, 2, 8), fixed=np.array([-1, 8]))
     assert entry.pack(p, {}, None).offset.tolist() == [0, 8]
-    with pytest.raises(InvalidIrShapes, match="at offset 8, but is fixed at 24") as caught:
+    with pytest.raises(InvalidIrShapes, match=r" 8,.* 24") as caught:
         entry.pack(problem_with(p, fixed=np.array([-1, 24])), {}, None)
     assert caught.value.diagnostics["reason"] == "fixed_offset"
     with pytest.raises(InvalidIrShapes):

@@ -67,5 +67,5 @@ def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
     for fields in unknown:
         request = PlanRequest(**fields)
-        with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
+        with pytest.raises(InvalidIrShapes, match="'else'"):
             make_plan(chain(2), request)

@@ -57,7 +57,7 @@ def test_staged_constant_without_room_is_read_from_its_source() -> None:
 
 def test_staged_source_takes_room_in_its_memory() -> None:
     memories = [TCM, SRAM, {**MRAM, "max_size": 100}]
-    with pytest.raises(ArenaTooSmall, match="MRAM has 100 B for the source of constant@TCM, 656 B would be needed"):
+    with pytest.raises(ArenaTooSmall, match=r"MRAM.* 100 B.*constant@TCM.* 656 B"):
         planned(model(164), memories=memories, rules=[STAGED])
     memories[2]["max_size"] = 656
     assert home(planned(model(164), memories=memories, rules=[STAGED]), "c0") == ("TCM", "MRAM")
@@ -68,7 +68,7 @@ def test_stored_and_read_constants_share_a_memory() -> None:
     rules = [{**STAGED, "name": "c0"}, {"name": "c1", "memory": "MRAM"}]
     plan = planned(model(20, 12), memories=memories, rules=rules)  # 80 B stored, 48 B read in place
     assert (home(plan, "c0"), home(plan, "c1")) == (("TCM", "MRAM"), ("MRAM", "MRAM"))
-    with pytest.raises(ArenaTooSmall, match="MRAM has 48 B for constant, 64 B would be needed"):
+    with pytest.raises(ArenaTooSmall, match=r"MRAM.* 48 B.* 64 B"):
         planned(model(20, 16), memories=memories, rules=rules)
 
 
@@ -88,8 +88,9 @@ def test_page_size_of_a_memory_rounds_its_arenas() -> None:
 
 @pytest.mark.parametrize("option", [{"alignment": 256}, {"page_size": 4096}, {"capacities": {"": 4096}}])
 def test_arena_option_without_declared_memories_is_rejected(option: dict[str, Any]) -> None:
-    with pytest.raises(InvalidIrShapes, match="arena options do not apply"):
+    with pytest.raises(InvalidIrShapes) as caught:
         make_plan(model(1), PlanRequest(planner="helia", **option))
+    assert caught.value.diagnostics["reason"] == "planner_option"
 
 
 def test_alignment_of_a_dtype_is_recorded() -> None:

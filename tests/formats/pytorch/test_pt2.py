@@ -213,7 +213,7 @@ def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
 
 
 def test_size_outside_the_range_of_the_program_is_rejected(no_torch: None) -> None:
-    with pytest.raises(InvalidIrShapes, match="65 is outside of 2 to 64") as caught:
+    with pytest.raises(InvalidIrShapes, match=r"65 .* 2 to 64") as caught:
         opened({"x.0": 65})
     assert "export the program for other sizes" in caught.value.hint
 
@@ -229,7 +229,7 @@ def test_data_dependent_size_uses_its_upper_bound(no_torch: None) -> None:
 def test_data_dependent_size_is_given_by_name(no_torch: None) -> None:
     data = (DATA / "by_data.pt2").read_bytes()
     assert tensor(opened({"u0": 3}, data), "nonzero").shape == (3, 2)
-    with pytest.raises(InvalidIrShapes, match="u0 = 17 is outside of 0 to 16"):
+    with pytest.raises(InvalidIrShapes, match=r"u0 = 17 .* 0 to 16"):
         opened({"u0": 17}, data)
 
 
