@@ -74,8 +74,11 @@ SIX = problem((5, 8, 1), (0, 4, 3), (3, 7, 2), (3, 6, 2), (1, 3, 5), (5, 7, 4))
 
 def test_large_problem_gets_no_more_iterations_than_requested() -> None:
     rows = zip(SIX.birth.tolist(), SIX.death.tolist(), SIX.size.tolist(), strict=True)
-    p = problem(*[(birth + 9 * k, death + 9 * k, size) for birth, death, size in rows for k in range(400)])
-    assert search(p, {"iterations": 1}).notes["iterations"] == 1
+    p = problem(*[(birth + 9 * k, death + 9 * k, size) for birth, death, size in rows for k in range(420)])
+    packing = search(p, {"iterations": 1})
+    assert packing.notes["iterations"] == 1
+    assert is_valid(p, packing)
+    assert extent(p, packing.offset) <= extent(p, portfolio(p, {}).offset)
 
 
 def test_sizes_beyond_int64_are_packed_by_greedy_with_a_note() -> None:

@@ -11,7 +11,8 @@ determine a packing. A move only changes the order. It gives an earlier position
 or to one directly below it. One move in eight gives any position to any storage. Each order costs one greedy run. Late
 acceptance (Burke and Bykov 2017): an order is accepted if its extent is at most that of the current order, or of the
 order that was current :data:`MEMORY` iterations ago. The first half of the iterations uses the fit of the starting
-packing, the second half the other fit.
+packing, the second half the other fit. For a large plain problem, each iteration instead turns the current packing over
+(:func:`turned_over`), with up to :data:`MOST_MOVED` storages at random positions of the order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,9 +92,13 @@ def best_greedy(
 
 def turned_over(cols: Columns, run: Best) -> Best:
     """Place the storages again with the fit ``lowest``, in descending order of their ends, to fill holes."""
-    sequence = np.argsort(-(np.array(run.offset) + cols.sizes), kind="stable").tolist()
+    sequence = _by_descending_end(cols, run.offset)
     offset = place(cols, sequence, "lowest")
     return replace(run, offset=offset, extent=extent_of(cols, offset), sequence=sequence, fit="lowest", crown=-1)
+
+
+def _by_descending_end(cols: Columns, offset: list[int]) -> list[int]:
+    return np.argsort(-(np.array(offset) + cols.sizes), kind="stable").tolist()
 
 
 def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
@@ -106,6 +111,8 @@ def crown_of(cols: Columns, bound: Bound) -> tuple[int, int]:
 DEFAULT_ITERATIONS = 400
 FULL_BUDGET_STORAGES = 2_000  # with more storages, the iterations are reduced in proportion, to at least 4
 MEMORY = 12  # number of extents that late acceptance remembers
+TURNED_FROM = 2_500  # minimum storages to turn packings over
+MOST_MOVED = 10  # maximum storages that an iteration moves in the order of a packing that is turned over
 
 
 def search(
@@ -113,18 +120,21 @@ def search(
 ) -> Packing:
     """Return the best packing of a local search that starts at the lower of ``start`` and the best greedy run.
 
-    Options: ``iterations`` (see :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
+    A large plain problem gets no greedy runs besides ``start``. Options: ``iterations`` (see
+    :data:`FULL_BUDGET_STORAGES`), ``seed`` and ``max_nodes`` (:mod:`.meter`).
     """
     meter = metered(progress, options)
     iterations = count_option(options, "iterations", DEFAULT_ITERATIONS)
     seed = count_option(options, "seed", 0)
     cols = columns(problem)
     bound = bound_of(cols)
-    best = min(filter(None, (start, best_greedy(cols, bound))), key=lambda run: run.extent)
+    is_large = len(cols) >= TURNED_FROM and cols.is_plain
+    runs = [start] if start and is_large else [start, best_greedy(cols, bound)]
+    best = min(filter(None, runs), key=lambda run: run.extent)
     share = iterations * FULL_BUDGET_STORAGES // max(len(cols), FULL_BUDGET_STORAGES)
     iterations = min(iterations, max(share, 4)) if cols.is_small else 0
     draws = np.random.Philox(key=seed)
-    fit, order = best.fit, list(best.sequence)
+    fit, order = "lowest" if is_large else best.fit, list(best.sequence)
     least = current = best.extent, best.offset  # (extent, offsets) of the best and of the current packing
     memory = [best.extent] * MEMORY
     stopped, done = False, 0
@@ -134,12 +144,15 @@ def search(
         return extent_of(cols, offsets), offsets
 
     while done < iterations and least[0] > bound.bytes and not stopped:
-        if done == iterations // 2:
+        if done == iterations // 2 and not is_large:
             fit, order = "lowest" if best.fit == "tightest" else "tightest", list(best.sequence)
             current = placed(order)
             least = min(least, current, key=itemgetter(0))  # the first of equal packings
             memory = [current[0]] * MEMORY
-        changed = _neighbour(cols, order, *current, [int(x) for x in draws.random_raw(4)])
+        if is_large:
+            changed = _shuffled(_by_descending_end(cols, current[1]), draws)
+        else:
+            changed = _neighbour(cols, order, *current, [int(x) for x in draws.random_raw(4)])
         found = placed(changed)
         least = min(least, found, key=itemgetter(0))
         if found[0] <= max(current[0], memory[done % MEMORY]):
@@ -151,6 +164,14 @@ def search(
     offset, is_optimal = offset_column(cols, least[1]), least[0] == bound.bytes
     notes = {"start": f"{best.order}/{best.fit}", "seed": seed, "iterations": done}
     return Packing(offset, lower_bound=bound.bytes, optimal=is_optimal, stopped=stopped, notes=notes)
+
+
+def _shuffled(order: list[int], draws: np.random.Philox) -> list[int]:
+    """Return ``order`` after 1 to :data:`MOST_MOVED` storages got random positions."""
+    for _ in range(1 + int(draws.random_raw()) % MOST_MOVED):
+        moved = order.pop(int(draws.random_raw()) % len(order))
+        order.insert(int(draws.random_raw()) % (len(order) + 1), moved)
+    return order
 
 
 def _neighbour(cols: Columns, order: list[int], extent: int, offsets: list[int], raw: list[int]) -> list[int]:

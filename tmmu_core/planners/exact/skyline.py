@@ -7,7 +7,9 @@ neighbour. A run costs O(n · (n + steps)) array operations, a fraction of a sec
 The ranks are weighted sums of four properties of a storage (:data:`.branching.OPENING_WEIGHTS`, then random weights).
 On traces with many long lifetimes, these runs reach the bound or nearly so; runs with a fixed order do not. The crown
 (the storage of the bound's witness with the most padding) has the last rank. Large packings are turned over: all
-storages are placed again, highest end first (:mod:`~tmmu_core.planners.portfolio`).
+storages are placed again, highest end first (:mod:`~tmmu_core.planners.portfolio`). Up to 20,000 storages, as many
+further runs use the weights of the lowest packing and place storages that ended above the bound earlier (squeaky wheel
+optimization: Joslin and Clements 1999).
 """
 
 from dataclasses import replace
@@ -21,12 +23,12 @@ from tmmu_core.planners.exact.search_model import log2_fixed
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
-from tmmu_core.planners.portfolio import Best, crown_of, turned_over
+from tmmu_core.planners.portfolio import TURNED_FROM, Best, crown_of, turned_over
 from tmmu_core.planners.problem import I64
 
 RUNS, FEW_RUNS = 24, 4
 ALL_RUNS_FROM = 1_000  # with fewer storages, only the few runs are made, because ``exact`` is faster than further runs
-TURNED_FROM, MOST_TURNS = 2_500, 4  # minimum storages to turn a packing over; maximum turns, while the extent falls
+MOST_TURNS = 4  # maximum times that a packing is turned over, while its extent falls
 FULL_RUNS_STORAGES = 5_000  # storages up to which all runs are made; larger problems get proportionally fewer
 PHILOX_KEY = 5  # key of the random stream
 TOP = 2**62  # height of the skyline outside the steps
@@ -45,25 +47,34 @@ def best_skyline(cols: Columns, bound: Bound, best: Best, meter: Meter, goal: in
     draws = np.random.Philox(key=PHILOX_KEY)
     runs = RUNS * FULL_RUNS_STORAGES // max(len(cols), FULL_RUNS_STORAGES)
     runs = FEW_RUNS if len(cols) < ALL_RUNS_FROM else max(runs, 1)
+    is_large = len(cols) >= TURNED_FROM
+    total = 2 * runs if is_large and runs >= len(OPENING_WEIGHTS) else runs
     target = max(bound.bytes, goal)
-    for number in range(runs):
+    raised, offset = np.zeros((2, len(cols)), np.int64)  # raised: added to the weighted sums in further runs
+    least, favourite = TOP, OPENING_WEIGHTS[0]
+    for number in range(total):
         if best.extent <= target:
             break
         drawn = random_weights(draws)
         weights = OPENING_WEIGHTS[number] if number < len(OPENING_WEIGHTS) else drawn
-        rank = weighted_ranks(logs, weights)
+        if number >= runs:
+            weights, late = favourite, np.flatnonzero(offset + cols.sizes > target)
+            raised[late] += np.ptp(favourite @ logs) // 1000 * (draws.random_raw(len(late)) % 100).astype(np.int64)
+        rank = weighted_ranks(logs, weights, raised)
         if crown >= 0:
             rank[crown] = len(cols)
         offset = skyline(cols, rank)
         sequence, extent = np.argsort(offset, kind="stable").tolist(), extent_of(cols, offset)
         run = Best(offset.tolist(), extent, "skyline", "lowest", best.runs, False, sequence, crown)
-        for _ in range(MOST_TURNS if len(cols) >= TURNED_FROM and run.extent > target else 0):
+        for _ in range(MOST_TURNS if is_large and run.extent > target else 0):
             turned = turned_over(cols, run)
             if turned.extent >= run.extent:
                 break
             run = turned
+        if number < runs and run.extent < least:
+            least, favourite = run.extent, weights
         best = min(best, run, key=lambda each: each.extent)
-        if meter.count_run("skyline", number, runs, (cols.problem.arena, best.extent, bound.bytes)):
+        if meter.count_run("skyline", number, total, (cols.problem.arena, best.extent, bound.bytes)):
             return replace(best, stopped=True)
     return best
 
