@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.console import STREAM, UsageError, format_by_ending, print_lines, print_note, read_input
 from app.cli.options import STORE_ENV
 from app.texts import numbers
-from tmmu_core.base.errors import require, source_of_errors, unopened
+from tmmu_core.base.errors import escaped_surrogates, require, source_of_errors, unopened
 from tmmu_core.formats.open_file import Opened, read_any, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -73,7 +73,8 @@ class Resolved:
         texts = [*plan_warnings(self.plan), *(() if self.verdict is None else verdict_warnings(self.verdict))]
         if self.ignored:
             texts.append(f"These options have no effect on a finished plan: {', '.join(self.ignored)}.")
-        return (*(self.result.warnings if self.result else ()), *(f"{self.name}: {text}" for text in texts))
+        name = escaped_surrogates(self.name)  # JSON cannot contain surrogates
+        return (*(self.result.warnings if self.result else ()), *(f"{name}: {text}" for text in texts))
 
     @property
     def findings(self) -> tuple[Finding, ...]:

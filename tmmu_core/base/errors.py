@@ -31,7 +31,7 @@ def escaped_surrogates(value: Any) -> Any:
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
         return {escaped_surrogates(key): escaped_surrogates(inner) for key, inner in value.items()}
-    return [escaped_surrogates(inner) for inner in value] if isinstance(value, list) else value
+    return [escaped_surrogates(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def first_line(error: BaseException) -> str:

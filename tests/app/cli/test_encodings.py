@@ -58,6 +58,9 @@ def test_order_file_is_utf_8_with_or_without_a_mark(
     [
         (("gate", "g.json", "--baseline", NAME, "--json"), (0,)),
         (("plan", NAME, "--json"), (0,)),
+        (("plan", NAME, "--planner", "naive", "--json"), (0,)),  # has a warning
+        (("verify", NAME, "--planner", "naive", "--json"), (0,)),
+        (("gate", NAME, "--max-gap", "1", "--json", "--out", "gate\udcff"), (0,)),
         (("sweep", NAME, "g.json", "--json"), (0,)),
         (("sweep", NAME, "g.json", "--store", "sqlite:///s.db"), (0,)),
         (("sweep", "g.json", "--planners", "x\udcff,slots"), (2,)),
