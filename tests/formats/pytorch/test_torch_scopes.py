@@ -160,6 +160,18 @@ def test_operator_whose_bodies_have_no_scope_makes_the_plan_incomplete(operator:
     assert plan.notes["unplanned"] == f"parts that are not planned: {node.node_id} ({', '.join(node.unplanned)})"
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_casts_of_autocast_make_a_saved_plan_incomplete(enabled: bool) -> None:
+    class Autocast(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                return x @ x.t() + 1
+
+    data = saved(torch.export.export(Autocast(), (torch.ones(4, WIDTH),)))
+    assert tmmu.plan(data).incomplete == ()
+    assert bool(tmmu.plan(as_saved(read_program(data), "program")).incomplete) == enabled
+
+
 def test_notes_name_programs_that_pytorch_cannot_trace() -> None:
     notes = {}
     for name in ("cond, first branch", "while_loop"):

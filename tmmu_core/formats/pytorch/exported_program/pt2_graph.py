@@ -42,6 +42,7 @@ DTYPES: dict[int, str] = {
 """The serialised numbers of PyTorch's dtypes."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
 """Kinds of arguments that are tensors."""
+AUTOCAST = "the casts of autocast, which the file does not contain"
 STRIDED = 7  # the serialised number of the dense layout
 
 
@@ -246,8 +247,11 @@ class _Reader:
         if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(result_names)):
             return False
         if flow.kind == "call":
+            start = len(self.nodes)
             results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], node_id)
             self.values.update((name, self.value_of[each]) for name, each in zip(result_names, results, strict=True))
+            if op.name == "wrap_with_autocast" and {"as_bool": True} in arguments[2:3] and len(self.nodes) > start:
+                self.nodes[-1] = msgspec.structs.replace(self.nodes[-1], unplanned=(AUTOCAST,))
             return True
         ids = [self._declare_result(name, op, operation, []) for name in result_names]
         views = tuple([name for each in ids for name in each[1:]])

@@ -22,8 +22,8 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch and compute only on tensors
 REJECTED = frozenset({"from_file"})  # operators of ``SPACES`` that open a file
-BODIES = frozenset({"cond", "wrap_with_set_grad_enabled"})
-"""Supported operators that have bodies: a conditional, and a region of ``torch.no_grad``."""
+BODIES = frozenset({"cond", "wrap_with_set_grad_enabled", "wrap_with_autocast"})
+"""Supported operators that have bodies: a conditional, and a region of ``torch.no_grad`` or ``torch.autocast``."""
 MEMORY_FORMATS = dict(
     enumerate((torch.contiguous_format, torch.channels_last, torch.channels_last_3d, torch.preserve_format), 1)
 )
@@ -105,6 +105,8 @@ class Rebuilt:
             args = [value for each, value in pairs if each.kind != 2]
             if op.space == "higher_order" and op.name in BODIES:
                 args = [tuple(each) if isinstance(each, list) else each for each in args]
+                if op.name == "wrap_with_autocast":
+                    args[0] = "cpu"  # the device of all fake tensors
             result = _callable(op)(*args, **{each.name: value for each, value in pairs if each.kind == 2})
             outputs = operation.outputs
             if len(outputs) == 1 and "as_tensors" in outputs[0]:
