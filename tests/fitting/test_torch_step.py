@@ -409,6 +409,36 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
 
+class Centered(nn.Module):
+    """Layers that subtract a running mean, which the step overwrites, so that some operators cannot run again."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(width, width) for _ in range(8))
+        for k in range(8):
+            self.register_buffer(f"mean_{k}", torch.zeros(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for k, linear in enumerate(self.linears):
+            mean = getattr(self, f"mean_{k}")
+            y = linear(x) - mean
+            with torch.no_grad():
+                mean.lerp_(y.mean(0), 0.1)
+            x = x + functional.gelu(y)
+        return x.square().mean()
+
+
+def test_least_bytes_do_not_depend_on_the_capacity() -> None:
+    fits = [tmmu.fit(Centered(8), capacity, example_inputs=torch.ones(32, 8)) for capacity in (8_809, 13_214)]
+    assert [(fit.answer, fit.extent_bytes) for fit in fits] == [("open", 15_880)] * 2
+
+
+def test_moves_that_are_possible_only_together_have_the_cost_of_all() -> None:
+    fit = tmmu.fit(Centered(32), 138_448, example_inputs=torch.ones(128, 32))
+    assert fit.answer == "open"
+    assert 0 < fit.cost.extra_flops < fit.fitted.flops
+
+
 def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
     module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).train(), torch.randn(4, 8)
     run = tmmu.fit(module, "1GiB", example_inputs=x).compile()

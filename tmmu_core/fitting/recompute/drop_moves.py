@@ -11,7 +11,7 @@ from typing import Any
 from tmmu_core.fitting.move import Cost, Kind, Move
 from tmmu_core.fitting.problem.answer import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
-from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.live_curve import MOST_FLOPS, Choice, Run, run
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph, write_runs
@@ -65,13 +65,17 @@ class DropStep:
 def steps_through(
     model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]]
 ) -> Iterator[DropStep]:
-    """Yield a step for each group (members, drops). Each starts after the previous one, the first at ``initial``."""
-    old, old_run = initial, run(model, initial)
+    """Yield a step for each group (members, drops). Each starts after the previous one, the first at ``initial``.
+
+    A group that is impossible without the next one shares its step.
+    """
+    old, new, old_run, together = initial, initial, run(model, initial), list[int]()
     for members, drops in groups:
-        new = old | drops
+        new, together = new | drops, together + members
         new_run = run(model, new)
-        yield DropStep(model, members, new - old, old_run, new_run)
-        old, old_run = new, new_run
+        if new_run.flops < MOST_FLOPS:
+            yield DropStep(model, together, new - old, old_run, new_run)
+            old, old_run, together = new, new_run, []
 
 
 def best_single_steps(

@@ -378,7 +378,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.storage)]
-    reused = _reused(model, lives, first_life, tables)
+    reused = _reused(model, lives, first_life, tables) if len(model.pair_idx) else False
     is_output = model.stays_live[lives.storage] & first_life
     end = np.where(is_output, steps, lives.last + np.where(reused, 0, 1))
     change = np.zeros((arenas, steps + 1), np.int64)

@@ -39,6 +39,7 @@ CHEAP_DIVISOR = 100  # the search ends at a fit that costs at most 1 / CHEAP_DIV
 SMALL_DIVISOR = 100  # a move that saves less than 1 / SMALL_DIVISOR of the excess is removed if the rest fits
 SMALL_GRAPH = 400  # number of nodes up to which tighter goals are tried after the first list of moves that fits
 ROUNDS = 6  # maximum number of goals, and of schedules, between the lower bound and the smallest plan
+CLOSE_DIVISOR = 100  # no goal is tried that is closer to the smallest plan than 1 / CLOSE_DIVISOR of its extent
 MOST_OF_SMALLEST = 2  # maximum number of lists of moves (with the lowest peaks) that are planned at such a goal
 
 
@@ -176,30 +177,34 @@ class _FitSearch:
         self.try_smaller_sizes()
 
     def search_smallest(self) -> None:
-        """If no plan fits, search for the smallest: at the bound, then halfway to the best plan, then by schedules."""
+        """If no plan fits, search for the smallest: at the bound, then closer to the best plan, then by schedules."""
         if self.fits(self.best) or self.allowed.max_cost is not None:
             return  # with a maximum cost, no proof ended the first search
         while self.is_impossible and not self.watch.stopped:
             self.goal = self.raised_capacity()
             self.search()
-        for _ in range(ROUNDS if len(self.start.plan_input.graph.nodes) <= SMALL_GRAPH else 0):
-            extent, self.goal = self.best.extent_bytes, self.raised_capacity(halfway=True)
-            if self.watch.stopped or self.fits(self.best):
+        halvings, nodes = 1, max(1, len(self.start.plan_input.graph.nodes))
+        for _ in range(min(ROUNDS, ROUNDS * SMALL_GRAPH // nodes)):
+            extent, self.goal = self.best.extent_bytes, self.raised_capacity(halvings)
+            if self.watch.stopped or self.goal.over(extents(self.best.plan)) * CLOSE_DIVISOR <= extent:
                 break
             self.try_recompute_and_offload(self.curve[0])
             self.try_smaller_sizes()
-            if self.best.extent_bytes == extent:
-                break
+            halvings += self.best.extent_bytes == extent
         self.try_lower_schedules()
 
-    def raised_capacity(self, halfway: bool = False) -> Capacity:
-        """Return the limits raised to the lower bounds, or ``halfway`` from there to the extents of the best plan."""
+    def raised_capacity(self, halvings: int = 0) -> Capacity:
+        """Return the limits raised to the lower bounds, and from there to the extents of the best plan.
+
+        The remaining difference to these extents is halved ``halvings`` times.
+        """
         given, bound_of, reached = self.capacity, self.bound.bytes_of, extents(self.best.plan)
         bound = max(self.bound.bytes, self.total_bound)
 
         def between(limit: int, bound: int, extent: int) -> int:
             least = max(limit, bound)
-            return least + max(0, extent - least) * halfway // 2
+            excess = max(0, extent - least)
+            return least + excess - (excess + 2**halvings - 1 >> halvings)
 
         total = None if given.total is None else between(given.total, bound, self.best.extent_bytes)
         return Capacity(total, {k: between(v, bound_of.get(k, 0), reached.get(k, 0)) for k, v in given.arenas.items()})
@@ -334,7 +339,7 @@ class _FitSearch:
         """Try schedules with limits below the smallest plan: halfway to the lower bound, then 0.1 % lower."""
         is_halfway = True
         for _ in range(ROUNDS if self.capacity.total is not None else 0):
-            extent, halfway = self.best.extent_bytes, self.raised_capacity(halfway=True).limit_bytes
+            extent, halfway = self.best.extent_bytes, self.raised_capacity(1).limit_bytes
             self.scheduled(halfway if is_halfway else extent - 1 - extent // 1000, MOST_WORK // 3)
             is_lower = self.best.extent_bytes < extent
             if not (is_halfway or is_lower) or not self.capacity.over(extents(self.best.plan)):
