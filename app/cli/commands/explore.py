@@ -32,6 +32,8 @@ def explore_command(
     viewer: str | None = option("Write a page that opens plans and review files without a server, and stop.", "FILE"),
 ) -> int:
     """Open the explorer in the browser, with these files or a sample. Ctrl-C stops it."""
+    if viewer is not None and files:
+        raise UsageError("--viewer writes a page without files.", "Omit the files, and open them in the page.")
     if viewer is not None:
         from app.report.html_report import viewer_page
 

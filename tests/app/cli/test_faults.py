@@ -142,6 +142,7 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("restore", CHAIN),
         ("explore", "/no/such/file.json"),
         ("explore", "-"),
+        ("explore", CHAIN, "--viewer", "/dev/null"),
         ("explore", "--port", "0"),
     ],
     ids=" ".join,
