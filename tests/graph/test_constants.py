@@ -211,6 +211,7 @@ def test_tflite_constants_are_those_of_their_buffers() -> None:
     assert {t.id: found[t.id] for t in graph.tensors if t.role == "constant"} == bytes_of
 
 
+@pytest.mark.torch
 def test_weights_of_a_program_are_those_of_its_archive() -> None:
     path = DATA / "torch" / "convolution.pt2"
     graph, found = read_graph_file(path), read(path)

@@ -12,7 +12,7 @@ from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.formats.c_project.c_export import from_template, residency_json
 from tmmu_core.formats.c_project.render_plan import build_render_plan
-from tmmu_core.graph.model import Graph, Node
+from tmmu_core.graph.model import Graph, Node, View
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
@@ -49,6 +49,13 @@ def test_each_role_has_its_own_arena() -> None:
         "w": "constant@SRAM",
         "stat": "persistent@SRAM",
     }
+
+
+def test_view_of_a_weight_does_not_make_it_writable() -> None:
+    w, t = tensor("w", 256, role="parameter"), tensor("t", 256, view=View("w", 0, 1024))
+    nodes = [node("n0", "w", "t", instr="T", inplace="none"), node("n1", "x t", "y", instr="MM", inplace="none")]
+    plan = planned(graph([tensor("x", 256, role="input"), w, t, tensor("y", 256)], nodes, "x", "y"))
+    assert arena_of(plan) == {"x": "scratch@SRAM", "w": "constant@SRAM", "t": "constant@SRAM", "y": "scratch@SRAM"}
 
 
 @pytest.mark.parametrize(

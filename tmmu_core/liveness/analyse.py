@@ -195,3 +195,21 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
             message = f"{place}, not at a multiple of its {what}, {required[i]} B."
             hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {required[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")
+
+
+def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
+    """Return storage → nodes that write its bytes, in execution order. A node that only creates a view writes none."""
+    timeline, storage_of = liveness.timeline, liveness.storage_of
+    index = timeline.index
+    writers: dict[int, list[int]] = {}
+    for k in timeline.node_at[timeline.node_at >= 0].tolist():
+        node = timeline.graph.nodes[k]
+        read = set(storage_of[index.inputs_of(k)].tolist())
+        targets = {o for _, o in node.in_place_write}
+        for o, y in enumerate(index.outputs_of(k).tolist()):
+            storage = int(storage_of[y])
+            is_view_only = index.base[y] >= 0 and storage in read and node.phase != "optimizer" and o not in targets
+            row = writers.setdefault(storage, [])
+            if not is_view_only and row[-1:] != [k]:
+                row.append(k)
+    return writers

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
+from tmmu_core.liveness.analyse import storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.storages import permitted_reuses
@@ -209,24 +210,6 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     if keep_phases:
         edges = np.concatenate([edges, np.array([*_phase_edges(edges, nodes, order)], np.int64).reshape(-1, 2)])
     return edges
-
-
-def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
-    """Return storage → nodes that write its bytes, in execution order. A node that only creates a view writes none."""
-    timeline, storage_of = liveness.timeline, liveness.storage_of
-    index = timeline.index
-    writers: dict[int, list[int]] = {}
-    for k in timeline.node_at[timeline.node_at >= 0].tolist():
-        node = timeline.graph.nodes[k]
-        read = set(storage_of[index.inputs_of(k)].tolist())
-        targets = {o for _, o in node.in_place_write}
-        for o, y in enumerate(index.outputs_of(k).tolist()):
-            storage = int(storage_of[y])
-            is_view_only = index.base[y] >= 0 and storage in read and node.phase != "optimizer" and o not in targets
-            row = writers.setdefault(storage, [])
-            if not is_view_only and row[-1:] != [k]:
-                row.append(k)
-    return writers
 
 
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:

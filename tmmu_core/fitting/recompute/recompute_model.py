@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
-from tmmu_core.fitting.order.order_model import csr, csr_rows, storage_writers, storages_with
+from tmmu_core.fitting.order.order_model import csr, csr_rows, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.analyse import analyse, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.storages import permitted_reuses

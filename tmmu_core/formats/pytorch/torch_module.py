@@ -141,9 +141,13 @@ def _trace(data: bytes, name: str, point: dict[str, int]) -> dict[str, str]:
     from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
 
-    program = rebuilt(read_program(data).at(point))
+    saved = read_program(data).at(point)
+    program = rebuilt(saved)
     call = Call(tuple(program.example), {}, program.input_names)
     graph = joint_of(with_loss(program.module, None), call, program.is_loss, name)
+    constants = {each.target for each in saved.inputs if each.role == "constant"}  # traced as buffers
+    tensors = [msgspec.structs.replace(t, role="constant") if t.id in constants else t for t in graph.tensors]
+    graph = msgspec.structs.replace(graph, tensors=tuple(tensors))
     return {"graph": native_file.encode_json(graph).decode()}
 
 

@@ -22,7 +22,7 @@ from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import DEFAULT_ARENAS, Arena, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
-from tmmu_core.liveness.analyse import analyse, arena_of_tensor
+from tmmu_core.liveness.analyse import analyse, arena_of_tensor, storage_writers
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.helia import Facts, Region, place
@@ -234,7 +234,7 @@ def spread_over_memories(
     in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
     all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
     (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
-    regions = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
+    regions = place(problem, _facts(liveness, memory), platform)
     by_name = sorted(enumerate(regions), key=lambda item: item[1].name)
     names, arenas = tuple([region.name for _, region in by_name]), np.zeros(len(problem), np.int32)
     offset = np.zeros(len(problem), np.uint64)
@@ -271,19 +271,22 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
     return read_platform(options)
 
 
-def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:
-    """Return the facts of a storage. Roles: ``constant`` (persistent, read-only), ``persistent``, ``scratch``."""
+def _facts(liveness: Liveness, memory: Mapping[str, Memory]) -> list[Facts]:
+    """Return the facts of each storage. Roles: ``constant`` (persistent, read-only), ``persistent``, ``scratch``."""
     index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
-    head = int(liveness.storages.head[storage])
-    producer = int(index.producer[head])
-    operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
-    role = "scratch"
-    if liveness.storages.persistent[storage]:
-        members = np.flatnonzero(liveness.storage_of == storage).tolist()
-        is_read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
-        role = "constant" if is_read_only else "persistent"
-    arena = tensors[head].arena
-    return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
+    written = {storage for storage, nodes in storage_writers(liveness).items() if nodes}
+    pairs = zip(tensors, liveness.storage_of.tolist(), index.base.tolist(), strict=True)
+    written.update(storage for tensor, storage, base in pairs if tensor.role not in READ_ONLY_ROLES and base < 0)
+    facts = []
+    for storage, (head, persistent) in enumerate(
+        zip(liveness.storages.head, liveness.storages.persistent, strict=True)
+    ):
+        producer = int(index.producer[head])
+        operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
+        role = "scratch" if not persistent else "persistent" if storage in written else "constant"
+        arena = tensors[head].arena
+        facts.append(Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None))
+    return facts
 
 
 def _notes_of_region(region_id: int, region: Region, memory: Mapping[str, Memory]) -> dict[str, Any]:

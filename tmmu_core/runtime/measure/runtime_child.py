@@ -229,7 +229,7 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     torch.set_num_threads(1)
     with torch.no_grad():
         program = _eager_program(data, point)
-        weights = [*program.module.parameters(), *program.module.buffers(), *program.constants.values()]
+        weights = [*program.module.parameters(), *program.module.buffers()]
         for tensor in (*program.example, *weights):
             tensor.zero_()
         program.forward(*program.example)  # a first run fills caches

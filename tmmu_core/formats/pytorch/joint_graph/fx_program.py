@@ -39,8 +39,9 @@ class Rebuilt:
         self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
-        self.paths: dict[str, str] = {}  # graph value → path of its parameter or buffer; tracing replaces the tensor
-        self.constants: dict[str, torch.Tensor] = {}
+        self.paths: dict[
+            str, str
+        ] = {}  # graph value → path of its parameter, buffer or constant; tracing replaces the tensor
         self.graph_name_of = {each.target: each.name for each in program.inputs}
         tensors: dict[Any, torch.Tensor] = {}
         for each in program.inputs:
@@ -54,9 +55,7 @@ class Rebuilt:
                 self.example.append(tensors[key])
                 self.input_names.append(each.label)
                 self.graph_names.append(each.name)
-            elif each.role == "constant":
-                self.constants[each.name] = tensors[key]
-            else:
+            else:  # a constant is a buffer too, so that the traced graph has its name
                 self.paths[each.name] = each.target
                 self._register(each.role, each.target, tensors[key])
 
@@ -71,8 +70,7 @@ class Rebuilt:
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Run the program and return its tensor results; update the buffers and inputs that it mutates."""
-        values = dict(self.constants)
-        values.update({name: attrgetter(path)(self.module) for name, path in self.paths.items()})
+        values = {name: attrgetter(path)(self.module) for name, path in self.paths.items()}
         values.update(zip(self.graph_names, tensors, strict=True))
         self._run(self.program.graph, values)
         returned = []
