@@ -70,6 +70,7 @@ def test_every_spelling_of_an_operator_has_the_same_properties(name: str, spelli
         ("RELU", "outputs", True, False, False, True),
         ("ADD", "nothing", True, False, False, True),
         ("DROPOUT", "mask", False, True, True, True),
+        ("aten._scaled_dot_product_flash_attention_for_cpu", "inputs", False, False, False, True),
         ("ALL_REDUCE", "nothing", False, False, True, False),
         ("PRINT", "inputs", False, False, True, False),
         ("c10d.gather", "nothing", False, False, True, False),

@@ -149,11 +149,10 @@ convtranspose inputs: convtranspose
 transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
-attention inputs: attention
-# Operators with a dropout probability are random: the table assumes a probability above 0.
-attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
-  scaleddotproductefficientattention scaleddotproductcudnnattention scaleddotproductattentionmathformps
-  scaleddotproductfusedattentionoverrideable
+attention inputs: attention scaleddotproductflashattentionforcpu
+# Operators with a dropout probability are random: the table assumes a probability above 0. That for the CPU rejects it.
+attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductefficientattention
+  scaleddotproductcudnnattention scaleddotproductattentionmathformps scaleddotproductfusedattentionoverrideable
 attentionheadslast inputs random: flashattentionforward efficientattentionforward
 - inputs random: aten:multiheadattention aten:lstm aten:gru rnntanh rnnrelu cudnnrnn miopenrnn
 attentionbackward inputs: scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward
