@@ -67,7 +67,7 @@ class Command(TyperCommand):
     """A command that rejects empty values, and an output file that is also an input or another output."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises :class:`UsageError`."""
+        """Run the command. Raises :class:`UsageError`, or :class:`UnwritableOutput` for an output without a folder."""
         read, written = list[str](), list[tuple[str, str]]()
         for parameter in self.params:
             name, is_option = str(parameter.name), parameter.param_type_name == "option"
@@ -76,9 +76,8 @@ class Command(TyperCommand):
             is_empty = any(not text.strip(" \t\r\n,") for text in texts)
             if is_empty and source is not None and source.name == "COMMANDLINE":
                 shown = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
-                raise UsageError(
-                    f"{shown} is empty.", "Set a value, or omit the option. A shell variable may be unset."
-                )
+                hint = "Set a value, or omit the option." if is_option else "Set a value."
+                raise UsageError(f"{shown} is empty.", f"{hint} A shell variable may be unset.")
             if name in OUTPUTS:
                 written += [(name, text) for text in texts if text != STREAM]
             elif "FILE" in str(parameter.metavar):
@@ -92,7 +91,7 @@ class Command(TyperCommand):
 
 
 def _refuse_output(output: str, others: Mapping[str, str], *, needs_folder: bool) -> None:
-    """Raise ``Misuse`` if the output is one of ``others`` (file → its use), or needs a folder that does not exist."""
+    """Raise an error if the output is one of ``others`` (file → its use), or needs a folder that does not exist."""
     if os.path.exists(output) and not os.path.isfile(output):
         return  # a device, or the folder of a C project
     for file, use in others.items():

@@ -71,7 +71,7 @@ def pick_view(names: Mapping[str, str]) -> str:
     if len(names) > 1:
         switch("View", names, **state.bound("tab", view))
     if tab != view and MOVED.get(tab, ("",))[0] == state.session().page:
-        st.html(f'<div class="tm soft" id="no-view">This plan has no view {tab.capitalize()}.</div>')
+        st.html(f'<div class="tm soft" id="no-view">This plan does not have the view {tab} of the link.</div>')
     return view
 
 

@@ -124,7 +124,7 @@ def plan_job(choice: Choice) -> Job[Shown]:
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """Return the key of the job that plans a choice; it is the same with explicit defaults."""
+    """Return the key of the job that plans a choice. Writing a default explicitly does not change the key."""
     with suppress(TmmuError, OSError):  # the job raises the error
         choice = with_explicit_defaults(choice, open_source(choice.source))
     return ("plan", *choice.problem)
@@ -149,7 +149,10 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice with the node limit of a stopped search, and cache the job for it; ``None`` if not stopped."""
+    """Return a choice with the node limit that a stopped search reached, and cache the job under this choice.
+
+    Return ``None`` if the search was not stopped. Raises ``TaskNotFinished`` if only another visitor stopped it.
+    """
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
@@ -174,7 +177,7 @@ def task_job(what: str, choice: Choice, task: Task, *arguments: Any, key: tuple[
 def _verified(full: Choice, opened: Opened, plan: Plan) -> Shown:
     """Verify a finished plan from a file and return it with its verdict (contract §11).
 
-    A plan that only exceeds a capacity keeps its certificates: the page shows that it does not fit.
+    A plan that only exceeds a capacity is not marked as invalid, because the page shows that it does not fit.
     """
     judged, verdict = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
     if verdict.only_over_capacity:
@@ -238,7 +241,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def planner_changes(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields that select ``planner``. Replaced offsets of the file become the baseline if none is set."""
+    """Return the fields that select ``planner``. If it replaces the offsets of a file, these become the baseline."""
     replaces_given = full.planner == GIVEN and planner != GIVEN and not full.baseline
     return {"planner": planner} | ({"baseline": f"planner:{GIVEN}"} if replaces_given else {})
 

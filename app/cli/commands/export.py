@@ -72,7 +72,7 @@ class FormatOptions:
     def refuse_unused(self, to: str) -> None:
         """Raise :class:`UsageError` for an option that has no effect on the format ``to``."""
         if self.arena is not None and to != "instance":
-            raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
+            raise UsageError(f"--arena has no effect on the format {to}.", "Omit it, or use --to instance.")
         values = {"--blobs": self.blobs, "--prefix": self.prefix, "--model": None if to in MODELS else self.model}
         given = [name for name, value in values.items() if value is not None]
         if given and to != PROJECT:

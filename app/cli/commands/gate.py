@@ -45,7 +45,7 @@ class LimitOptions:
     max_extent: list[str] | None = option("Maximum size of all arenas, or of one. Repeatable.", "[ARENA=]BYTES")
     max_gap: list[str] | None = option("Maximum gap, in percent of the lower bound. Repeatable.", "[ARENA=]PERCENT")
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
-    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
+    min_reuse: list[str] | None = option("Minimum buffer reuse, 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
     max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
     baseline: str | None = option(
         "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
@@ -70,7 +70,8 @@ def gate_command(
 
     At least one limit, --baseline or --graph is required. A plan file is verified first; --graph verifies it against
     its graph too. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a claimed bound.
-    --baseline store:BRANCH is the latest run on the branch for the graph's name, preferably with the same planner.
+    --baseline store:BRANCH is the latest run of a graph with this name on the branch, if possible with the same
+    planner, mode and preset.
 
     Exit code: 0 passed, 1 failed.
     """

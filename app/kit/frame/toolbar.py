@@ -17,6 +17,7 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.open_file import READERS
 from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.model import Arena
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
@@ -114,7 +115,7 @@ HELP = {
     "work": "Maximum number of offset comparisons of the exhaustive search.",
     "minimise": "Whether to search for a smaller plan when a plan fits the capacity. Default: only without a capacity.",
     "max_nodes": "Maximum number of search nodes of all arenas together. Default: no limit.",
-    "seed": "Seed of the random numbers. The replay token does not depend on it.",
+    "seed": "Seed of the planner's random numbers. It is not the seed of the replay token.",
     "min_alignment": "Minimum alignment of every buffer in bytes, a power of two.",
     "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
     "unlimited memory if no arena is configured.",
@@ -131,8 +132,9 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     if choice.planner in PLANNERS and (options := dict(PLANNERS[choice.planner].options)):
         _planner_options(choice, options)
     st.html(markup.heading("Arenas"))
+    default = f"default ({opened.graph.alignment or Arena().alignment_bytes} B)" if opened.graph else "default"
     about = "Alignment of every offset, a power of two, such as 64."
-    _size_setting("Alignment of every arena", "alignment", choice.alignment, "default (128 B)", about)
+    _size_setting("Alignment of every arena", "alignment", choice.alignment, default, about)
     if opened.graph is None:
         return
     text = json.dumps(choice.arenas, indent=1, ensure_ascii=False) if choice.arenas else ""
@@ -143,7 +145,7 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     _size_setting(
         "Page size", "page_size", choice.page_size, "none", "Arenas are rounded up to a multiple of this size."
     )
-    about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
+    about = "Limit of the sum of all arena sizes. Arenas never share bytes; under the memory limit they can."
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", about)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):

@@ -21,7 +21,9 @@ def draw(shown: Shown) -> None:
     is_started = job_table().known(page_jobs.run_key(choice)) is not None
     with st.expander(f"Measured by {runtime}", expanded=is_started):
         if not is_started:
-            st.caption("The button runs the model in a separate process and compares its memory with a plan by auto.")
+            st.caption(
+                f"The button runs the model in a separate process and compares its memory with the plan of {PLANNER}."
+            )
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice)
@@ -30,10 +32,10 @@ def draw(shown: Shown) -> None:
         if measured is None:
             return
         runtime_bytes, plan_bytes, bound = measured.theirs, measured.planned.ours, measured.planned.bound
-        fig = bars((measured.runtime, runtime_bytes), (f"plan by {PLANNER}", plan_bytes), bound)
+        fig = bars((measured.runtime, runtime_bytes), (f"plan of {PLANNER}", plan_bytes), bound)
         draw_chart(fig, f"measured.{shown.key}")
         texts = [numbers.full_bytes(size) for size in (runtime_bytes, plan_bytes, bound)]
-        st.caption(f"{measured.runtime}: {texts[0]}; a plan by {PLANNER}: {texts[1]}; lower bound {texts[2]}.")
+        st.caption(f"{measured.runtime}: {texts[0]}; plan of {PLANNER}: {texts[1]}; lower bound {texts[2]}.")
         items = "".join(
             f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(cause)}</li>"
             for cause, size in measured.difference()

@@ -62,7 +62,7 @@ def _reuse_table(plan: Plan, arena: str) -> str:
         shared, start = numbers.short_bytes(reuse.high - reuse.low), numbers.grouped(reuse.low)
         rows.append([*names, numbers.grouped(reuse.cost), shared, start])
     listed = numbers.of(len(rows), len(reuses), "costly reuse")
-    head = ("tensor", "waits for the bytes of", "cost", "shared bytes", "at offset")
+    head = ("tensor", "reuses bytes of", "cost", "shared bytes", "at offset")
     return markup.heading("Costly reuses", listed) + (markup.table(head, rows, numbers=(2, 3, 4)) if rows else "")
 
 
@@ -70,13 +70,17 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     """Return the proof of the reuse cost's lower bound: a title, then a text per group of buffers; [] for none."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
-    texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []
+    texts = (
+        [f"Lower bound {bound}: the costs that these groups of buffers and colocated buffers cannot avoid:"]
+        if groups
+        else []
+    )
     for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
         listed = numbers.some([numbers.shortened(name, 20) for name in names])
         texts.append(
-            f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together, but the capacity is "
-            f"{capacity}. No two of them can share bytes without a conflict or a cost: {listed}"
+            f"{numbers.count(len(names), 'buffer')} with {numbers.short_bytes(size)} in total do not fit into "
+            f"{capacity} without a cost: {listed}"
         )
     return texts
 

@@ -89,7 +89,7 @@ class Subgraph:
 
     @property
     def words(self) -> int:
-        """Size of one use of the subgraph: operators, operands, and names (:data:`LETTERS_PER_WORD`)."""
+        """Words that each call adds to the graph: one per operator, operand or ``LETTERS_PER_WORD`` letters of ids."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
         return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_WORD
 
@@ -234,7 +234,7 @@ def is_external(tensor: Any) -> bool:
 
 
 def numbers(table: Any, field: str) -> list[int]:
-    """Return a vector of a table. Elements are read one by one: the parser's array of an absent vector is 0."""
+    """Return a vector of a table, element by element: ``…AsNumpy`` of an absent vector returns the integer 0."""
     return [int(getattr(table, field)(i)) for i in range(length(table, field))]
 
 

@@ -1,18 +1,20 @@
 """Lower bounds of the reuse cost: from cliques, and by exhaustive search of a few units.
 
-In a clique, every two units conflict or have a penalty. Unit sizes are counted in cells. The cell size is the greatest
-common divisor of the sizes, fixed offsets and ends of reserved ranges, if all alignments divide it. Rounding every
-offset down to whole cells then keeps all constraints and makes no further pair overlap. Otherwise a cell has the least
-alignment if it divides the ends of all reserved ranges, else one byte. If ``m`` units cover a cell, ``m (m − 1) / 2``
-pairs overlap in it, which is convex in ``m``. Units with S cells in total that lie in B free cells have at least
-``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most as many cells as its smaller unit
-has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost per overlap, until the pairs have
-this number of overlaps. The last penalty counts in part. Bounds of cliques add up if no penalty counts in two cliques.
+In a clique, every two units conflict or have a penalty. Unit sizes are rounded up to the least alignment and counted in
+cells. The cell size is the greatest common divisor of the sizes, fixed offsets and ends of reserved ranges, if all
+alignments divide it. Rounding every offset down to whole cells then keeps all constraints and makes no further pair
+overlap. Otherwise the cell size is the least alignment if it divides the ends of all reserved ranges, else 1. If ``m``
+units cover a cell, ``m (m − 1) / 2`` pairs overlap in it, which is convex in ``m``. Units with S cells in total that
+lie in B free cells have at least ``B q (q − 1) / 2 + (S − B q) q`` overlaps; ``q = S // B``. A pair overlaps in at most
+as many cells as its smaller unit has, and pays its penalty once. The bound adds the penalties of pairs, by rising cost
+per overlap, until the pairs have this number of overlaps. The last penalty counts in part. Bounds of cliques add up if
+no penalty counts in two cliques.
 
-The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
-new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
-its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on. Each
-least cost is a lower bound in the larger problems. The C form is ``native/reuse.c``; both forms visit the same nodes.
+The search is a Russian doll search (Verfaillie et al. 1996). Units without a fixed offset can be moved down one by one,
+without a new costly overlap, until each is at 0, at the end of a reserved range or at the end of a neighbour, rounded
+up to its alignment. Only these offsets are tried. The search solves the last unit, then the last two units, and so on.
+Each least cost is a lower bound in the larger problems. The C form is ``native/reuse.c``; both forms visit the same
+nodes.
 """
 
 from collections import Counter
@@ -32,7 +34,7 @@ from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000  # maximum number of units with penalties for which cliques are searched
 FEWEST_SEEDS, SEED_PAIRS = 24, 1_500_000
-"""Cliques grow from ``FEWEST_SEEDS`` units, or from more if all together visit at most ``SEED_PAIRS`` pairs."""
+"""Number of units from which cliques grow: ``SEED_PAIRS`` ÷ number of edges, but at least ``FEWEST_SEEDS``."""
 SHIFT = 128  # fraction bits of a cost per byte; different costs differ by over 2^-128, because sizes are below 2^61
 MAX_CANDIDATES = 1_000  # maximum number of offsets, over all units, for an exhaustive search
 MOST_PLACEMENT_NODES = 10_000  # maximum number of nodes to find a placement of a proven least cost, in plain Python
@@ -79,7 +81,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """Return ``parts``; if a search proves a higher bound for a component, one group replaces the component's groups.
 
     A first search covers the component's units with penalties, a second covers all its units. ``offset`` is a
-    placement; its cost is the upper bound. A search of all units replaces it by a cheaper placement, if it finds one.
+    placement; its cost is the upper bound. If the second search finds a cheaper placement, it overwrites ``offset``.
     ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)

@@ -21,7 +21,7 @@ LARGEST = 2**61  # upper limit of the capacity and of sums of sizes and costs; t
 
 @dataclass(frozen=True, eq=False)
 class ReuseModel:
-    """Units as columns, and edges as rows: an edge has one row for each of its two units."""
+    """Units, with an array for each property, and their edges: ``rows`` has two rows per edge, one for each unit."""
 
     unit_of: I64  # unit of each storage of the problem
     capacity: int
