@@ -233,7 +233,7 @@ def test_file_that_is_read_and_written_is_kept(
 
 @pytest.mark.parametrize("name", ["fitted.csv", "no/such/folder/fitted.json"])
 def test_output_of_a_fit_is_rejected_before_the_search(tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("app.cli.commands.fit._search", None)
+    monkeypatch.setattr("app.cli.commands.fit.fit", None)
     assert tmmu("fit", CHAIN, "--capacity", "1MiB", "-o", name)[0] == 2
 
 
