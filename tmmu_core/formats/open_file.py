@@ -1,8 +1,9 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
 ``READERS`` is the table of formats. To add a format, write a module with the functions ``refuses(data)`` and
-``read(data, name)``, and add a row. The modules are imported on first use. :func:`constants_of` finds a graph's
-constants in its file; their bytes are read on use.
+``read(data, name)``, and add a row. The modules are imported on first use. If a module is slow to import, its
+``refuses`` is in :mod:`.signatures`, named after the format. :func:`constants_of` finds a graph's constants in its
+file; their bytes are read on use.
 """
 
 import contextlib
@@ -39,65 +40,52 @@ class Reader:
     title: str  # name of the format in texts
     holds: Kind  # what a file of the format contains
     endings: tuple[str, ...]  # usual endings of file names, for errors only: a file is recognised by its content
-    module: str  # ``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``
-    signature: str = ""  # ``module:function`` that recognises unpacked bytes; default: ``refuses`` of ``module``
+    function: str  # ``module:function``, relative to this folder, that reads ``(unpacked bytes, file name)``
     takes_dims: bool = False  # whether ``read`` accepts bounds of named dimensions, from which it infers shapes
 
     def refuses(self, data: bytes) -> str:
         """Return why unpacked bytes are not of this format; ``""`` if they are, even if they are damaged."""
-        return str(_load(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
+        signature = getattr(signatures, f"refuses_{self.name.replace('-', '_')}", None)
+        return str((signature or _load(f"{self.function.partition(':')[0]}:refuses"))(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
         """Return the content of unpacked bytes. Raises ``TmmuError``; the caller adds the file to it."""
         try:
-            return _load(self.module)(data, name, *dims)
+            return _load(self.function)(data, name, *dims)
         except RecursionError as error:  # decoders accept deeper nesting than recursive functions
             raise UnreadableInput("the file is nested too deeply.", hint="Check the program that wrote it.") from error
 
 
 def _load(address: str) -> Any:
     path, _, attribute = address.partition(":")
-    return getattr(import_module(f"tmmu_core.{path}"), attribute)
+    return getattr(import_module(path, __package__), attribute)
 
 
 _JSON, _DOCUMENT, _TXT, _LOG = (".json", ".gz"), (".json", ".cbor", ".gz"), (".txt", ".gz"), (".txt", ".log", ".gz")
-_SIGNATURES = "formats.signatures:refuses"
+_PICKLE = (".pickle", ".pkl", *_JSON)
+_SNAPSHOT, _PROFILE = "PyTorch allocator snapshot", "PyTorch profiler trace with memory events"
 _PACKING = "structured packing problem (DSA with reuse penalties)"
 
 READERS: tuple[Reader, ...] = (
-    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), "formats.planfile.trace:read_trace"),
-    Reader(
-        *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", *_JSON)),
-        *("formats.pytorch.snapshot.torch_snapshot:read", f"{_SIGNATURES}_snapshot"),
-    ),
-    Reader(
-        *("executorch-trace", "ExecuTorch memory trace", "instance", _JSON),
-        *("formats.edge.executorch:read_trace", f"{_SIGNATURES}_executorch_trace"),
-    ),
-    Reader(
-        *("torch-profile", "PyTorch profiler trace with memory events", "instance", _JSON),
-        *("formats.pytorch.snapshot.kineto_trace:read", f"{_SIGNATURES}_profile"),
-    ),
-    Reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file:from_document"),
-    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), "formats.planfile.checkpoint:restore"),
-    Reader("structured-problem", _PACKING, "instance", _JSON, "formats.structured_problem:read"),
-    Reader("native", "TMMU graph", "graph", _DOCUMENT, "graph.native.native_file:decode"),
-    Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "graph.native.node_centric:decode"),
-    Reader(
-        *("torch", "PyTorch exported program", "graph", (".pt2",), "formats.pytorch.torch_module:read"), takes_dims=True
-    ),
-    Reader("executorch", "ExecuTorch program", "instance", (".pte",), "formats.edge.executorch:read"),
-    Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), "formats.edge.tflite:read"),
-    Reader("xla", "XLA buffer assignment with its live ranges", "instance", _TXT, "formats.xla.xla_dump:read"),
-    Reader("xla-report", "XLA memory usage report", "instance", _TXT, "formats.xla.xla_report:read"),
-    Reader("vela", "Vela allocation log", "instance", _LOG, "formats.edge.vela:read"),
-    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, "formats.edge.tflm:read"),
-    Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read_csv"),
+    Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), ".planfile.trace:read_trace"),
+    Reader("torch-snapshot", _SNAPSHOT, "instance", _PICKLE, ".pytorch.snapshot.torch_snapshot:read"),
+    Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, ".edge.executorch:read_trace"),
+    Reader("torch-profile", _PROFILE, "instance", _JSON, ".pytorch.snapshot.kineto_trace:read"),
+    Reader("plan", "plan file", "plan", _DOCUMENT, ".planfile.plan_file:from_document"),
+    Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), ".planfile.checkpoint:restore"),
+    Reader("structured-problem", _PACKING, "instance", _JSON, ".structured_problem:read"),
+    Reader("native", "TMMU graph", "graph", _DOCUMENT, "..graph.native.native_file:decode"),
+    Reader("node-centric", "node-centric graph", "graph", _DOCUMENT, "..graph.native.node_centric:decode"),
+    Reader("torch", "PyTorch exported program", "graph", (".pt2",), ".pytorch.torch_module:read", takes_dims=True),
+    Reader("executorch", "ExecuTorch program", "instance", (".pte",), ".edge.executorch:read"),
+    Reader("tflite", "TensorFlow Lite model", "graph", (".tflite",), ".edge.tflite:read"),
+    Reader("xla", "XLA buffer assignment with its live ranges", "instance", _TXT, ".xla.xla_dump:read"),
+    Reader("xla-report", "XLA memory usage report", "instance", _TXT, ".xla.xla_report:read"),
+    Reader("vela", "Vela allocation log", "instance", _LOG, ".edge.vela:read"),
+    Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, ".edge.tflm:read"),
+    Reader("instance", "packing instance", "instance", (".csv", ".gz"), ".csv.instance_csv:read_csv"),
     # The last one, because the first bytes of many text files are valid in an ONNX model.
-    Reader(
-        *("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", f"{_SIGNATURES}_onnx"),
-        takes_dims=True,
-    ),
+    Reader("onnx", "ONNX model", "graph", (".onnx",), ".onnx.onnx_reader:read", takes_dims=True),
 )
 """Every format, in the order in which they are tried."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
@@ -114,7 +102,7 @@ def read_any(
             raise UnreadableInput("the file is empty.", hint="Write the file again.")
         if (unplannable_format := unplannable.by_magic(plain)) is not None:
             raise unplannable_format.refusal()
-        if signatures.refuses_snapshot(plain):  # a valid snapshot has many values: one per field of an event
+        if signatures.refuses_torch_snapshot(plain):  # a valid snapshot has many values: one per field of an event
             document.refuse_many_values(plain, 0 if plain is data else len(data))
         opened = _read_by_content(plain, name, readers)
     return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
@@ -239,13 +227,13 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
 def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
     head = data[:HEAD]
     if head.startswith(unplannable.ZIP):
-        module = "pytorch.exported_program.pt2_graph"
-    elif not _load("formats.edge.tflite:refuses")(head):
-        module = "edge.tflite"
+        module = ".pytorch.exported_program.pt2_graph"
+    elif not _load(".edge.tflite:refuses")(head):
+        module = ".edge.tflite"
     elif document.kind(head) or signatures.refuses_onnx(data):
         return Constants({})
     else:
-        module = "onnx.onnx_weights"
+        module = ".onnx.onnx_weights"
     with source_of_errors(name):
-        found: Constants = _load(f"formats.{module}:constants")(data, graph, path, name)
+        found: Constants = _load(f"{module}:constants")(data, graph, path, name)
     return found

@@ -37,7 +37,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     return value, position
 
 
-def refuses_snapshot(data: bytes) -> str:
+def refuses_torch_snapshot(data: bytes) -> str:
     """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they have its keys."""
     if data.startswith(b"\x80"):
         known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
@@ -50,7 +50,7 @@ def refuses_snapshot(data: bytes) -> str:
     return "" if known else 'it has no "segments" with blocks'
 
 
-def refuses_profile(data: bytes) -> str:
+def refuses_torch_profile(data: bytes) -> str:
     """Return why bytes are not a trace of PyTorch's profiler with memory events; ``""`` if they are."""
     if document.kind(data) != "json" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'

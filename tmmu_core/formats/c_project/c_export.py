@@ -51,7 +51,7 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
     source = f"{prefix}_blobs.{'c' if is_inline else 'S'}" if render.constant_blobs else ""
     sidecars = () if is_inline else render.constant_blobs
     buffer_bytes = sum(arena.size for arena in render.all_arenas if arena.has_buffer)
-    checks = [(region, part, digest) for region, blob in render.blob_of.items() for part, digest in blob.digests()]
+    checks = [(region, part, crc) for region, blob in render.blob_of.items() for part, crc in blob.part_crcs()]
     texts = {
         f"{prefix}_memory.h": from_template("memory.h", render),
         f"{prefix}_memory.c": from_template("memory.c", render),
@@ -79,7 +79,7 @@ def residency_json(render: RenderMemoryPlan) -> bytes:
         fields = {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
         fields |= {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
         fields["blob_symbol"] = names.blob if arena.role == "constant" else None
-        fields["blob_sha256"] = blob and blob.sha256.hex()
+        fields["blob_sha256"] = blob and blob.sha256
         arenas.append(fields)
     for row, tensor in enumerate(render.tensors):
         arena = render.all_arenas[tensor.region_id]
@@ -115,7 +115,6 @@ def _environment() -> jinja2.Environment:
         comment_end_string="#*/",
     )
     environment.filters["comment"] = comment
-    environment.filters["c_bytes"] = lambda data: "{" + ", ".join(f"0x{byte:02x}u" for byte in data) + "}"
     return environment
 
 

@@ -9,7 +9,8 @@ constants are not kept in memory: each use reads them.
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from zlib import crc32
 
 import numpy as np
 
@@ -83,13 +84,21 @@ class RenderConstantBlob:
         yield from _zeros(self.size - end)
 
     @cached_property
-    def sha256(self) -> bytes:
-        """The digest that the C code checks before the first run. Raises :class:`RenderIncomplete`."""
-        return _sha256(self.chunks())
+    def crc32(self) -> int:
+        """The checksum that the C code compares before the first run. Raises :class:`RenderIncomplete`."""
+        return _crc32(self.chunks())
 
-    def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
-        """Yield each part with the SHA-256 of its bytes."""
-        return ((part, _sha256(self.constants.chunks(part.tensor_id))) for part in self.parts)
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the bytes, in hex."""
+        digest = hashlib.sha256()
+        for data in self.chunks():
+            digest.update(data)
+        return digest.hexdigest()
+
+    def part_crcs(self) -> Iterator[tuple[RenderTensor, int]]:
+        """Yield each part with the CRC-32 of its bytes."""
+        return ((part, _crc32(self.constants.chunks(part.tensor_id))) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -225,16 +234,13 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
                 end = part.offset + part.size
         filename = f"{render.region_names[arena.region_id].blob}.bin"
         blob = RenderConstantBlob(arena.memory, arena.is_staged, filename, arena.size, tuple(parts), constants)
-        _ = blob.sha256  # reads all bytes: errors are raised before a file is written
+        _ = blob.crc32  # reads all bytes: errors are raised before a file is written
         blobs.append(blob)
     return replace(render, constant_blobs=tuple(blobs))
 
 
-def _sha256(chunks: Iterable[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for data in chunks:
-        digest.update(data)
-    return digest.digest()
+def _crc32(chunks: Iterable[bytes]) -> int:
+    return reduce(lambda crc, data: crc32(data, crc), chunks, 0)
 
 
 def _zeros(count: int) -> Iterator[bytes]:

@@ -107,11 +107,6 @@ class Comparison:
         """The sides (``left``, ``right``) whose plans are invalid."""
         return tuple([name for name in ("left", "right") if getattr(self, name).is_invalid])
 
-    @property
-    def incomplete(self) -> tuple[str, ...]:
-        """The sides (``left``, ``right``) whose figures omit a part of the graph."""
-        return tuple([name for name in ("left", "right") if getattr(self, name).incomplete])
-
     @cached_property
     def first(self) -> Difference | None:
         """The first divergence: mode, order, then by tensor, then figures and hashes."""
@@ -161,10 +156,9 @@ class Comparison:
         result: dict[str, tuple[int, int]] = {}
         for kind in KINDS:
             at = self._changed(kind)
-            before = sum(self.left.size[self.left_row[at][self.left_row[at] >= 0]].tolist())
-            after = sum(self.right.size[self.right_row[at][self.right_row[at] >= 0]].tolist())
-            size = before if kind == "removed" else after - before if kind == "resized" else after
-            result[kind] = (len(at), size)
+            sides = ((self.left, self.left_row[at]), (self.right, self.right_row[at]))
+            before, after = (sum(plan.size[rows[rows >= 0]].tolist()) for plan, rows in sides)
+            result[kind] = (len(at), before if kind == "removed" else after - before if kind == "resized" else after)
         return result
 
     @cached_property
@@ -181,13 +175,9 @@ class Comparison:
 
     def __repr__(self) -> str:
         left, right = (f"{plan.ir_name[:60]!r} · {plan.planner}" for plan in (self.left, self.right))
-        verdict = "identical" if self.identical else f"first at {self.first and self.first.path[:80]!r}"
-        if self.invalid:
-            verdict = f"INVALID ({', '.join(self.invalid)})"
-        elif not self.comparable:
-            verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
-        changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
-        return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(changed)}{changed}>"
+        verdict = f"INVALID ({', '.join(self.invalid)})" if self.invalid else self.summary
+        changed = [f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n]
+        return f"<Comparison {left} → {right}: {'; '.join(filter(None, (verdict, ', '.join(changed))))}>"
 
 
 _PATHS_BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")
@@ -297,42 +287,40 @@ def _fields(a: object, b: object, names: tuple[str, ...], path: str = "$") -> It
 
 def _joined(left: Plan, right: Plan) -> tuple[tuple[str, ...], I64, I64]:
     """Return the ids of either plan, by id bytes, and the row of each id in each plan (−1: the plan lacks it)."""
-    if left.tensor_ids == right.tensor_ids:
-        rows = np.arange(len(left), dtype=np.int64)
-        return left.tensor_ids, rows, rows
     ids = tuple(sorted({**left.row_of, **right.row_of}))
-    rows_in = [np.array([side.row_of.get(i, -1) for i in ids], np.int64) for side in (left, right)]
-    return ids, rows_in[0], rows_in[1]
+    left_row, right_row = (np.array([side.row_of.get(i, -1) for i in ids], np.int64) for side in (left, right))
+    return ids, left_row, right_row
 
 
 def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np.uint8]:
-    kinds = np.zeros(len(left_row), np.uint8)
     both = np.flatnonzero((left_row >= 0) & (right_row >= 0))
     a, b = left_row[both], right_row[both]
-    names = {name: k for k, name in enumerate(sorted({**left.arena_of, **right.arena_of}))}
-    arena_a = np.array([names[x.name] for x in left.arenas], np.int64)[left.arena[a]]
-    arena_b = np.array([names[x.name] for x in right.arenas], np.int64)[right.arena[b]]
-    other_arena = arena_a != arena_b
-    moved = (left.offset[a] != right.offset[b]) & ~other_arena
-    is_renumbered = (left.logical_slot[a] != right.logical_slot[b]) | (left.generation[a] != right.generation[b])
-    redescribed_rows = left.alignment[a] != right.alignment[b]
-    for name in ("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"):
-        x, y = getattr(left, name), getattr(right, name)
-        if x != y:
-            redescribed_rows |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+
+    def differ(*columns: str) -> NDArray[np.bool_]:
+        found = np.zeros(len(both), np.bool_)
+        for x, y in ((getattr(left, name), getattr(right, name)) for name in columns):
+            if isinstance(x, tuple):
+                found |= np.array([x[i] != y[j] for i, j in zip(a.tolist(), b.tolist(), strict=True)], np.bool_)
+            else:
+                found |= x[a] != y[b]
+        return found
+
+    names = [np.array([arena.name for arena in side.arenas], object) for side in (left, right)]
+    same_arena = names[0][left.arena[a]] == names[1][right.arena[b]]
     masks = {
-        "moved": moved,
-        "resized": left.size[a] != right.size[b],
-        "retimed": (left.birth[a] != right.birth[b]) | (left.death[a] != right.death[b]),
-        "other_arena": other_arena,
-        "redescribed": redescribed_rows,
+        "moved": differ("offset") & same_arena,
+        "resized": differ("size"),
+        "retimed": differ("birth", "death"),
+        "other_arena": ~same_arena,
+        "redescribed": differ("alignment", "roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
     }
     # In a plan without slots, ``logical_slot`` and ``generation`` only number the storages.
     is_changed = len(both) < len(left_row) or any(mask.any() for mask in masks.values())
     if left.has_slots == right.has_slots or not is_changed:
-        masks["renumbered"] = is_renumbered & ~moved & ~other_arena
-    for kind, mask in masks.items():
-        kinds[both[mask]] |= np.uint8(1 << KINDS.index(kind))
-    kinds[left_row < 0] |= np.uint8(1 << KINDS.index("added"))
-    kinds[right_row < 0] |= np.uint8(1 << KINDS.index("removed"))
+        masks["renumbered"] = differ("logical_slot", "generation") & ~masks["moved"] & same_arena
+    rows = {kind: both[mask] for kind, mask in masks.items()}
+    rows |= {"added": np.flatnonzero(left_row < 0), "removed": np.flatnonzero(right_row < 0)}
+    kinds = np.zeros(len(left_row), np.uint8)
+    for kind, changed in rows.items():
+        kinds[changed] |= np.uint8(1 << KINDS.index(kind))
     return kinds

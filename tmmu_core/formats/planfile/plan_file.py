@@ -27,7 +27,7 @@ import numpy as np
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput, need, source_of_errors
 from tmmu_core.base.escaping import csv_text, for_cell, visible
-from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
+from tmmu_core.formats.csv.instance_csv import write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import PlanDocument, head_document, row_documents, schema_refusal
 from tmmu_core.graph.model import PERSISTENT_ROLES
@@ -37,17 +37,15 @@ from tmmu_core.plans.analysis.plan_notes import cells, input_warnings, residence
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.making.make import BetterPlanner
 from tmmu_core.plans.making.sparse_addresses import in_memory
-from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
+from tmmu_core.plans.model import PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: BetterPlanner | None = None) -> bytes:
     """Return the plan file as JSON in UTF-8. ``better``: another planner that needs fewer bytes for the same graph."""
-    fields = _document(plan)
-    if warnings:
-        fields["warnings"] = warnings
+    fields = _document(plan) | ({"warnings": warnings} if warnings else {})
     if better is not None:
         fields["better_planner"] = {"planner": better.planner, "extent_bytes": better.extent_bytes}
-    encode = msgspec.json.Encoder().encode
+    encode = msgspec.json.encode
     lines: list[bytes] = []
     for key, value in fields.items():
         text = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n]" if key == "tensors" and value else encode(value)
@@ -61,12 +59,11 @@ def to_cbor(plan: Plan) -> bytes:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for key, value in head_document(plan).items():
-        fields[key] = value
-        if key == "arenas":  # the rows follow the arenas
-            fields["tensors"] = row_documents(plan)
-    return fields
+    fields = head_document(plan)
+    keys = [*fields]
+    keys.insert(keys.index("arenas") + 1, "tensors")
+    fields["tensors"] = row_documents(plan)
+    return {key: fields[key] for key in keys}
 
 
 def to_csv(plan: Plan) -> bytes:
@@ -82,11 +79,12 @@ def to_csv(plan: Plan) -> bytes:
     return csv_text(lines).encode()
 
 
-def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
-    """Return the name of an arena (default: the plan's only one), and its storages in the order of an instance's rows.
+def to_instance(plan: Plan, arena: str | None = None) -> bytes:
+    """Return one arena (default: the plan's only one) as packing CSV with offsets, a row per storage.
 
     Raises ``UnreadableInput`` for an unknown arena, temporal exclusions, or an id that a CSV cannot hold.
     """
+    plan = in_memory(plan)
     names = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(names) != 1:
         what = "an instance has one arena: use --arena." if arena is None else f"the plan has no arena {arena!r}."
@@ -98,18 +96,10 @@ def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
             raise UnreadableInput(what, source=plan.ir_name, hint="Use tmmu convert: it writes no offsets.")
     rows = np.flatnonzero(storages.arena == number)
     rows = rows[np.lexsort((storages.head[rows], U64_MAX - storages.size[rows], storages.birth[rows]))]
-    refuse_unreadable_ids(plan.tensor_ids[head] for head in storages.head[rows].tolist())
-    return names[0], rows
-
-
-def to_instance(plan: Plan, arena: str | None = None) -> bytes:
-    """Return one arena as packing CSV with offsets, a row per storage. Raises as :func:`rows_of_instance`."""
-    plan = in_memory(plan)
-    storages, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
     ids = tuple([plan.tensor_ids[head] for head in storages.head[rows].tolist()])
     birth = storages.birth[rows]
     death = np.maximum(storages.death[rows], birth + 1)  # in a plan without steps, death may precede birth
-    problem = Problem(name, ids, birth, death, storages.size[rows], storages.alignment[rows])
+    problem = Problem(names[0], ids, birth, death, storages.size[rows], storages.alignment[rows])
     return write_csv(problem, storages.offset[rows])
 
 

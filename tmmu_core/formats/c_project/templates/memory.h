@@ -80,10 +80,10 @@ extern const uint8_t «r.region_names[region].blob»[];
 /* Return whether the model writes the region: 0 for constants. */
 int «p»_is_written(«p»_region_t region);
 
-/* Check the hash of each constant region whose bytes were exported, and copy the staged constants.
+/* Check the CRC-32 of each constant region whose bytes were exported, and copy the staged constants.
    Call it before the first run. */
 «p»_status_t «p»_hydrate_constants(void);
-void «p»_sha256(const void *data, uint64_t size, uint8_t digest[32]);
+uint32_t «p»_crc32(const void *data, uint64_t size);
 
 #ifdef __cplusplus
 }

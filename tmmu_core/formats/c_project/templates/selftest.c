@@ -9,17 +9,17 @@ typedef struct {
     uint32_t region;
     uint64_t offset;
     uint64_t size;
-    uint8_t digest[32];
+    uint32_t crc;
 } check_t;
 
 #define CHECKS «checks | length»u
 #define NO_MEMORY 77 /* the exit status that CTest reports as skipped */
 
 static const check_t checks[] = {
-/*% for region, part, digest in checks %*/
-    {«region»u, UINT64_C(«part.offset»), UINT64_C(«part.size»), «digest | c_bytes»},
+/*% for region, part, crc in checks %*/
+    {«region»u, UINT64_C(«part.offset»), UINT64_C(«part.size»), «crc»u},
 /*% else %*/
-    {0u, 0u, 0u, {0}},
+    {0u, 0u, 0u, 0u},
 /*% endfor %*/
 };
 
@@ -35,9 +35,7 @@ static int constants_match(void) {
     unsigned count = CHECKS; /* a variable, because compilers warn about `k < 0u` */
     for (unsigned k = 0; k < count; k++) {
         const uint8_t *arena = «p»_arena_buffers[checks[k].region];
-        uint8_t digest[32];
-        «p»_sha256(arena + (size_t)checks[k].offset, checks[k].size, digest);
-        if (memcmp(digest, checks[k].digest, sizeof digest) != 0) {
+        if («p»_crc32(arena + (size_t)checks[k].offset, checks[k].size) != checks[k].crc) {
             return 0;
         }
     }

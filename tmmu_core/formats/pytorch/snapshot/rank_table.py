@@ -46,7 +46,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
                 start = file.read(SIGNATURE_BYTES)
         except OSError:
             continue
-        if not signatures.refuses_snapshot(start):
+        if not signatures.refuses_torch_snapshot(start):
             rank = _RANK.search(path.name)
             found.append((int(rank[1] or rank[2]) if rank else position, path))
     return sorted(found)
