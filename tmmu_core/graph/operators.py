@@ -48,63 +48,45 @@ _OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![
 class Entry:
     """The properties of one operator. The defaults are those of an unknown operator."""
 
-    cost: str = ""
-    gradient: Needs = "inputs"
+    cost: str = ""  # name of the cost formula; empty if unknown
+    gradient_needs: Needs = "inputs"  # the operands that the gradient reads (contract §2)
     traits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
-class Operator:
-    """The parts of an operator's name, and its entry in the table."""
+class Operator(Entry):
+    """The parts of an operator's name, and its properties; a backward step is neither random nor elementwise."""
 
-    namespace: str
-    base: str
-    overload: str
+    namespace: str = ""
+    base: str = ""
+    overload: str = ""
     is_gradient: bool = False  # whether the node is the synthesized backward step of the operator
-    entry: Entry | None = None  # ``None`` for an unknown operator
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether the operator has no entry. A node without an operator name only copies data and is known."""
-        return self.entry is None and self.base != ""
-
-    @property
-    def cost(self) -> str:
-        """Name of its cost formula; empty for an unknown cost and for a backward step."""
-        return "" if self.entry is None or self.is_gradient else self.entry.cost
-
-    @property
-    def gradient_needs(self) -> Needs:
-        """The operands that its gradient reads (contract §2)."""
-        return Entry().gradient if self.entry is None else self.entry.gradient
+    is_unknown: bool = False  # whether the operator is not in the table; a node without a name only copies data
 
     @property
     def is_elementwise(self) -> bool:
         """Whether the output may overwrite an input of the same shape and dtype."""
-        return self._has("elementwise") and not self.is_gradient
+        return "elementwise" in self.traits
 
     @property
     def is_random(self) -> bool:
         """Whether it draws random numbers. A backward step does not: it reads the mask that the forward step wrote."""
-        return self._has("random") and not self.is_gradient
+        return "random" in self.traits
 
     @property
     def writes_statistics(self) -> bool:
         """Whether it overwrites running statistics, on which its other outputs do not depend."""
-        return self._has("statistics")
+        return "statistics" in self.traits
 
     @property
     def keeps_position(self) -> bool:
         """Whether it must keep its position in the order: it is random, communicates, has effects or is unknown."""
-        return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
+        return self.is_unknown or not self.traits.isdisjoint(("random", "communicates", "effects"))
 
     @property
     def can_recompute(self) -> bool:
         """Whether a second run has the same result, if the state of the random generator is restored."""
         return self.is_random or not self.keeps_position
-
-    def _has(self, trait: str) -> bool:
-        return self.entry is not None and trait in self.entry.traits
 
 
 def table_spelling(word: str) -> str:
@@ -115,8 +97,7 @@ def table_spelling(word: str) -> str:
 @lru_cache(maxsize=4096)
 def operator_of(instr: str) -> Operator:
     """Return the operator that ``instr`` names."""
-    text = instr.strip()
-    text, is_gradient = text.removesuffix(GRADIENT), text.endswith(GRADIENT)
+    text, is_gradient = instr.strip().removesuffix(GRADIENT), instr.strip().endswith(GRADIENT)
     if (match := _OBJECT.fullmatch(text)) is not None:
         text = match[1]
     if (match := ONE_WORD.fullmatch(text)) is not None:
@@ -133,7 +114,10 @@ def operator_of(instr: str) -> Operator:
         entry = None
     elif words & COMMUNICATION:
         entry = TABLE["allreduce"]
-    return Operator(namespace, base, overload, is_gradient, entry)
+    known = entry or Entry()
+    cost, traits = ("", known.traits - {"elementwise", "random"}) if is_gradient else (known.cost, known.traits)
+    is_unknown = entry is None and base != ""
+    return Operator(cost, known.gradient_needs, traits, namespace, base, overload, is_gradient, is_unknown)
 
 
 def one_word_parts(namespace: str, rest: str) -> tuple[str, str, str]:

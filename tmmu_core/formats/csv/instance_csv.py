@@ -35,7 +35,6 @@ REQUIRED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "For other column names, use tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
-MAX_SAFE_DIGITS = 18  # a number with at most this many digits is below every limit
 LAST_FIXED = 2**63 - 1  # maximum fixed offset of a problem; offsets of a finished plan may be any uint64
 
 
@@ -88,11 +87,8 @@ def from_columns(cells: Mapping[str, Sequence[str]], lines: Sequence[int], inclu
         found: list[int] = []
         try:
             for text in cells.get(column, absent):
-                if len(text) <= MAX_SAFE_DIGITS and text.isascii() and text.isdecimal():
-                    found.append(int(text))
-                else:
-                    word = digits_of(text.strip())
-                    found.append(strict.whole_number(word, most) if word or empty is None else empty)
+                word = digits_of(text.strip())
+                found.append(strict.whole_number(word, most) if word or empty is None else empty)
         except ValueError as error:
             raise _fault(lines[len(found)], column, str(error).rstrip("."), "Write a whole number ≥ 0.") from None
         return found
@@ -209,9 +205,9 @@ _NUMBER = re.compile(
 
 def digits_of(text: str, unit: str = "") -> str:
     """Return a number as digits, in bytes if it or the column (``unit``) has a unit. Return other text unchanged."""
-    text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     if text.isdecimal() and not unit:
         return text
+    text = str(int(text, 16)) if _HEX.fullmatch(text) else text
     match = _NUMBER.fullmatch(text)
     if match is None or (unit and match["unit"]):
         return text

@@ -11,6 +11,7 @@ covers the values that the plan hash does not contain, such as live ranges and m
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import UnreadableInput, source_of_errors
@@ -44,17 +45,13 @@ register_types(_Body)
 
 
 def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
-    index, timeline = liveness.timeline.index, liveness.timeline
-    ids = index.tensor_ids
-    position_of: dict[str, tuple[int, int]] = {}
-    for node, step in enumerate(timeline.step_of.tolist()):
-        if step >= 0:
-            for k, tensor in enumerate(index.outputs_of(node).tolist()):
-                position_of.setdefault(ids[tensor], (step, k))
-    for k, tensor_id in enumerate(timeline.graph.inputs):
-        position_of.setdefault(tensor_id, (0, k))
-    is_planned = (liveness.birth >= 0).tolist()
-    unwritten = sorted(i for i, planned in zip(ids, is_planned, strict=True) if planned and i not in position_of)
+    timeline, ids = liveness.timeline, liveness.timeline.index.tensor_ids
+    position_of = {tensor_id: (0, k) for k, tensor_id in enumerate(timeline.graph.inputs)}
+    for node in np.flatnonzero(timeline.step_of >= 0).tolist():
+        written = enumerate(timeline.index.outputs_of(node).tolist())
+        position_of |= {ids[tensor]: (int(timeline.step_of[node]), k) for k, tensor in written}
+    planned = (ids[tensor] for tensor in np.flatnonzero(liveness.birth >= 0).tolist())
+    unwritten = sorted(tensor_id for tensor_id in planned if tensor_id not in position_of)
     return position_of | {tensor_id: (-1, k) for k, tensor_id in enumerate(unwritten)}
 
 
@@ -74,8 +71,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
         values |= {"role": index_of_word[row.role], "dtype": index_of_word[row.dtype]}
         values["offset_in_slot"] = row.offset_bytes - slot_offset[row.arena, row.logical_slot]
         rows.append([values[name] for name in ROW])
-    head = head_document(plan)
-    head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
+    head = head_document(plan) | {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
     return cbor_canonical({"schema": CHECKPOINT_SCHEMA, "body": body, "digest": H(body)})
 

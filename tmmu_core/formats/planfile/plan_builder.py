@@ -6,9 +6,8 @@ Its peaks omit the source of a hand-off at its last step: they are recomputed. U
 """
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any, Literal
 
@@ -92,7 +91,11 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
         raise limits.limit_error(limits.ARENAS, "the plan")
     columns = _columns(rows, {name: k for k, name in enumerate(names)})
     places, own_arenas, reason = _placed(head, columns)
-    arenas = tuple([_arena(name, head.arenas[name]) for name in names])
+    for name in names:
+        for field, value in vars(head.arenas[name]).items():
+            if isinstance(value, int) and value < 0 and field != "witness_step":  # −1: no step
+                raise UnreadableInput(f"{value} is negative.", PLAN_AGAIN, place=f"$.arenas.{name}.{field}")
+    arenas = tuple([replace(head.arenas[name], name=name) for name in names])
     for field in ("metrics", "notes", "planner_options"):
         check_plain(getattr(head, field), f"$.{field}")
     try:
@@ -121,7 +124,16 @@ def build(head: HeadDocument, rows: Sequence[TensorRow]) -> Plan:
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dict[str, Any]:
     by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
-    _check_rows(rows, by_id, arena_numbers)
+    before = None
+    for i in by_id:
+        name, arena, place = rows[i].tensor_id, rows[i].arena, f"$.tensors[{i}]"
+        if name == before:
+            raise UnreadableInput(f"the tensor {name!r} has two rows.", PLAN_AGAIN, place=f"{place}.tensor_id")
+        if arena not in arena_numbers:
+            what = f"the tensor {name!r} is in the arena {arena!r}, which is not in the plan."
+            hint = f"Arenas: {', '.join(arena_numbers) or 'none'}."
+            raise UnreadableInput(what, hint, place=f"{place}.arena")
+        before = name
     columns: dict[str, Any] = {}
     for field, name in model.COLUMN_OF.items():
         values = [getattr(rows[i], field) for i in by_id]
@@ -130,17 +142,6 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
     categories = columns["categories"]
     columns["categories"] = tuple([category or "other" for category in categories]) if any(categories) else ()
     return columns
-
-
-def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str]) -> None:
-    for before, i in pairwise(by_id):
-        if rows[before].tensor_id == rows[i].tensor_id:
-            place, what = f"$.tensors[{i}].tensor_id", f"the tensor {rows[i].tensor_id!r} has two rows."
-            raise UnreadableInput(what, PLAN_AGAIN, place=place)
-    for i in by_id:
-        if rows[i].arena not in arenas:
-            what = f"the tensor {rows[i].tensor_id!r} is in the arena {rows[i].arena!r}, which is not in the plan."
-            raise UnreadableInput(what, f"Arenas: {', '.join(arenas) or 'none'}.", place=f"$.tensors[{i}].arena")
 
 
 def _head_fields(head: HeadDocument) -> dict[str, Any]:
@@ -210,13 +211,6 @@ def _with_current_figures(plan: Plan) -> Plan:
         arenas.append(replace(arena, storages=arena.storages or int(rows.sum())))
     renewed = replace(plan, arenas=tuple(arenas))
     return replace(renewed, metrics=renewed_metrics(plan, renewed))
-
-
-def _arena(name: str, arena: ArenaSummary) -> ArenaSummary:
-    for field, value in vars(arena).items():
-        if isinstance(value, int) and value < 0 and field != "witness_step":  # −1: no step
-            raise UnreadableInput(f"{value} is negative.", place=f"$.arenas.{name}.{field}", hint="Plan again.")
-    return replace(arena, name=name)
 
 
 def _digest(text: str, field: str) -> bytes:
