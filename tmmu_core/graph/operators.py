@@ -14,28 +14,27 @@ from tmmu_core.graph.operator_table import ROWS
 
 Needs = Literal["nothing", "inputs", "outputs", "both", "mask"]
 
-HLO = frozenset(("stablehlo", "mhlo", "chlo", "hlo", "xla", "lax", "vhlo"))
-ATEN = frozenset(("aten", "prims", "prim", "torch", "ops", "executorch", "dimorderops", "rngprims", "edge"))
-COMMUNICATION = frozenset(
-    ("c10d", "c10dfunctional", "distributed", "dist", "nccl", "rccl", "gloo", "mpi", "horovod", "symmmem", "dtensor")
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+HLO = _words("stablehlo mhlo chlo hlo xla lax vhlo")
+ATEN = _words("aten prims prim torch ops executorch dimorderops rngprims edge")
+COMMUNICATION = _words("c10d c10dfunctional distributed dist nccl rccl gloo mpi horovod symmmem dtensor")
+NAMESPACES = HLO | ATEN | COMMUNICATION
+NAMESPACES |= _words(
+    "ai onnx ml training preview com microsoft ms internal nchwc nhwc org pytorch pkg onnxscript torchlib tfl tf "
+    "tflite tensorflow builtin rawops jax numpy np jnp nn functional f modules module activation special math linalg "
+    "operator builtins keras layers exir dialects quantized quantizeddecomposed higherorder inductor tosa tensor "
+    "tensorbase c variablefunctions"
 )
-OTHERS = frozenset(
-    (
-        *("ai", "onnx", "ml", "training", "preview", "com", "microsoft", "ms", "internal", "nchwc", "nhwc", "org"),
-        *("pytorch", "pkg", "onnxscript", "torchlib", "tfl", "tf", "tflite", "tensorflow", "builtin", "rawops", "jax"),
-        *("numpy", "np", "jnp", "nn", "functional", "f", "modules", "module", "activation", "special", "math"),
-        *("linalg", "operator", "builtins", "keras", "layers", "exir", "dialects", "quantized", "quantizeddecomposed"),
-        *("higherorder", "inductor", "tosa", "tensor", "tensorbase", "c", "variablefunctions"),
-    )
-)
-"""Further namespace words whose operators are in the table."""
-NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
 GRADIENT = "_GRAD"  # suffix of the synthesized backward step of an operator
-OVERLOADS = (
-    *("default", "Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor", "Tensor_Tensor", "Tensor_mode", "Scalar_mode"),
-    *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),
-    *("Dimname", "indices", "sections", "other", "device", "dtype_layout", "out", "start", "start_step", "tensor_list"),
+OVERLOADS = _words(
+    "default Tensor Scalar Tensor_Scalar Scalar_Tensor Tensor_Tensor Tensor_mode Scalar_mode int int_list dim dims "
+    "dim_IntList self sizes using_ints dtype correction vec Dimname indices sections other device dtype_layout out "
+    "start start_step tensor_list"
 )
 """Overloads that a one-word name can end with: ``aten_add_Tensor``."""
 ONE_WORD = re.compile(

@@ -174,13 +174,10 @@ def test_names_of_one_buffer_are_one_life() -> None:
     assert "tensors that share a buffer with another tensor: 1" in found.notes
 
 
-def test_both_log_formats_of_the_micro_planner_are_read() -> None:
-    new = b"I: * (id=0): size=64, offset=128, first_used=3 last_used=3\n"
-    old = b"Planner buffer ID: 0, calculated offset: 128, size required: 64, first_time_created: 3, last_time_used: 3"
-    for log in (new, old):
-        found = read_any(log)
-        assert isinstance(found, PlainInstance)
-        assert rows(found) == [(3, 4, 64, 128)]
+def test_log_of_the_micro_planner_is_read() -> None:
+    found = read_any(b"I: * (id=0): size=64, offset=128, first_used=3 last_used=3\n")
+    assert isinstance(found, PlainInstance)
+    assert rows(found) == [(3, 4, 64, 128)]
 
 
 def test_xla_report_is_one_step_with_offsets() -> None:

@@ -35,16 +35,10 @@ from tmmu_core.graph.constants import Constants, in_file, in_memory
 from tmmu_core.graph.index import fixed_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
-BODIES = {
-    "IF": ("then", "else"),
-    "WHILE": ("cond", "body"),
-    "STABLEHLO_WHILE": ("cond", "body"),
-    "CALL": ("body",),
-    "CALL_ONCE": ("body",),
-    "STABLEHLO_COMPOSITE": ("body",),
-}
-"""Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
+CALLS = ("CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE")
+BODIES = {"IF": ("then", "else"), **dict.fromkeys(LOOPS, ("cond", "body")), **dict.fromkeys(CALLS, ("body",))}
+"""Operator → the names of its bodies, for operators whose bodies are planned."""
 DEEPEST = 16  # maximum levels of nested bodies that are planned
 MOST_REPEATED = 1 << 17  # maximum sum of :attr:`.Subgraph.words` over the repeated uses of subgraphs
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}  # operand list, index of the value

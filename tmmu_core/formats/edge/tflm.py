@@ -2,11 +2,9 @@
 
 ::
 
-    0 (id=0): size=2048, offset=0, first_used=0 last_used=1                       MicroMemoryPlanner::PrintMemoryPlan
-    Planner buffer ID: 0, calculated offset: 0, size required: 2048, first_time_created: 0, last_time_used: 1
-                                                                                  the same, until 2021
-    [RecordingMicroAllocator] Arena allocation total 85264 bytes                  RecordingMicroAllocator
-    [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …         ::PrintAllocations
+    0 (id=0): size=2048, offset=0, first_used=0 last_used=1               MicroMemoryPlanner::PrintMemoryPlan
+    [RecordingMicroAllocator] Arena allocation total 85264 bytes          RecordingMicroAllocator::PrintAllocations
+    [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …
 
 The planner prints live ranges (last step included) and offsets of the buffers in the arena's head. The allocator prints
 the sizes of the arena, its head and its tail, and the size of each kind of persistent buffers in the tail. Persistent
@@ -22,20 +20,15 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Print it with MicroMemoryPlanner::PrintMemoryPlan() or RecordingMicroAllocator::PrintAllocations()."
 _NUMBER = r"(\d{1,19})"
-_ID, _SIZE, _OFFSET, _FIRST, _LAST = (rf"(?P<{part}>\d{{1,19}})" for part in ("id", "size", "offset", "first", "last"))
-_PLAN = re.compile(rf"\(id={_ID}\): size={_SIZE}, offset={_OFFSET}, first_used={_FIRST},? last_used={_LAST}", re.A)
-_OLD_PLAN = re.compile(
-    rf"(?a)Planner buffer ID: {_ID}, calculated offset: {_OFFSET}, size required: {_SIZE}, "
-    rf"first_time_created: {_FIRST}, last_time_used: {_LAST}"
-)
+_FIELDS = rf"\(id={_NUMBER}\): size={_NUMBER}, offset={_NUMBER}, first_used={_NUMBER},? last_used={_NUMBER}"
+_PLAN = re.compile(_FIELDS, re.A)
 _ARENA = re.compile(rf"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) {_NUMBER} bytes", re.A)
 _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMBER} bytes", re.A)
 
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a log of this kind; ``""`` if they are."""
-    marks = (b"[RecordingMicroAllocator]", b"Planner buffer ID:", b"first_used=")
-    is_known = is_log(data) and any(mark in data for mark in marks)
+    is_known = is_log(data) and (b"[RecordingMicroAllocator]" in data or b"first_used=" in data)
     return "" if is_known else "it has no line of TensorFlow Lite Micro's memory planner or allocator"
 
 
@@ -49,8 +42,8 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             bytes_of_area[found[1]] = int(found[2])
         elif found := _KIND.search(line):
             bytes_of_kind[found[1]] = int(found[2])
-        elif found := _PLAN.search(line) or _OLD_PLAN.search(line):
-            buffer, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
+        elif found := _PLAN.search(line):
+            buffer, size, offset, first, last = map(int, found.groups())
             if first > last or max(offset + size, last) > MAX_VALUE:
                 raise UnreadableInput(f"invalid buffer: {line.strip()[:80]!r}.", place=f"line {number}", hint=HINT)
             if buffer == 0:  # another plan begins

@@ -24,7 +24,7 @@ from tmmu_core.plans import model
 from tmmu_core.plans.canonical import is_token
 from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
-from tmmu_core.plans.model import ArenaSummary, Count, Count63, Places, Plan, TensorRow
+from tmmu_core.plans.model import Count, Count63, Places, Plan, TensorRow
 
 PLAN_AGAIN = "Plan again."
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")

@@ -136,14 +136,13 @@ _NOT_UTF8 = "this is not JSON: a text in it is not UTF-8."
 def decode(data: bytes, document_type: type[T], noun: str = "graph") -> T:
     """Decode a document; ``noun`` is its kind in an error record. Raises ``UnreadableInput``, ``InvalidIrShapes``."""
     try:
-        with paused_gc():
-            if kind(data) == "cbor":
-                value = _cbor_value(data)
-                _cbor_value.cache_clear()
-                return msgspec.convert(value, document_type)
-            value = _decode_json(data, document_type)
-            refuse_repeated_keys(data)
-            return value
+        if kind(data) == "cbor":
+            value = _cbor_value(data)
+            _cbor_value.cache_clear()
+            return msgspec.convert(value, document_type)
+        value = _decode_json(data, document_type)
+        refuse_repeated_keys(data)
+        return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, noun, strict.field_hint(error, document_type)) from error
 

@@ -4,7 +4,7 @@ Writing is deterministic: equal graphs give equal bytes. The published schema is
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cbor2
@@ -12,7 +12,6 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, source_of_errors
-from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, HASHED_IN_PARAMS, Graph, Tensor
 from tmmu_core.graph.native import document, unpacking
@@ -29,18 +28,6 @@ IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")  # a document with one of
 _DEFAULT_DTYPE = Tensor("").dtype
 NONEMPTY_DEFAULTS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
 """``tensors`` or ``nodes`` → ``(field, default)`` of each text field with a nonempty default."""
-
-
-class _WrittenTensor(msgspec.Struct):
-    shape: tuple[int | str, ...] | msgspec.UnsetType = msgspec.UNSET
-    dtype: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class _WrittenTensors(msgspec.Struct):
-    tensors: tuple[_WrittenTensor, ...] = ()
-
-
-register_types(_WrittenTensor, _WrittenTensors)
 
 
 def refuses(data: bytes) -> str:
@@ -86,18 +73,18 @@ def decode(data: bytes, name: str = "") -> Graph:
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
         # The first program version omitted the dtype float32 and the shape (): decode again to find missing fields.
         # A missing ``dtype`` is the default object itself.
-        notes = _first_version_notes(graph, document.decode(data, _WrittenTensors).tensors)
+        notes = _first_version_notes(document.decode(data, dict[str, Any])["tensors"])
         graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)
 
 
-def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
+def _first_version_notes(tensors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return notes on tensors without dtype or shape, which the first version omitted. Raises ``InvalidIrShapes``."""
-    shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
-    untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
+    shapeless = [i for i, tensor in enumerate(tensors) if "shape" not in tensor]
+    untyped = sum("dtype" not in tensor for tensor in tensors)
     # A file that contains float32 or the shape () is not of the first version: a shape is then required.
-    if shapeless and any(tensor.dtype == _DEFAULT_DTYPE or tensor.shape == () for tensor in tensors):
-        name, path = graph.tensors[shapeless[0]].id, f"$.tensors[{shapeless[0]}]"
+    if shapeless and any(tensor.get("dtype") == _DEFAULT_DTYPE or tensor.get("shape") == [] for tensor in tensors):
+        name, path = tensors[shapeless[0]]["id"], f"$.tensors[{shapeless[0]}]"
         message = f'{path} (the tensor {name!r}): the required field "shape" is missing.'
         raise InvalidIrShapes(message, hint="Add the field.", reason="missing_field", path=path, tensor=name)
     counts = {"no dtype and are read as float32": untyped, "no shape and are read as scalars": len(shapeless)}
@@ -113,7 +100,7 @@ def encode_json(graph: Graph) -> bytes:
             what = f"the params of the node {node.node_id!r} contain a NaN or an infinity, which JSON cannot represent."
             path, hint = f"$.nodes[{k}].params", "Write the graph as CBOR."
             raise InvalidIrShapes(what, hint=hint, reason="not_json", node_id=node.node_id, path=path) from error
-    encode = msgspec.json.Encoder().encode
+    encode = msgspec.json.encode
     parts: list[bytes] = []
     for field, value in _complete(graph).items():
         is_table = field in ("tensors", "nodes")
@@ -167,8 +154,7 @@ def normalise_dtypes(graph: Graph) -> Graph:
 
 def _plain(graph: Graph) -> dict[str, Any]:
     """Return the graph as plain values without defaults and :data:`UNWRITTEN` fields."""
-    with document.paused_gc():
-        plain: dict[str, Any] = msgspec.to_builtins(graph)
+    plain: dict[str, Any] = msgspec.to_builtins(graph)
     plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
     for field in UNWRITTEN:
         plain.pop(field, None)

@@ -102,10 +102,10 @@ def decode(data: bytes, name: str = "") -> Graph:
     nodes: list[Node] = []
     for k, node in enumerate(read.nodes):
         tensors += _tensors(node, k)
-        ports = enumerate(node.inputs)
-        inputs = [_port(port, widths, f"$.nodes[{k}].inputs[{j}]", node.node_id) for j, port in ports]
+        path, ports = f"$.nodes[{k}].inputs", enumerate(node.inputs)
+        inputs = tuple([_port(port, widths, f"{path}[{j}]", node.node_id) for j, port in ports])
         outputs = tuple([f"{node.node_id}:{i}" for i in range(widths[node.node_id])])
-        nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=tuple(inputs), outputs=outputs))
+        nodes.append(Node(**{name: getattr(node, name) for name in NODE_FIELDS}, inputs=inputs, outputs=outputs))
     graph_outputs = tuple([_port(port, widths, f"$.outputs[{j}]", "") for j, port in enumerate(read.outputs)])
     same = {field: getattr(read, field) for field in GRAPH_FIELDS}
     graph = Graph(tuple(tensors), tuple(nodes), outputs=graph_outputs, ir_schema=GRAPH_SCHEMA, **same)
@@ -130,9 +130,7 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
         raise _wrong_field(node, f"{path}.dtype", "the field is missing", hint, "missing_field")
     columns: dict[str, tuple[Any, ...]] = {}
     for field in PER_OUTPUT:
-        value = getattr(node, field)
-        if field == "view" and node.view_descriptor is not None:
-            value = node.view_descriptor
+        value = node.view_descriptor or node.view if field == "view" else getattr(node, field)
         if not isinstance(value, tuple) or not shapes:
             value = (value,) * len(shapes)
         if len(value) != len(shapes):
@@ -162,5 +160,4 @@ def _port(port: Port, output_counts: dict[str, int], path: str, reader: str) -> 
         what = f"output {port.output_idx} of {port.node_id!r}, which has {count}"
         hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
     subject = f"the node {reader!r} reads" if reader else "a graph output is"
-    about: dict[str, Any] = {"node_id": reader} if reader else {}
-    raise InvalidIrShapes(f"{subject} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)
+    checks.refuse("unknown_tensor", path, f"{subject} {what}.", hint, tensor=tensor, node_id=reader)

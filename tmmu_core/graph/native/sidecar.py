@@ -72,23 +72,19 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
     """Yield the bytes of a sidecar: header and ``values``. Raises ``UnreadableInput`` if a constant's size is wrong."""
     header: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
     begin = 0
-    for tensor in graph.tensors:
-        if tensor.id not in values:
-            continue
+    for tensor in (tensor for tensor in graph.tensors if tensor.id in values):
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
-        size = dtypes.tensor_bytes(shape, tensor.dtype)
-        dtype = DTYPES.get(tensor.dtype)
+        size, dtype = dtypes.tensor_bytes(shape, tensor.dtype), DTYPES.get(tensor.dtype)
         offsets = [begin, begin + size]
         header[tensor.id] = {"dtype": dtype or "U8", "shape": shape if dtype else [size], "data_offsets": offsets}
-        sizes[tensor.id] = size
         begin += size
     encoded = msgspec.json.encode(header)
     encoded += b" " * (-len(encoded) % 8)
     yield len(encoded).to_bytes(8, "little") + encoded
-    for name, size in sizes.items():
-        length = 0
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        size, length = end - begin, 0
         for data in values.chunks(name):
             length += len(data)
             yield data
