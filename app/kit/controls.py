@@ -95,9 +95,10 @@ def text_widget(
 
     The field gets the parsed input, or ``empty`` without input. An invalid input stays in the widget, with an error.
     """
+    drafts = state.session().drafts
 
-    def changed() -> None:
-        draft, drafts = str(state.widget_value(widget) or "").strip(), state.session().drafts
+    def changed(draft: str) -> None:
+        draft = draft.strip()
         try:
             value = parse(draft) if draft else empty
         except (ValueError, UnreadableInput) as error:
@@ -108,4 +109,4 @@ def text_widget(
         drafts.pop(widget, None)
         state.choose(**{field: value})
 
-    return {"key": state.set_widget(widget, state.session().drafts.get(widget, text)), "on_change": changed}
+    return state.bound(widget, drafts.get(widget, text), changed)

@@ -37,7 +37,8 @@ def draw(shown: Shown) -> None:
         with left:
             if not history.url():
                 st.caption("Kept until you reload the page. To keep or share it, download the review file.")
-            st.text_input("Your name", key=state.set_widget("review.author", current.author), on_change=_sign)
+            author = state.bound("review.author", current.author, lambda name: review.sign(name.strip()))
+            st.text_input("Your name", **author)
             _notes(current)
             _new_note(shown)
         with right:
@@ -90,17 +91,13 @@ def _views(current: review.Review) -> None:
 
 def _decision(current: review.Review) -> None:
     decision = current.decision
-    key = state.set_widget("review.answer", decision.answer if decision else None)
-    st.segmented_control("Decision", review.DECISIONS, key=key, on_change=_decide)
+    answer, reason = (decision.answer, decision.text) if decision else (None, "")
+
+    def decide(answer: Any, reason: str) -> None:
+        review.decide(review.Decision(answer, reason, review.current().author, review.today()) if answer else None)
+
+    widget = state.bound("review.answer", answer, lambda chosen: decide(chosen, reason))
+    st.segmented_control("Decision", review.DECISIONS, **widget)
     if decision:
-        st.text_input("Reason", key=state.set_widget("review.reason", decision.text), on_change=_decide)
+        st.text_input("Reason", **state.bound("review.reason", reason, lambda text: decide(answer, text)))
         st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))
-
-
-def _sign() -> None:
-    review.sign(str(state.widget_value("review.author") or "").strip())
-
-
-def _decide() -> None:
-    answer, reason = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
-    review.decide(review.Decision(answer, reason, review.current().author, review.today()) if answer else None)

@@ -132,26 +132,18 @@ def refuse(card: dict[str, Any]) -> None:
     session().refusals = [*(old for old in session().refusals if old["title"] != card["title"]), card]
 
 
-def set_widget(name: str, value: Any) -> str:
-    """Set the value of a widget before it is drawn; return its key."""
+def bound(name: str, value: Any, on_change: Callable[[Any], None] | None = None) -> dict[str, Any]:
+    """Return the arguments of a widget that shows ``value`` and passes the user's input to ``on_change``.
+
+    Default of ``on_change``: set the field ``name`` of the choice, or its default for an empty input.
+    """
     key = f"w.{name}"
     st.session_state[key] = value
-    return key
 
-
-def widget_value(name: str) -> Any:
-    """Return the value of a widget, for its callback."""
-    return st.session_state.get(f"w.{name}")
-
-
-def bound(name: str, value: Any) -> dict[str, Any]:
-    """Return the arguments of a widget that shows ``value`` and sets field ``name``; empty input sets the default."""
-
-    def set_field() -> None:
-        new = widget_value(name)
+    def set_field(new: Any) -> None:
         choose(**{name: getattr(Choice(), name) if new is None else new})
 
-    return {"key": set_widget(name, value), "on_change": set_field}
+    return {"key": key, "on_change": lambda: (on_change or set_field)(raw(key))}
 
 
 def listeners(key: str, callbacks: Mapping[str, Callable[[Any], None]]) -> dict[str, Callable[[], None]]:

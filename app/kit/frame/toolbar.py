@@ -99,8 +99,8 @@ def _menu(
     key, value = title.lower(), value or ""
     names = names if value in names else {value: value or numbers.UNKNOWN, **names}
     options: dict[str, Any] = {"disabled": bool(fixed), "help": fixed or about, "width": 200}
-    options["on_change"] = lambda: state.choose(**changes(state.widget_value(key)))
-    st.selectbox(title, list(names), 0, names.__getitem__, key=state.set_widget(key, value), **options)
+    options |= state.bound(key, value, lambda name: state.choose(**changes(name)))
+    st.selectbox(title, list(names), 0, names.__getitem__, **options)
 
 
 ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
@@ -149,15 +149,11 @@ def draw_advanced(choice: Choice, opened: Opened) -> None:
     _size_setting("Budget of all arenas", "budget", choice.budget, "unlimited", about)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
-        allowed = size_range(opened.graph, name)
-
-        def changed(name: str = name) -> None:
-            controls.choose_size(name, state.widget_value(f"dim.{name}"), defaults[name])
-
-        label, size = f"Dimension {for_markdown(name)}", choice.dims.get(name, defaults[name])
-        label += f" ({allowed.min:,} … {allowed.max:,})"
+        allowed, size = size_range(opened.graph, name), choice.dims.get(name, defaults[name])
+        label = f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})"
         low, high, value = (min(number, controls.MOST_NUMBER) for number in (allowed.min, allowed.max, size))
-        st.number_input(label, low, high, key=state.set_widget(f"dim.{name}", value), on_change=changed)
+        changed = partial(controls.choose_size, name, default=defaults[name])
+        st.number_input(label, low, high, **state.bound(f"dim.{name}", value, changed))
 
 
 def _size_setting(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
@@ -172,13 +168,13 @@ def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
     st.html(markup.heading(f"Options of {choice.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
 
-        def set_board() -> None:
-            if (name := state.widget_value("board")) in BOARDS:
+        def set_board(name: str) -> None:
+            if name in BOARDS:
                 state.choose(options={**state.choice().options, **options_of(name)})
 
         board = next((name for name in BOARDS if options_of(name)["memories"] == options.get("memories")), NO_BOARD)
-        key, about = state.set_widget("board", board), "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
-        st.selectbox("Board", (NO_BOARD, *BOARDS), key=key, on_change=set_board, help=about)
+        about = "\n\n".join(f"{b}: {text}." for b, (text, _) in BOARDS.items())
+        st.selectbox("Board", (NO_BOARD, *BOARDS), help=about, **state.bound("board", board, set_board))
     for name, default in defaults.items():
         _option(name, default, options.get(name, default))
     if options:
@@ -188,19 +184,19 @@ def _planner_options(choice: Choice, defaults: dict[str, Any]) -> None:
 def _option(name: str, default: Any, value: Any) -> None:
     title, widget, about = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
 
-    def changed() -> None:
-        state.choose(options=_options_with(name, state.widget_value(widget), default))
+    def changed(new: Any) -> None:
+        state.choose(options=_options_with(name, new, default))
 
     if name in CHOICES:
-        options, key = list(dict.fromkeys((*CHOICES[name], value))), state.set_widget(widget, value)
+        options, settings = list(dict.fromkeys((*CHOICES[name], value))), state.bound(widget, value, changed)
         labels: dict[Any, Any] = {None: "default", True: "yes", False: "no"}
-        st.selectbox(title, options, key=key, format_func=lambda o: labels.get(o, o), help=about, on_change=changed)
+        st.selectbox(title, options, format_func=lambda o: labels.get(o, o), help=about, **settings)
     elif isinstance(default, int) or name == "max_nodes":
         label = title if default is None else f"{title} (default {default:,})"
         low = 1 if name == "min_alignment" else 0
         initial: Any = None if default is None else "min"  # None lets the field be empty
-        key = state.set_widget(widget, value if isinstance(value, int) else default)
-        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, key=key, help=about, on_change=changed)
+        settings = state.bound(widget, value if isinstance(value, int) else default, changed)
+        st.number_input(label, low, controls.MOST_NUMBER, initial, 1, help=about, **settings)
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         example, empty = EXAMPLES[name], _options_with(name, default, default)

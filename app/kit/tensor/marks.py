@@ -102,9 +102,8 @@ def pick_layer(shown: Shown) -> None:
     about = f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
     about += f" Repeated: {repeated}." if repeated else ""
 
-    def mark_layer() -> None:
-        layer = state.widget_value("layer")
+    def mark_layer(layer: str | None) -> None:
         state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
 
-    key = state.set_widget("layer", chosen if chosen in names else None)
-    st.selectbox("Layer", names, None, key=key, placeholder="all", on_change=mark_layer, width=300, help=about)
+    widget = state.bound("layer", chosen if chosen in names else None, mark_layer)
+    st.selectbox("Layer", names, None, placeholder="all", width=300, help=about, **widget)

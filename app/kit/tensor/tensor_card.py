@@ -77,11 +77,9 @@ def turns(shown: Shown) -> list[int] | None:
         return None
     turn, order = max(1, min(chosen, total)), plan_rows.placement_order(shown, arena_focus.arena(shown))
 
-    def show_turn() -> None:
-        state.choose(**_turn(shown, int(state.widget_value("turn"))))
-
+    widget = state.bound("turn", turn, lambda new: state.choose(**_turn(shown, int(new))))
     with controls.row("turns"):
-        st.number_input("Placement", 1, total, key=state.set_widget("turn", turn), on_change=show_turn, width=200)
+        st.number_input("Placement", 1, total, width=200, **widget)
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))

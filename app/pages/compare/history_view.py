@@ -53,11 +53,8 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> N
     runs = _runs(store, model)
     st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
     with controls.row("history"):
-
-        def choose_model() -> None:
-            state.choose(model=state.widget_value("model"), branch="")
-
-        st.selectbox("Model", models, key=state.set_widget("model", model), on_change=choose_model, width=320)
+        widget = state.bound("model", model, lambda name: state.choose(model=name, branch=""))
+        st.selectbox("Model", models, width=320, **widget)
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))

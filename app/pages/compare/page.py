@@ -112,13 +112,13 @@ def _pick(options: dict[str, str], value: str) -> None:
     """Draw the selection of the baseline and the button "Swap". ``value``: the current baseline, or ""."""
     names = list(options) if value in options or not value else [value, *options]
 
-    def changed() -> None:
-        text = str(state.widget_value("baseline") or "").strip()
+    def changed(text: str | None) -> None:
+        text = (text or "").strip()
         is_link = text and text not in names and text.partition(":")[0] not in BASELINE_KINDS
         state.choose(baseline=f"link:{text}" if is_link else text)
 
     with controls.row("baseline"):
-        widget: dict[str, Any] = {"key": state.set_widget("baseline", value or None), "on_change": changed}
+        widget = state.bound("baseline", value or None, changed)
         widget |= {"accept_new_options": True, "placeholder": "choose, or paste a link", "width": 460}
         widget |= {"format_func": lambda name: options.get(name, numbers.shortened(name, 60))}
         is_swapped = state.choice().swapped

@@ -79,10 +79,10 @@ def _kinds() -> frozenset[Kind]:
 
 def pick_kinds() -> None:
     """Draw the selection of the allowed kinds of changes."""
-    key = state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()])
-    options: dict[str, Any] = {"placeholder": "allowed changes", "label_visibility": "collapsed"}
-    options |= {"on_change": lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds")))}
-    st.multiselect("Allowed changes", list(KINDS), key=key, format_func=KINDS.__getitem__, **options)
+    allowed = [kind for kind in KINDS if kind in _kinds()]
+    options = state.bound("fit_kinds", allowed, lambda kinds: state.choose(fit_kinds=",".join(kinds)))
+    options |= {"placeholder": "allowed changes", "label_visibility": "collapsed"}
+    st.multiselect("Allowed changes", list(KINDS), format_func=KINDS.__getitem__, **options)
 
 
 def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:

@@ -87,14 +87,13 @@ def search(shown: Shown) -> None:
     chosen = state.choice()
     matches = _matches(shown, chosen.search)
 
-    def searched() -> None:
-        text = str(state.widget_value("node-search") or "").strip()
-        state.choose(search=text, marked="")
+    def searched(text: str) -> None:
+        state.choose(search=text.strip(), marked="")
         _select_next(_matches(shown, text))
 
     look: dict[str, Any] = {"placeholder": "search nodes and attributes", "label_visibility": "collapsed", "width": 240}
-    key = state.set_widget("node-search", chosen.search)
-    st.text_input("Search nodes and attributes", key=key, type="search", on_change=searched, **look)
+    look |= state.bound("node-search", chosen.search, searched)
+    st.text_input("Search nodes and attributes", type="search", **look)
     if chosen.search:
         position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
         look = {"icon": ":material/keyboard_arrow_down:", "type": "tertiary", "shortcut": "Shift+Enter"}

@@ -164,21 +164,16 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
         text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
         text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
 
-    def apply_preset() -> None:
-        if name := state.widget_value("shard-preset"):
-            _apply(presets[name][1])
-
-    def apply_text() -> None:
-        _apply(state.widget_value("shard-text") or "")
+    def apply(text: str) -> None:
+        state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     hidden: dict[str, Any] = {"label_visibility": "collapsed"}
-    key = state.set_widget("shard-preset", preset)
-    st.pills("Presets", list(presets), key=key, on_change=apply_preset, **hidden)
+    widget = state.bound("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
+    st.pills("Presets", list(presets), **widget, **hidden)
     if preset is not None:
         st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
-    key = state.set_widget("shard-text", text)
-    st.text_area("Shard spec as JSON", key=key, height=300, on_change=apply_text, **hidden)
+    st.text_area("Shard spec as JSON", height=300, **state.bound("shard-text", text, apply), **hidden)
     with st.expander("Syntax"):
         st.markdown(
             "- `mesh`: the axes of the mesh, slowest first.\n"
@@ -188,10 +183,6 @@ def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
             '`optimizer_state`); `"follow"` splits activations and gradients like the weights from which they are '
             "computed.\n\nIf an axis cannot be split evenly, the first ranks get one row more."
         )
-
-
-def _apply(text: str) -> None:
-    state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
 def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
