@@ -76,11 +76,13 @@ def draw() -> None:
         visibility: Literal["visible", "hidden"] = "hidden" if name in hidden else "visible"
         pages.append(st.Page(file, title=title, url_path=name, default=name == FIRST, visibility=visibility))
     page = st.navigation(pages, position="top")
-    state.show_page(page.url_path or FIRST)
+    session = state.session()
+    session.page = page.url_path or FIRST
+    if session.page != FIRST:
+        state.choose(tried=None)
     # The script for the browser history and the links. A click on a tensor link selects the tensor.
     on_event = state.listeners(ADDRESS, {"select": lambda name: state.choose(selected=str(name))})
     controls.component("tmmu_address", "address.js")(key=ADDRESS, height="content", **on_event)
-    session = state.session()
     target, session.redirect = session.redirect, ""
     if target:
         st.switch_page(HERE / "pages" / target / "page.py")

@@ -34,7 +34,6 @@ from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 MAGIC = b"TMMUCANV"
 VERSION = 1
 MOST_REUSES = 200  # maximum number of reuses that the canvas marks with their cost
-_NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
 @dataclass(frozen=True)
@@ -64,25 +63,19 @@ class _Arrays:
         """Store integers ≥ 0 in the narrowest type; return ``[type, start, count]`` for the header."""
         column = np.asarray(values)
         largest = int(column.max()) if column.size else 0
-        kind = next((name for name, limit in _NARROW if largest < limit), "u8")
+        kind = f"u{np.min_scalar_type(largest).itemsize}"
         return [kind, self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
         """Store strings as one blob with their end offsets. Return the header entries ``blob`` and ``ends``."""
-        listed = list(texts)
-        # UTF-8 cannot encode a lone surrogate: it becomes a question mark.
-        blob = "".join(listed).encode("utf-8", "replace")
-        lengths = np.fromiter(map(len, listed), np.int64, len(listed))
-        if len(blob) > lengths.sum():  # a character has several bytes
-            lengths = np.array([len(text.encode("utf-8", "replace")) for text in listed], np.int64)
-        ends = np.cumsum(lengths, dtype=np.int64)
+        encoded = [text.encode("utf-8", "replace") for text in texts]  # a lone surrogate becomes a question mark
+        blob, ends = b"".join(encoded), np.cumsum([0, *map(len, encoded)])[1:]
         return {"blob": ["u1", self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
         """Store a code per row and each distinct string once; those of ``order`` come first. Return codes and pool."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
-        column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
-        return {"codes": self.add(column), "pool": self.pool(codes)}
+        return {"codes": self.add([codes[value] for value in values]), "pool": self.pool(codes)}
 
     def _append(self, data: bytes) -> int:
         start = sum(map(len, self.chunks))

@@ -101,12 +101,8 @@ def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> No
 
 def error_text(error: TmmuError, *, verbose: bool = False) -> str:
     """Return an error as text: contract code if any, message, place and hint. Names are escaped."""
-    if isinstance(error, UnreadableInput):
-        return _unreadable_text(error, verbose)
-    return visible(str(error))
-
-
-def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
+    if not isinstance(error, UnreadableInput):
+        return visible(str(error))
     closest = nearest_reader(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message_with_place
@@ -117,7 +113,7 @@ def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
     if verbose:
         rejected = other_readers(error.tried, closest if is_reason else None)
         lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejected]
-    return "\n".join([*lines, error.hint] if error.hint else lines)  # a hint may have several lines
+    return "\n".join(filter(None, [*lines, error.hint]))  # a hint may have several lines
 
 
 def read_input(name: str) -> bytes:

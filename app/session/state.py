@@ -12,7 +12,6 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from app.session.pages import FIRST
 from app.session.view_state import ALL_ARENAS, LANDING, Choice, from_query, to_query
 
 _SESSION = "tmmu.session"
@@ -109,13 +108,6 @@ def write_link() -> None:
     query = to_query(choice())
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
-
-
-def show_page(page: str) -> None:
-    """Record the current page. Pages other than the first reset the tried offset."""
-    session().page = page
-    if page != FIRST:
-        choose(tried=None)
 
 
 def remember_valid(chosen: Choice) -> None:

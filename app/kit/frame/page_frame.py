@@ -58,7 +58,13 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     if is_digest(shown) and not allows_digest:
         st.html(digest_card(shown))
         st.stop()
-    _check_link(shown)
+    session = state.session()
+    if session.has_unchecked_link:
+        session.has_unchecked_link = False
+        if names := remove_missing_items(state.choice(), shown):
+            session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
+    if session.notice:
+        controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
     _headline(shown)
     _notes(shown)
     return shown
@@ -208,16 +214,6 @@ def _notes(shown: Shown) -> None:
     previous_job = None if previous is None else job_table().known(planning.plan_key(previous))
     if shown.opened.plan is None and previous_job is not None and previous_job.succeeded:
         controls.notice("changed", totals_text.changed(previous_job.result().plan, plan), "previous")
-
-
-def _check_link(shown: Shown) -> None:
-    session = state.session()
-    if session.has_unchecked_link:
-        session.has_unchecked_link = False
-        if names := remove_missing_items(state.choice(), shown):
-            session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
-    if session.notice:
-        controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
 
 
 def remove_missing_items(choice: Choice, shown: Shown) -> list[str]:

@@ -112,7 +112,12 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         if len(points) > 1:
             st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
             fig = bytes_against_cost(points, fitted.flops, capacity, preview)
-            draw_chart(fig, key, lambda point: _pick(key, int(point["point_index"])))
+
+            def pick(point: dict[str, Any]) -> None:
+                state.put("fit.point", (key, int(point["point_index"])))
+                state.put(CHOSEN, None)
+
+            draw_chart(fig, key, pick)
         if minimum_job is None:
             about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
             find = partial(state.put, "fit.down", wanted)
@@ -130,16 +135,13 @@ def _draw_result(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
 
 def _plan_with_selected_change() -> Candidate | None:
     """Return the plan with the change selected in the ranking; ``None`` without a selection or a finished plan."""
-    move = chosen(page_jobs.ranked(state.choice(), _kinds()))
+    ranking = page_jobs.ranked(state.choice(), _kinds())
+    moves = ranking.result().moves if ranking.succeeded else ()
+    move = next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
     if move is None:
         return None
     job = page_jobs.alone(state.choice(), move)
     return job.result() if job.wait(planning.PATIENCE) and job.succeeded else None
-
-
-def _pick(key: str, point: int) -> None:
-    state.put("fit.point", (key, point))
-    state.put(CHOSEN, None)
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
@@ -297,9 +299,3 @@ def ranked(job: Job[WhatIf], current_bytes: int) -> None:
         state.put(CHOSEN, None if cell is None else (listed[cell[0]].kind, listed[cell[0]].what))
 
     tensor_table.clickable(table, key, None if selected is None else (selected, "details"), choose)
-
-
-def chosen(job: Job[WhatIf]) -> Move | None:
-    """Return the selected change if this ranking contains it; else ``None``."""
-    moves = job.result().moves if job.succeeded else ()
-    return next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)

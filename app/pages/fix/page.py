@@ -42,13 +42,22 @@ def page() -> None:
 
 def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
+    plans: dict[str, Plan] = {}
+    errors: dict[str, TmmuError] = {}
     running, deadline = None, time.monotonic() + planning.PATIENCE
     for name in planning.planners_for(shown.opened):
-        job = planning.plan_job(planning.minimising(state.choice(), name)) if name in PLANNERS else None
-        if job is not None and not job.wait(max(0.0, deadline - time.monotonic())):
+        chosen = planning.minimising(state.choice(), name)
+        is_next = running is None and name in PLANNERS
+        job = planning.plan_job(chosen) if is_next else job_table().known(planning.plan_key(chosen))
+        if job is None:
+            continue
+        if job.wait(max(0.0, deadline - time.monotonic())):
+            try:
+                plans[name] = job.result().plan
+            except TmmuError as error:
+                errors[name] = error
+        elif is_next:
             running = name, job
-            break
-    plans, errors = results(shown)
     st.html(markup.claim(claim(shown, plans)))
     if running is not None:  # the page runs again when this planner ends, and starts the next one
         name, job = running
@@ -58,20 +67,6 @@ def planners(shown: Shown) -> None:
     if plan_in_table is not None and plan_in_table.layout_hash != shown.plan.layout_hash:
         st.caption("The current plan is not listed: its planner stopped when the plan fitted the memory limit.")
     _search_curves(plans, arena_focus.arena(shown))
-
-
-def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
-    """Return ``(planner → plan, planner → error)`` of the planners that have finished."""
-    plans: dict[str, Plan] = {}
-    errors: dict[str, TmmuError] = {}
-    for name in planning.planners_for(shown.opened):
-        job = job_table().known(planning.plan_key(planning.minimising(state.choice(), name)))
-        if job is not None and job.finished:
-            try:
-                plans[name] = job.result().plan
-            except TmmuError as error:
-                errors[name] = error
-    return plans, errors
 
 
 def claim(shown: Shown, plans: dict[str, Plan]) -> str:

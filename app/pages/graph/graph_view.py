@@ -38,7 +38,12 @@ class Scene:
 
 def draw(shown: Shown, key: str = "walk") -> None:
     """Draw the graph. Its controls are drawn only for the default ``key``, which the page Compare does not use."""
-    scene = _scene_of(shown)
+    timeline, arena = shown.timeline, arena_focus.arena(shown)
+    peak = arena_focus.peak_step(shown, arena) if arena else 0
+    peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
+    first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
+    view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
+    scene = Scene(shown, view, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
     if key == "walk":
         _controls(scene)
 
@@ -53,15 +58,6 @@ def draw(shown: Shown, key: str = "walk") -> None:
     }
     component, on_event = controls.canvas_component(GRAPH), state.listeners(key, callbacks)
     component(key=key, data=drawing(scene), height="content", **on_event)
-
-
-def _scene_of(shown: Shown) -> Scene:
-    timeline, arena = shown.timeline, arena_focus.arena(shown)
-    peak = arena_focus.peak_step(shown, arena) if arena else 0
-    peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
-    first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
-    view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
-    return Scene(shown, view, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
 
 
 def _controls(scene: Scene) -> None:

@@ -153,27 +153,12 @@ def draw_fragmentation(shown: Shown) -> None:
         rows.append([f'<span style="color:{colour}">■</span>&nbsp;{name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
     st.html(markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2)))
-    slots(shown, arena)
-
-
-def fragmentation_claim(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
-    """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
-    unused = extent - account_bytes["live"]
-    if not unused:
-        return f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
-    largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
-    share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
-    return f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
-
-
-def slots(shown: Shown, arena: str) -> None:
-    """Draw the table of slots, or why the plan has none."""
-    if not shown.plan.has_slots:
+    if not plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
     note = "sorted by unused bytes × steps; click a row to select the largest tensor of the slot"
     st.html(markup.heading("Slots", note))
-    reports = job_table().cache.get_or_make(("slots", shown.key, arena), lambda: slot_reports(shown.plan, arena))
+    reports = job_table().cache.get_or_make(("slots", shown.key, arena), lambda: slot_reports(plan, arena))
     listed = sorted(reports, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(
         {
@@ -187,6 +172,16 @@ def slots(shown: Shown, arena: str) -> None:
         }
     )
     tensor_table.selectable(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)
+
+
+def fragmentation_claim(arena: str, extent: int, step: int, account_bytes: dict[str, int]) -> str:
+    """Return the title: ``At #13, 1.20 MiB (25 %) of activations are unused, mostly holes``."""
+    unused = extent - account_bytes["live"]
+    if not unused:
+        return f"At {numbers.step(step)}, all {numbers.short_bytes(extent)} of {arena} are live"
+    largest = max(ACCOUNTS[1:], key=lambda account: (account_bytes[account], account))
+    share = f"{numbers.short_bytes(unused)} ({numbers.percent(unused, extent)}) of {arena}"
+    return f"At {numbers.step(step)}, {share} are unused, mostly {ACCOUNT_LOOKS[largest][0]}"
 
 
 MOST_ROWS = 40

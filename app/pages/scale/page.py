@@ -1,14 +1,28 @@
-"""The page Scale: memory for the sizes of a dimension, and for each rank of a mesh."""
+"""The page Scale: arena size over the sizes of a dimension, and the memory of every rank of a mesh."""
 
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import controls
-from app.kit.frame import page_frame
-from app.pages.scale import scale_views
-from app.session import page_jobs, state
-from app.texts import markup
-
-SAMPLE = "sample:dynamic_batch"
+from app.kit.charts import BAD, LEGEND, LINE, LIVE, add_curve, bytes_axis, draw_chart, figure, limit_line
+from app.kit.frame import long_work, page_frame
+from app.session import opening, page_jobs, planning, rank_sets, state
+from app.session.planning import Shown
+from app.session.view_state import Choice
+from app.texts import markup, numbers, totals_text
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.model import Graph
+from tmmu_core.plans.figures.metrics import over_limits
+from tmmu_core.plans.making.plan_sets import DimCurve, RankPlans
 
 
 def page() -> None:
@@ -20,12 +34,281 @@ def page() -> None:
         title = "Scale needs a graph with a named dimension, or with parameters to shard"
         hint = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
         st.html(markup.empty(title, hint))
-        st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})
-        return
-    if controls.pick_view(views) == "shapes":
-        scale_views.draw(shown, graph)
+        sample = {"source": "sample:dynamic_batch"}
+        st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs=sample)
+    elif controls.pick_view(views) == "shapes":
+        draw_shapes(shown, graph)
     else:
-        scale_views.draw_ranks(graph)
+        draw_ranks(graph)
 
 
-page()
+def draw_shapes(shown: Shown, graph: Graph) -> None:
+    """Draw the curves over the chosen dimension (default: the first by name)."""
+    chosen = state.choice()
+    dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
+    job = page_jobs.over_dim(chosen, dim)
+    title = f"Planning for sizes of {dim}"
+    curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
+    if curve is None:
+        return
+    bounds, default = graph.dims[dim], resolve_dims(graph, None)[dim]
+    current = chosen.dims.get(dim, default)
+    arena = _arena(shown, curve)
+    st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
+    _size_controls(graph, dim, current, default, curve)
+    if not len(curve.values):
+        for _, error in curve.refused[:1]:  # no error if the job was stopped before the first size
+            st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
+        return
+    tried, possible = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
+    capacity = shown.plan.arena_of[arena].capacity_bytes if arena in shown.plan.arena_of else numbers.UNLIMITED
+    note = f"{numbers.of(tried, possible, 'size')} tried; click to choose a size"
+    st.html(markup.heading(f"{arena} over {dim}", note))
+    names = {name: for_markdown(name) for name in curve.arena_names}
+    if len(names) > 1:
+        controls.switch("Arena", names, **state.bound("arena", arena))
+
+    def choose(point: dict[str, Any]) -> None:
+        if bounds.min <= float(point["x"]) <= bounds.max:
+            controls.choose_size(dim, int(point["x"]), default)
+
+    chart = dim_curve(curve, arena, current=current, capacity=capacity)
+    draw_chart(chart, f"dim.{dim}.{arena}.{shown.key}.{current}", choose)
+    if curve.refused:
+        (first, error), (last, _) = curve.refused[0], curve.refused[-1]
+        sizes = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
+        text = f"{numbers.count(len(curve.refused), 'size')} rejected ({dim} = {sizes}): {error.message}"
+        st.html(f'<div class="tm"><span class="bad">✗</span> {markup.esc(text)}</div>')
+
+
+def claim(curve: DimCurve, arena: str) -> str:
+    """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
+    if arena not in curve.arena_names:
+        return f"No size of {curve.dim} was planned"
+    extents = curve.extent_bytes[:, curve.arena_names.index(arena)]
+    first, last = (f"{numbers.short_bytes(int(extents[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
+    verb = "take" if arena.endswith("s") else "takes"
+    if len(np.unique(extents)) == 1:
+        return f"{arena} {verb} {numbers.short_bytes(int(extents[0]))} for every planned {curve.dim}"
+    return f"{arena} {verb} {first} and {last}"
+
+
+def _arena(shown: Shown, curve: DimCurve) -> str:
+    """Return the chosen arena, else the arena whose size varies most; the main arena if no size was planned."""
+    chosen = state.choice().arena
+    if chosen in curve.arena_names:
+        return chosen
+    if not len(curve.values):
+        return totals_text.main_arena(shown.plan)
+    return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
+
+
+def _size_controls(graph: Graph, dim: str, current: int, default: int, curve: DimCurve) -> None:
+    fitting = curve.values[curve.fits].tolist()
+    largest = max(fitting, default=current)
+    with controls.row("point-controls"):
+        if len(graph.dims) > 1:
+            titles = {name: for_markdown(name) for name in sorted(graph.dims)}
+            controls.switch("Dimension", titles, **state.bound("dim", dim))
+        options: dict[str, Any] = {"on_click": controls.choose_size, "args": (dim, largest, default)}
+        label = f"Select the largest size that fits: {largest:,}" if fitting else "No planned size fits"
+        about = "The page Fix can find a larger size, because it also changes the plan."
+        st.button(label, help=about, disabled=current == largest, **options)
+
+
+def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int) -> go.Figure:
+    """Return the chart of arena size and peak: two points for each planned size, red if that plan exceeds a limit."""
+    fig = figure(300)
+    x, column = curve.values.tolist(), curve.arena_names.index(arena)
+    extents, peaks = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    colours = [LIVE if fits else BAD for fits in curve.fits.tolist()]
+    for name, values, symbol in (("peak live bytes", peaks, "circle"), ("arena size", extents, "line-ew")):
+        marker = {"size": 7, "symbol": symbol, "color": colours, "line": {"width": 2, "color": colours}}
+        opaque = {"marker": {"opacity": 1}}
+        hover = f"{curve.dim} = %{{x}}<br>{name} %{{customdata}}"
+        options: dict[str, Any] = {"marker": marker, "selected": opaque, "unselected": opaque, "mode": "markers"}
+        add_curve(fig, x, values, name, LIVE, hover=hover, **options)
+    top = max([1, *extents, *peaks])
+    if capacity < numbers.UNLIMITED:
+        top = max(top, capacity) if capacity <= 4 * top else top
+        limit_line(fig, capacity, min(capacity, top))  # at the top of the chart for a much larger capacity
+    size = f": {numbers.short_bytes(extents[x.index(current)])}" if current in x else ""
+    side = "top left" if current > (x[0] + x[-1]) / 2 else "top right"
+    label = {"annotation_text": f"<b>{curve.dim} = {current:,}{size}</b>", "annotation_position": side}
+    fig.add_vline(x=current, line={"color": LINE, "width": 2}, **label)
+    smallest, largest = min([*x, current]), max([*x, current])
+    pad = max(0.5, (largest - smallest) * 0.02)
+    fig.update_xaxes(range=[smallest - pad, largest + pad], title={"text": curve.dim, "standoff": 4}, fixedrange=True)
+    fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
+    options = {"clickmode": "event+select", "hovermode": "closest", "dragmode": False, "showlegend": True}
+    return fig.update_layout(legend=LEGEND, margin={"l": 70, "r": 14, "t": 28, "b": 40}, **options)
+
+
+MOST_CLASSES = 24
+
+
+def draw_ranks(graph: Graph) -> None:
+    """Draw the shard spec, the heat map of all ranks, and the button that opens the plan of one rank."""
+    chosen = state.choice()
+    chosen = chosen.of_whole().but(shard=chosen.shard or next(text for _, text in rank_sets.presets(graph).values()))
+    title = st.container()  # drawn after the ranks are planned
+    left, right = st.columns([0.3, 0.7], gap="medium")
+    with left:
+        _draw_spec_editor(graph, chosen)
+    job, failed = page_jobs.all_ranks(chosen), "The ranks could not be planned"
+    with right:
+        ranks = long_work.result(job, "Planning the ranks", failed, source="shard spec")
+        if ranks is not None:
+            rank_controls(chosen, ranks)
+            _draw_ranks(chosen, ranks)
+    if ranks is None:
+        title.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
+        return
+    spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
+    title.html(markup.claim(claim_of_ranks(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
+
+
+def _draw_spec_editor(graph: Graph, chosen: Choice) -> None:
+    presets = rank_sets.presets(graph)
+    preset = next((name for name, (_, text) in presets.items() if text == chosen.shard), None)
+    text = chosen.shard
+    with suppress(TmmuError):  # invalid JSON is shown unformatted
+        text = json.dumps(rank_sets.spec_of(text), indent=1, ensure_ascii=False)
+        text = re.sub(r"\{\n[^{}]*\}", lambda rule: re.sub(r"\n *", " ", rule[0]), text)  # one line per rule
+
+    def apply(text: str) -> None:
+        state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
+
+    st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
+    hidden: dict[str, Any] = {"label_visibility": "collapsed"}
+    widget = state.bound("shard-preset", preset, lambda name: apply(presets[name][1]) if name else None)
+    st.pills("Presets", list(presets), **widget, **hidden)
+    if preset is not None:
+        st.caption(for_markdown(f"{preset}: {presets[preset][0]}."))
+    st.text_area("Shard spec as JSON", height=300, **state.bound("shard-text", text, apply), **hidden)
+    with st.expander("Syntax"):
+        st.markdown(
+            "- `mesh`: the axes of the mesh, slowest first.\n"
+            "- `tensors`: the split of single tensors by id; `null` keeps a tensor whole on every rank.\n"
+            "- `rules`: the split of tensors whose id matches a pattern (`*`, `?`); the first match applies.\n"
+            "- `contracts`: the split of all other tensors by kind (`parameters`, `activations`, `gradients`, "
+            '`optimizer_state`); `"follow"` splits activations and gradients like the weights from which they are '
+            "computed.\n\nIf an axis cannot be split evenly, the first ranks get one row more."
+        )
+
+
+def claim_of_ranks(chosen: Choice, ranks: RankPlans) -> str:
+    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
+    totals = ranks.extents.sum(axis=1)
+    largest, smallest = int(totals.max()), int(totals.min())
+    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
+    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
+    title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
+    title += f"{subject} needs {numbers.short_bytes(largest)}"
+    job = planning.plan_job(chosen)
+    if job.wait(planning.PATIENCE) and job.succeeded:
+        whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
+        title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
+    over = sum(len(c.ranks) for c in ranks.classes if over_limits(c.solution.plan, chosen.budget))
+    return f"{title}; {numbers.of(over, ranks.world_size, 'rank')} over the limit" if over else title
+
+
+def _draw_ranks(chosen: Choice, ranks: RankPlans) -> None:
+    st.html(markup.heading("Bytes per rank", "all arenas; deeper blue: more bytes; click a rank to select it"))
+    places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
+    rank = _selected(ranks)
+    key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
+    draw_chart(heat_map(ranks, places, look=rank), key, lambda point: state.choose(look=int(point["customdata"][0])))
+    st.html(_classes(ranks, rank))
+
+
+def _selected(ranks: RankPlans) -> int:
+    chosen = state.choice().look
+    if chosen is not None and chosen < ranks.world_size:
+        return chosen
+    return int(ranks.extents.sum(axis=1).argmax())
+
+
+def _classes(ranks: RankPlans, rank: int) -> str:
+    rows = []
+    for number, rank_class in enumerate(ranks.classes[:MOST_CLASSES]):
+        extents = ranks.extents[rank_class.ranks[0]]
+        sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
+        layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
+        rows.append([f"{number}", numbers.rank_ranges(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
+    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout"]
+    note = "ranks with the same graph are planned once"
+    note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
+    table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))
+    return markup.heading("Rank classes", note) + table
+
+
+def rank_controls(choice: Choice, ranks: RankPlans) -> None:
+    """Draw the selected rank and the button that opens its plan. ``choice``: the choice for the whole graph."""
+    rank, look = _selected(ranks), state.choice().look
+    if look not in (None, rank):
+        st.caption(f"This mesh has no rank {look:,}. The rank with the largest plan is selected.")
+    others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
+    with controls.row("rank"):
+        last = ranks.world_size - 1
+        st.number_input("Rank", 0, last, width=210, help=f"0 … {last:,}", **state.bound("look", rank))
+        spec = rank_sets.spec_of(choice.shard)
+        changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
+        about = "All pages show the plan of this rank until you close it in the toolbar."
+        options: dict[str, Any] = {"on_click": state.choose_and_show, "args": ("plan",), "kwargs": changes}
+        st.button("Open plan", key="use-rank", type="primary", help=about, **options)
+        subject = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+        place = f"Rank {rank:,} is {rank_sets.place(ranks.spec, rank)}"
+        st.html(f'<div class="tm soft">{markup.esc(f"{place}; {subject} the same graph")}</div>')
+
+
+COLOURS = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
+"""The opacity grows with the size, so that the scale suits a light and a dark background."""
+HIDDEN = {"marker": {"opacity": 0}}  # for the invisible points that receive the clicks; a heat map receives none
+
+
+def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int) -> go.Figure:
+    """Return a heat map of the bytes per rank. ``places``: mesh coordinates per rank; ``look``: the selected rank."""
+    world, totals = ranks.world_size, ranks.extents.sum(axis=1)
+    columns = min(world, 64 if world <= 2_048 else 256)
+    rows = -(-world // columns)  # rounded up
+    cell = 36 if rows == 1 else max(7, min(14, 200 // rows))
+    fig = figure(rows * cell + 62)
+    y, x = np.divmod(np.arange(world), columns)
+    z = np.full((rows, columns), np.nan)
+    z[y, x] = totals.astype(np.float64) / max(1, int(totals.max()))
+    gaps = {"xgap": 1 if columns <= 256 else 0, "ygap": 1 if cell > 7 else 0}
+    fig.add_heatmap(z=z, zmin=0, zmax=1, colorscale=COLOURS, showscale=False, hoverinfo="skip", **gaps)
+    fig.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        marker={"size": max(6, cell - 4), "symbol": "square", "opacity": 0},
+        selected=HIDDEN,
+        unselected=HIDDEN,
+        customdata=[
+            (rank, places[rank], numbers.full_bytes(size), rank_class)
+            for rank, (size, rank_class) in enumerate(zip(totals.tolist(), ranks.class_of.tolist(), strict=True))
+        ],
+        hovertemplate="<b>rank %{customdata[0]}</b> (%{customdata[1]})<br>%{customdata[2]}"
+        "<br>rank class %{customdata[3]}<extra></extra>",
+    )
+    frame = {"x0": x[look] - 0.5, "x1": x[look] + 0.5, "y0": y[look] - 0.5, "y1": y[look] + 0.5}
+    fig.add_shape(type="rect", **frame, line={"color": "#E69F00", "width": 3})
+    axis_style = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
+    fig.update_xaxes(range=[-0.5, columns - 0.5], tickvals=_ticks(columns, 32), **axis_style)
+    fig.update_xaxes(title={"text": f"rank, {columns} per row" if rows > 1 else "rank", "standoff": 4})
+    ticks = _ticks(rows, 8)
+    labels = {"ticktext": [str(row * columns) for row in ticks], "showticklabels": rows > 1}
+    fig.update_yaxes(range=[rows - 0.5, -0.5], tickvals=ticks, **labels, **axis_style)
+    margin = {"l": 56 if rows > 1 else 10, "r": 10, "t": 8, "b": 38}
+    return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
+
+
+def _ticks(count: int, most: int) -> list[int]:
+    """Return at most ``most`` ticks from 0 to ``count`` − 1. Their distance is a power of two."""
+    return list(range(0, count, 1 << (-(-count // most) - 1).bit_length()))
+
+
+if __name__ == "__main__":  # Streamlit runs a page as a script
+    page()

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from app.pages.scale.scale_views import dim_curve, heat_map
+from app.pages.scale.page import dim_curve, heat_map
 from app.session import opening, page_jobs, planning, rank_sets
 from app.session.view_state import Choice
 from app.session.work.jobs import Job, job_table
