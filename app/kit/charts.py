@@ -1,11 +1,13 @@
 """Parts of all charts (colours, layout, axes and step curves), and the chart of the course of a search."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
+from plotly.utils import PlotlyJSONEncoder
 
 from app.session import state
 from app.texts import numbers
@@ -23,22 +25,8 @@ class _TextFigure(go.Figure):
     """A figure that escapes the HTML in its texts, such as tensor names. Only tags of text styles remain."""
 
     def to_dict(self) -> dict[str, Any]:
-        return _as_text(super().to_dict())
-
-
-_OTHER_TAGS = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)/?>|/?span(?: style=\"color:#[0-9A-Fa-f]{6}\")?>)")
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, str):
-        return _OTHER_TAGS.sub("&lt;", value)
-    if isinstance(value, dict):
-        return {key: _as_text(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_as_text(inner) for inner in value)
-    if getattr(getattr(value, "dtype", None), "kind", "") in ("U", "O"):
-        return [_as_text(inner) for inner in value.tolist()]
-    return value
+        text = json.dumps(super().to_dict(), cls=PlotlyJSONEncoder)
+        return json.loads(re.sub(r"<(?!/?(?:b|i|br|extra)/?>)", "&lt;", text))
 
 
 def figure(height: int) -> go.Figure:

@@ -19,7 +19,7 @@ from app.session import history
 from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
 from tmmu_core.base.app_package import project_path, sample_entries
-from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput, unopened
+from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
@@ -114,10 +114,7 @@ def content_of(source: str) -> tuple[bytes, str]:
     path = next((sample.path for sample in samples() if sample.name == name), None)
     if path is None:
         raise UnreadableInput(f"there is no sample {name!r}.", "Choose a sample, or open a file.", source=source)
-    try:
-        return path.read_bytes(), path.name
-    except OSError as error:
-        raise unopened(error, source, "Install the explorer again, or open another file.", path.name) from error
+    return path.read_bytes(), path.name
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
@@ -145,13 +142,11 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress) -> Opene
 
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
-    """Return the samples in the order of ``index.json``; () without this file."""
-    found = []
-    for entry in sample_entries(SAMPLES):
-        file, title = entry["file"], entry.get("title", entry["file"])
-        texts = entry.get("teaches", ""), entry.get("group", "samples")
-        found.append(Sample(file.split("/")[-1].split(".")[0], title, SAMPLES / file, *texts))
-    return tuple(found)
+    """Return the samples in the order of ``index.json``."""
+    return tuple(
+        Sample(Path(e["file"]).name.split(".")[0], e["title"], SAMPLES / e["file"], e.get("teaches", ""), e["group"])
+        for e in sample_entries(SAMPLES)
+    )
 
 
 MOVES = ".moves.json"  # suffix of files that list the changes of a fitted plan; no list of opened files shows them

@@ -125,7 +125,7 @@ def plan_job(choice: Choice) -> Job[Shown]:
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
     """Return the key of the job that plans a choice. Writing a default explicitly does not change the key."""
-    with suppress(TmmuError, OSError):  # the job raises the error
+    with suppress(TmmuError):  # the job raises the error
         choice = with_explicit_defaults(choice, open_source(choice.source))
     return ("plan", *choice.problem)
 
@@ -156,7 +156,7 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     planned = job.result().choice
     if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
-    if job.stopping and visitors.visitor() not in job.stopped_for:
+    if job.stopped_for and visitors.visitor() not in job.stopped_for:
         raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
     limited = choice.but(planner=planned.planner, options=planned.options)
     job_table().forget(plan_key(choice))

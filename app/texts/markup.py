@@ -150,14 +150,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
     return f'<div class="tm tm-table" {keyboard_scroll}><table>{body}</table></div>'
 
 
-GLOSSARY = project_path("docs/glossary.md")
 _ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)  # (terms separated by commas, definition)
 
 
 @cache
 def definitions() -> dict[str, str]:
-    """Return term (lower case) → definition; {} if the docs are not installed."""
-    entries = _ENTRY.findall(GLOSSARY.read_text(encoding="utf-8")) if GLOSSARY.exists() else []
+    """Return term (lower case) → definition, from the glossary."""
+    entries = _ENTRY.findall(project_path("docs/glossary.md").read_text(encoding="utf-8"))
     return {term: text.replace("`", "") for terms, text in entries for term in terms.lower().split(", ")}
 
 
@@ -173,8 +172,6 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
 def explained(html: str) -> str:
     """Return ``html``, an escaped text, with the definition of each term as hover text at its first occurrence."""
     pattern, definition_of = _terms()
-    if not definition_of:
-        return html
     shown: set[str] = set()
 
     def mark(found: re.Match[str]) -> str:

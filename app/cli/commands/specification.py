@@ -17,7 +17,6 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.canonical import ir_hash
-from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.plan_sets import plan_rank
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
@@ -113,16 +112,6 @@ def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanReq
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
-def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
-    """Return the solution of a plan. For a finished plan, plan ``graph`` with the settings of the plan."""
-    if found.solution is not None:
-        return found.solution
-    same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
-    solution = resolve_opened(graph, found.name, same_settings).solution
-    assert solution is not None
-    return solution
-
-
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
     """Print findings and warnings; return the exit code. ``more``: other JSON fields, among them ``warnings``."""
     has_error = any(finding.severity == "error" for finding in findings)
@@ -171,8 +160,11 @@ def checkpoint_command(
     if against is None:
         what = f"{graph} does not name the nodes that write the tensors."
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
-    plan = found.valid_plan("checkpoint")
-    solved = solution_of_plan(found, against, request)
+    plan, solved = found.valid_plan("checkpoint"), found.solution
+    if solved is None:  # plan the graph again with the settings of the finished plan
+        settings = _with_settings_of(PlanRequest(token=plan.replay_token, dims=request.dims), plan, against)
+        solved = resolve_opened(against, graph, settings).solution
+        assert solved is not None
     if found.plan.ir_hash != (found.whole_graph_hash or solved.plan.ir_hash):
         raise UsageError(f"{graph} is not a plan of {graph_of_plan}: ir_hash differs.", "Pass the graph of the plan.")
     console.write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")

@@ -45,8 +45,8 @@ def progress(
             else:
                 st.html(f'<div class="tm" role="status">{markup.esc(text)}</div>')
             label = "Stop and keep the best plan" if job.what in ("planning", "making it fit") else "Stop"
-            label, stop = "Stopping …" if job.stopping else label, cancel or Job.stop
-            st.button(label, key="stop-job", on_click=stop, args=(job,), disabled=job.stopping)
+            label, is_stopped = "Stopping …" if job.stopped_for else label, bool(job.stopped_for)
+            st.button(label, key="stop-job", on_click=cancel or Job.stop, args=(job,), disabled=is_stopped)
         _course([found for found in job.found if isinstance(found, tuple)], job.done)
 
     watch()

@@ -92,8 +92,6 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         if choice.file and opening.is_gone(choice.source):
             again = f"Open {choice.file} again. Then the settings of this link are applied."
             card = {"title": f"{choice.file} is no longer on this server", "message": again}
-    except OSError as error:
-        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
     last_valid = state.session().last_valid
     if last_valid is not None and last_valid.source != choice.source:  # show the previous file again
         job_table().forget(job.key)

@@ -241,8 +241,6 @@ def draw_gallery() -> None:
             if sample.group == group:
                 about = f" · {sample.teaches}" if sample.teaches else ""
                 _button(f"**{sample.title}**{about}", f"sample:{sample.name}")
-    if not samples:
-        st.caption("This installation has no samples.")
 
 
 def draw_drop_field() -> None:

@@ -33,9 +33,8 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
 @remembered
 def _packed(shown: Shown, baseline: Shown | None) -> Packed:
-    if baseline is None:
-        return pack_plan(shown.plan, _origin(shown))
-    return pack_plan(shown.plan, _origin(shown), baseline=baseline.plan, baseline_origin=_origin(baseline))
+    more: dict[str, Any] = {} if baseline is None else {"baseline": baseline.plan, "baseline_origin": _origin(baseline)}
+    return pack_plan(shown.plan, _origin(shown), **more)
 
 
 def _origin(shown: Shown) -> Origin:

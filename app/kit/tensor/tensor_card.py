@@ -18,20 +18,6 @@ from tmmu_core.plans.model import Plan
 MOST_REPLAYED = 20_000  # maximum storages of a replayed arena, because each click sends the rows placed so far
 
 
-def panel(shown: Shown, name: str) -> None:
-    """Draw the card "Why offset" of a tensor, and the conflicts at the place to which the user dragged its box."""
-    plan = shown.plan
-    arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
-    order = plan_rows.placement_order(shown, arena)
-    controls.linked_html(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order))
-    place = tried(plan)
-    if place is None:
-        st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
-        return
-    controls.linked_html(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST))
-    controls.button("Undo", "untried", {"tried": None})
-
-
 def tried(plan: Plan) -> Ghost | None:
     """Return the tried place and its conflicts; ``None`` if no place is tried or the plan lacks the selected tensor."""
     chosen = state.choice()
@@ -126,6 +112,12 @@ def panel_of_tensor(shown: Shown, *, walking: bool = False, device: bool = False
         if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(walk=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")
-    panel(shown, name)
+    order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
+    controls.linked_html(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order))
+    if (place := tried(plan)) is None:
+        st.caption("To try another place, hold Alt in the arena map and drag the selected box.")
+    else:
+        controls.linked_html(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST))
+        controls.button("Undo", "untried", {"tried": None})
     replay_button(shown)
     marks.certificate(shown)

@@ -66,11 +66,6 @@ class Job(Generic[T]):
         self.stopped_for |= {visitors.visitor()} if visitor_ids is None else set(visitor_ids)
 
     @property
-    def stopping(self) -> bool:
-        """Whether the job was stopped."""
-        return bool(self.stopped_for)
-
-    @property
     def finished(self) -> bool:
         """Whether the job has a result or an error."""
         return self.ended.is_set()
@@ -150,7 +145,7 @@ class JobTable:
         with self._lock:
             if self._jobs.get(job.key) is job:  # else the job was abandoned
                 del self._jobs[job.key]
-                if (job.stopping and job.error is None) or isinstance(job.error, TaskNotFinished):
+                if (job.stopped_for and job.error is None) or isinstance(job.error, TaskNotFinished):
                     for visitor in job.stopped_for or job.visitors:
                         self.cache.put(("ended early", visitor, job.key), job)
                 else:
@@ -208,7 +203,7 @@ class JobTable:
                 self._working[job] = visitor, time.monotonic()
                 return True
             working, page = own if is_visitor_limit else [*self._working], self._page_runs.get(visitor, 0)
-            if any(other.stopping or other.abandoned for other in working):
+            if any(other.stopped_for or other.abandoned for other in working):
                 return False
             if not is_visitor_limit:
                 for other in working[:1]:

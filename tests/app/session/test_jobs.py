@@ -190,7 +190,7 @@ def test_waiting_job_stops_one_job_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     assert until(lambda: first.done > 0 and second.done > 0)
     third = endless(table)
     assert until(lambda: first.finished or second.finished)
-    assert first.stopping != second.stopping
+    assert bool(first.stopped_for) != bool(second.stopped_for)
     for job in (first, second, third):
         table.leave(job)
         assert job.wait(60)
