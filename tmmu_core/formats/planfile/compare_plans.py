@@ -107,6 +107,11 @@ class Comparison:
         """The sides (``left``, ``right``) whose plans are invalid."""
         return tuple([name for name in ("left", "right") if getattr(self, name).is_invalid])
 
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The sides (``left``, ``right``) whose figures omit a part of the graph."""
+        return tuple([name for name in ("left", "right") if getattr(self, name).incomplete])
+
     @cached_property
     def first(self) -> Difference | None:
         """The first divergence: mode, order, then by tensor, then figures and hashes."""
