@@ -288,7 +288,6 @@ class _Execution(DropWalk):
         if self.tables.loading:
             for s in np.flatnonzero(self.tables.model.starts_live).tolist():
                 self.begin_life(s, first=True)
-                self.life[s] = len(self.of) - 1
             self.end_step(-1, 0)
         if not self.walk():
             return False
@@ -298,76 +297,59 @@ class _Execution(DropWalk):
         self.tables.totals[:] = len(self.node), len(self.of), len(self.reads), self.flops, self.moved
         return True
 
-    def begin_life(self, s: int, *, first: bool = False) -> None:
+    def begin_life(self, s: int, *, first: bool = False, is_current: bool = True) -> None:
+        if is_current:
+            self.life[s] = len(self.of)
         self.of.append(s)
         self.birth.append(len(self.node))
         self.last.append(len(self.node))
         self.first_life.append(first)
 
-    def end_step(self, node: int, k: int, *, further: bool = False) -> None:
+    def end_step(self, node: int, k: int, *, further: bool = False) -> bool:
+        """End the step; return whether it fits into the tables."""
         self.node.append(node)
         self.further.append(further)
         self.at.append(k)
         self.read_ptr.append(len(self.reads))
-
-    def has_room(self, lives: int, reads: int) -> bool:
         tables = self.tables
-        return (
-            len(self.node) < tables.most_steps
-            and len(self.of) + lives <= tables.most_lives
-            and len(self.reads) + reads <= tables.most_reads
-        )
+        most = tables.most_steps, tables.most_lives, tables.most_reads
+        return all(map(int.__le__, (len(self.node), len(self.of), len(self.reads)), most))
 
-    def read_inputs(self, n: int) -> bool:
-        """Read the inputs of position ``n``; return ``False`` if the tables have no room for a run of its node."""
-        if not self.has_room(len(self.outputs[n]), len(self.inputs[n])):
-            return False
+    def read_inputs(self, n: int) -> None:
         for s in self.inputs[n]:
             self.last[self.life[s]] = len(self.node)
             self.reads.append(self.life[s])
-        return True
 
     def run(self, k: int) -> bool:
-        if not self.read_inputs(k):
-            return False
+        self.read_inputs(k)
         self.tables.first[k] = len(self.node)
         for y in self.outputs[k]:
-            self.life[y] = len(self.of)
             self.begin_life(y, first=True)
-        self.end_step(k, k)
-        return True
+        return self.end_step(k, k)
 
     def run_again(self, n: int, k: int) -> bool:
-        if self.expires[n] < k or not self.read_inputs(n):
+        if self.expires[n] < k:
             return False
+        self.read_inputs(n)
         if not self.delayed[n]:
             self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
         self.delayed[n] = False
         for y in self.outputs[n]:
-            if self.dropped[y] and not self.away[y]:
-                self.life[y] = len(self.of)
-                self.dropped[y] = False
-            self.begin_life(y)
-        self.end_step(n, k, further=True)
-        return True
+            is_restored = self.dropped[y] and not self.away[y]
+            self.begin_life(y, is_current=is_restored)
+            self.dropped[y] &= not is_restored
+        return self.end_step(n, k, further=True)
 
     def copy_out(self, s: int, k: int) -> bool:
-        if not self.has_room(lives=0, reads=0):
-            return False
         self.moved += self.size[s]
         self.last[self.life[s]] = len(self.node)
-        self.end_step(-1, k)
-        return True
+        return self.end_step(-1, k)
 
     def copy_in(self, s: int, k: int) -> bool:
-        if not self.has_room(lives=1, reads=0):
-            return False
         self.moved += self.size[s]
-        self.life[s] = len(self.of)
         self.begin_life(s)
         self.dropped[s] = False
-        self.end_step(-1, k)
-        return True
+        return self.end_step(-1, k)
 
 
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:

@@ -31,7 +31,6 @@ WHY = "the same operators run again with the same inputs and compute the same va
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in the lowest 2/10, and 4/10, of the range of excess
-MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
@@ -43,9 +42,6 @@ def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
 
 def _cheapest_point(search: Search, cuts: Sequence[Point]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, or ``None``, and all points found before the improvement."""
-    if search.is_small:
-        points = search.all_points()
-        return cheapest_of(search, points), points
     points = [*_between_cuts(search, cuts), *search_sweeps(search, cuts)]
     found, total = cheapest_of(search, points), search.model.flops
     if len(search.model.node_at) <= NESTED_UP_TO or found is None or found.run.flops * NESTED_DIVISOR > total:
@@ -97,9 +93,8 @@ def lower(
             continue  # the last list meets this goal as well
         cuts = search.cuts() if cuts is None else cuts
         point, others = None, list[Point]()
-        if known and not search.is_small:
-            starts = [known[key] for key in sorted(known)]
-            point = improve(search, [*starts, *search_sweeps(search, starts[:MOST_STARTS])])
+        if known:
+            point = improve(search, known.values())
         if point is None:
             point, others = _cheapest_point(search, cuts)
         if point is None:

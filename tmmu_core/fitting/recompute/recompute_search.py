@@ -2,14 +2,13 @@
 
 ::
 
-    all       every subset of drops, on a small graph
     cuts      minimum cuts across the peak at rising prices per kept byte (min_cut.py)
     segments  cuts that keep the storages between segments of the forward pass (segments.py)
     sweeps    drops at the first step above the goal, then at the next (sweep.py)
     nested    drops at the peak, also of recomputed storages (nested.py)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted. This module has
-the first three methods; ``recompute_moves.py`` combines all.
+the first two methods; ``recompute_moves.py`` combines all.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ from tmmu_core.fitting.recompute.segments import segmentations
 
 PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs, from 1 to 830,767
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
-EXHAUSTIVE_UP_TO = 12  # number of possible drops up to which all subsets are tried
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # upper and lower limit of ``most_simulations``
 SIMULATED_NODES = 16_000_000  # product of simulations and nodes that sets ``most_simulations`` between these limits
 CACHED_POINTS = 100  # number of points that are cached
@@ -103,29 +101,6 @@ class Search:
             if not self.should_continue():
                 break
         return list(found.values())
-
-    # -- small graphs --------------------------------------------------------------------------------------------------
-
-    @property
-    def is_small(self) -> bool:
-        """Whether there are so few possible drops that all subsets are tried."""
-        return len(self._possible_drops) <= EXHAUSTIVE_UP_TO
-
-    @cached_property
-    def _possible_drops(self) -> I64:
-        """All drops of recomputable storages: after the producer, and after each later position before the last use."""
-        model, count = self.model, len(self.model.size)
-        last = np.full(count, -1, np.int64)
-        last[model.in_idx] = model.reader
-        droppable = np.flatnonzero(model.droppable).tolist()
-        return np.array([k * count + s for s in droppable for k in range(model.producer[s], last[s])], np.int64)
-
-    def all_points(self) -> list[Point]:
-        """Return the points of all subsets of the possible drops, without arrays."""
-        drops = self._possible_drops
-        subsets = (drops[(number >> np.arange(len(drops))) & 1 == 1] for number in range(1 << len(drops)))
-        points = (self.simulate(self.initial.dropping(subset)) for subset in subsets)
-        return [replace(point, run=point.run.without_curves()) for point in points]
 
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
