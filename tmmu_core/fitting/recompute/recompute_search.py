@@ -28,7 +28,6 @@ PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)  # prices per kept byte within segments, in FLOPs
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300  # upper and lower limit of ``most_simulations``
 SIMULATED_NODES = 16_000_000  # product of simulations and nodes that sets ``most_simulations`` between these limits
-CACHED_POINTS = 100  # number of points that are cached
 
 Over = Callable[[Mapping[str, int]], int]  # from arena sizes to the excess over the goal in bytes; 0 if they fit
 
@@ -51,8 +50,7 @@ class Search:
 
     def __init__(self, model: RecomputeModel, over: Over, initial: Choice, should_continue: Callable[[], bool]) -> None:
         self.model, self.over, self.initial, self.should_continue = model, over, initial, should_continue
-        self.simulations = 0  # so far, with repeated ones
-        self.recent: dict[bytes, Point] = {}  # the last points: half of all simulations repeat a recent choice
+        self.simulations = 0  # so far
         self.tables = Tables(model)
         self.initial_point = self.simulate(initial)
         self.arena = arena_to_reduce(model, self.initial_point.run)
@@ -68,12 +66,7 @@ class Search:
     def simulate(self, choice: Choice) -> Point:
         """Return the point of a choice, with all arrays of its simulation."""
         self.simulations += 1
-        key = choice.drops.tobytes() + choice.away.tobytes()
-        point = self.recent.pop(key, None) or Point(choice, run(self.model, choice, self.tables))
-        self.recent[key] = point
-        if len(self.recent) > CACHED_POINTS:
-            del self.recent[next(iter(self.recent))]
-        return point
+        return Point(choice, run(self.model, choice, self.tables))
 
     def excess(self, found: Run) -> int:
         """Return a lower bound of the bytes by which a plan of this simulation exceeds the goal."""

@@ -10,7 +10,6 @@ plan still fits are removed. Then one drop at a time is forbidden, and another s
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -155,49 +154,35 @@ def _cheapest_drops(
 
     ``rank_by``: array of shape (storages,) with the bytes that count, and one of ``DISTANCES``.
     """
-    lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
-    available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
-    is_available, size = available.tolist(), search.model.size
-    producer, node_flops, _ = search.columns
+    available[run.lives.storage[(run.lives.birth <= step) & (run.lives.last >= step)]] = True
+    is_available = available.tolist()
     counted, distance = rank_by
 
-    def rank(each: Idle, flops: int, is_exact: bool) -> tuple[float, bool, int, int, int, Idle]:
-        per_byte = (flops + 1) / int(counted[each.storage]) / each.distance**distance
-        return per_byte, is_exact, each.storage, each.drop, flops, each
+    def rank(each: Idle) -> tuple[float, int, int]:
+        flops = _flops_to_restore(search, is_available, each.storage)
+        return (flops + 1) / int(counted[each.storage]) / each.distance**distance, each.storage, each.drop
 
-    # Begin with a lower bound: the FLOPs of the producer. Count further nodes only for the drop of the lowest rank.
-    ranked = [rank(each, node_flops[producer[each.storage]], False) for each in idle]
-    heapify(ranked)
     drops = []
-    while ranked and missing > 0:
-        _, is_exact, storage, drop, known_flops, each = heappop(ranked)
-        if not is_exact:
-            heappush(ranked, rank(each, *_flops_to_restore(search, is_available, storage, 2 * known_flops)))
-            continue
+    for _, storage, drop in sorted(map(rank, idle)):
+        if missing <= 0:
+            break
         drops.append(drop)
-        missing -= int(size[storage])
+        missing -= int(search.model.size[storage])
     return drops
 
 
-def _flops_to_restore(search: Search, available: list[bool], storage: int, most: int) -> tuple[int, bool]:
-    """Return the FLOPs to recompute a storage together with its unavailable operands, and ``True``.
-
-    Stop above ``most`` FLOPs: return the FLOPs counted so far, and ``False``.
-    """
+def _flops_to_restore(search: Search, available: list[bool], storage: int) -> int:
+    """Return the FLOPs to recompute a storage together with its unavailable operands."""
     producer, flops, operands = search.columns
     seen: set[int] = set()
-    total, pending = 0, [producer[storage]]
+    pending = [producer[storage]]
     while pending:
         n = pending.pop()
-        if n < 0 or n in seen:
-            continue
-        seen.add(n)
-        total += flops[n]
-        if total > most:
-            return total, False
-        pending += [producer[z] for z in operands[n] if not available[z]]
-    return total, True
+        if n >= 0 and n not in seen:
+            seen.add(n)
+            pending += [producer[z] for z in operands[n] if not available[z]]
+    return sum(flops[n] for n in seen)
 
 
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
