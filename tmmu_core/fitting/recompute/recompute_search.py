@@ -21,7 +21,7 @@ import numpy as np
 from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, Tables, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, nodes_to_recompute
-from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
+from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel
 from tmmu_core.fitting.recompute.segments import segmentations
 
 PRICES = tuple(int(1.6**k) for k in range(30))  # prices per kept byte, in FLOPs, from 1 to 830,767
