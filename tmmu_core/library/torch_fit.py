@@ -7,22 +7,21 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from tmmu_core.base.errors import ContractError, UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.moves.settings import bisect_size
+from tmmu_core.fitting.moves.settings import FittedSize, bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Capacity, Fitted
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.fitting.search.size_search import sized_graph
+from tmmu_core.fitting.search.size_search import search_sizes
 from tmmu_core.formats.pytorch.caching_allocator import OutOfMemory, reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes, ratio
@@ -244,50 +243,29 @@ def largest_size(
     upper = {each: high for each, (_, high) in ends.items()}
     name = sought if sought is not None else next(iter(ends))
     low, high = ends[name] if sought is not None else (upper[name], upper[name])
-    steps: dict[int, Any] = {}
-    found: dict[int, Fitted] = {}
+    step_cache: dict[Any, Any] = {}
 
-    def traced(size: int) -> Any:
-        if size not in steps:
-            step = trace_step(_at_sizes(model, {**upper, name: size}))
-            steps[size] = replace(step, step_cache=next(iter(steps.values()), step).step_cache)
-        return steps[size].graph_without_scratch
+    @cache
+    def step_at(size: int) -> Any:
+        return replace(trace_step(_at_sizes(model, {**upper, name: size})), step_cache=step_cache)
 
-    def with_scratch(size: int) -> Any:
-        traced(size)
-        return steps[size].graph
-
-    def search(graph_at: Callable[[int], Graph], high: int = high) -> int:
+    def search(graph_at: Callable[[int], Graph], high: int = high) -> FittedSize:
         def fit_at(size: int, report: Progress | None = progress) -> Fitted:
-            graph = graph_at(size)
-            device = next(iter(steps.values())).device
-            found[size] = _fitted(graph, capacity, allowed, report, device)
-            return found[size]
+            return _fitted(graph_at(size), capacity, allowed, report, device)
 
         def is_excluded(size: int) -> bool:
             return fit_at(size, lambda *_: False).answer == "cannot"  # only a proof: the search stops at once
 
-        return bisect_size(Dim(low, high), fit_at, is_excluded).size or (high if sought is None else low)
+        return bisect_size(Dim(low, high), fit_at, is_excluded)
 
-    def interpolated(graphs: Sequence[Graph], size: int) -> Graph:
-        return sized_graph(graphs, size - first) or traced(size)
-
-    first, size = max(2, low), None
-    for count in (2, 3):
-        if size is None and first + count - 1 <= high and low < high:
-            graphs = [traced(first + k) for k in range(count)]
-            if None in (sized_graph(graphs, low - first), sized_graph(graphs, high - first)):
-                continue
-            with suppress(ContractError):  # sizes of a higher degree give an invalid graph
-                size = search(partial(interpolated, graphs))
-            if size is not None and sized_graph(graphs, size - first) != traced(size):
-                size = None
-    size = search(traced) if size is None else size
-    if with_scratch(size) != traced(size):
-        size = search(with_scratch, size)
-    if found[size].answer == "cannot":
-        found[size] = _fitted(with_scratch(size), capacity, allowed, progress, steps[size].device)
-    return TorchFit(found[size], Plan.of_candidate(found[size].best), steps[size], {**upper, name: size})
+    first = min(max(2, low), high)
+    device = step_at(first).device
+    found = search_sizes(lambda size: step_at(size).graph_without_scratch, Dim(low, high), first, (2, 3), search)
+    step = step_at(found.size or low)
+    if step.graph != step.graph_without_scratch:
+        found = search(lambda size: step_at(size).graph, found.size or low)
+    size = found.size or low
+    return TorchFit(found.fitted, Plan.of_candidate(found.fitted.best), step_at(size), {**upper, name: size})
 
 
 def _ends(name: str, given: Any) -> tuple[int, int]:

@@ -8,7 +8,7 @@ split. Therefore the search sorts the sizes by the bytes by which their share ex
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -54,37 +54,44 @@ def largest_that_fits(
         return fit(start, capacity, others, progress)
 
     if read is not None and (name in graph.ranges or name in graph.assumed):
-        read_at = cache(lambda size: read({**request.dims, name: size}))
-        return _largest_of_model(size_range(graph, name), graph.dims[name].max, read_at, fit_graph)
+        sizes, given = size_range(graph, name), graph.dims[name].max
+
+        def search(graph_at: Callable[[int], Graph]) -> FittedSize:
+            return _largest_by_doubling(sizes, given, cache(lambda size: fit_graph(graph_at(size), size)))
+
+        first = max(2, sizes.min, min(given, sizes.max - 2))
+        return search_sizes(cache(lambda size: read({**request.dims, name: size})), sizes, first, (3,), search)
     start = initial_candidate(graph, request, progress)
     bounds = dim_bounds(start.plan_input, name)
     refuse_unused_dims(start.plan_input.graph, [name])
     return bisect_size(bounds, cache(lambda size: fit(with_size(start, name, size), capacity, others, progress)))
 
 
-def _largest_of_model(
-    sizes: Dim, first: int, read_at: Callable[[int], Graph], fit_graph: Callable[[Graph, int], Fitted]
+def search_sizes(
+    read_at: Callable[[int], Graph],
+    sizes: Dim,
+    first: int,
+    counts: Iterable[int],
+    search: Callable[[Callable[[int], Graph]], FittedSize],
 ) -> FittedSize:
-    """Search over graphs that are extrapolated from the model's graphs at three sizes.
+    """Search the largest of ``sizes`` on graphs that are extrapolated from the model's graphs at a few sizes.
 
-    Search again and read every graph if the result's graph differs from the model's, or if extrapolation is impossible.
+    ``search`` receives a function from size to graph. ``counts``: number of sizes, from ``first``, whose graphs are
+    read. If the graph at the found size differs from the model's, the next count is used, and at last every graph is
+    read.
     """
+    for count in counts:
+        if first + count - 1 <= sizes.max:
+            with suppress(ContractError):  # a size cannot be read, or the extrapolated graph is invalid
+                graphs = [read_at(first + k) for k in range(count)]
 
-    def search(graph_at: Callable[[int], Graph]) -> FittedSize:
-        return _largest_by_doubling(sizes, first, cache(lambda size: fit_graph(graph_at(size), size)))
+                def extrapolated(size: int, graphs: Sequence[Graph] = graphs) -> Graph:
+                    return sized_graph(graphs, size - first) or read_at(size)
 
-    first_sample = max(2, sizes.min, min(first, sizes.max - 2))
-    if first_sample + 2 <= sizes.max:
-        with suppress(ContractError):  # a size cannot be read, or the extrapolated graph is invalid
-            graphs = [read_at(first_sample + k) for k in range(3)]
-
-            def extrapolated(size: int) -> Graph:
-                return sized_graph(graphs, size - first_sample) or read_at(size)
-
-            found = search(extrapolated)
-            size = sizes.min if found.size is None else found.size
-            if extrapolated(size) == read_at(size):
-                return found
+                found = search(extrapolated)
+                size = sizes.min if found.size is None else found.size
+                if extrapolated(size) == read_at(size):
+                    return found
     return search(read_at)
 
 
