@@ -31,6 +31,7 @@ WHY = "the same operators run again with the same inputs and compute the same va
 NESTED_UP_TO = 100  # number of nodes up to which nested search runs: it is fast and can find a lower cost
 NESTED_DIVISOR = 4  # nested search also runs if no fit costs at most 1 / NESTED_DIVISOR of the graph's FLOPs
 START_TENTHS = (2, 4)  # nested search starts at the cheapest cut in the lowest 2/10, and 4/10, of the range of excess
+MOST_STARTS = 6  # sweeps for a tighter goal start from at most this number of results for earlier goals
 MOST_POINTS = 16  # maximum number of lists of moves if none fits
 
 
@@ -94,7 +95,8 @@ def lower(
         cuts = search.cuts() if cuts is None else cuts
         point, others = None, list[Point]()
         if known:
-            point = improve(search, known.values())
+            starts = [known[key] for key in sorted(known)]
+            point = improve(search, [*starts, *search_sweeps(search, starts[:MOST_STARTS])])
         if point is None:
             point, others = _cheapest_point(search, cuts)
         if point is None:
