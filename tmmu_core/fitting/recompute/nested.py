@@ -18,6 +18,7 @@ from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimme
 MOST_POSITIONS = 40  # maximum number of positions above the goal whose idle storages are tried, from the peak down
 MOST_PART = 4  # the target of a round is below the peak by at most 1 / ``MOST_PART`` of the peak
 TRIMMED = 3  # number of cheapest results from which unneeded drops are removed
+STRIDES = (1, 2, 3, 4, 6)  # sets of drops: all idle storages, then all but every second one, …
 MOST_SINGLE = 24  # maximum number of idle storages that are tried alone, largest first
 
 
@@ -50,21 +51,48 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     first_of_position = np.sort(np.unique(run.for_position[steps], return_index=True)[1])
     for step in steps[first_of_position[:MOST_POSITIONS]].tolist():
         best: tuple[float, Point] | None = None
-        for drops in _sets_of_drops(idle_at(model, run, step, search.arena), model):
-            tried = search.simulate(point.choice.dropping(drops))
-            saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
-            ratio = saved / (1 + max(0, tried.run.flops - run.flops))
-            if saved > 0 and (best is None or ratio > best[0]):
-                best = ratio, tried
-        if best is not None:
-            return best[1]
+        idle = idle_at(model, run, step, search.arena)
+        for sets_of_drops in (_sets_of_drops(idle, model), _with_temporaries(idle, search)):
+            for drops in sets_of_drops:
+                tried = search.simulate(point.choice.dropping(drops))
+                saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
+                if saved <= 0:
+                    continue
+                ratio = saved / (1 + max(0, tried.run.flops - run.flops))
+                if best is None or ratio > best[0]:
+                    best = ratio, tried
+            if best is not None:
+                return best[1]
     return None
 
 
 def _sets_of_drops(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
-    """Yield all drops together, then each of the largest storages alone."""
-    if len(idle) > 1:
-        yield [each.drop for each in idle]
+    """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
+    by_producer = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
+    drops = [each.drop for each in by_producer]
+    subsets = [tuple(drop for k, drop in enumerate(drops) if stride == 1 or k % stride) for stride in STRIDES]
+    yield from (list(subset) for subset in dict.fromkeys(subsets) if len(subset) > 1)
     flops = model.node_flops[model.producer]
     by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
     yield from ([each.drop] for each in by_size[:MOST_SINGLE])
+
+
+def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
+    """Yield, for each idle storage last read by a recomputed node, its drop and, recursively, its operands' drops.
+
+    Only operands that are droppable and not read after the boundary are included. Without these drops, they would stay
+    live for the recomputation of the storage.
+    """
+    model = search.model
+    for each in idle:
+        drops = [each.drop]
+        storages = [each.storage] if each.drop < 0 else []
+        for storage in storages:
+            n = int(model.producer[storage])
+            for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
+                operand = int(model.in_idx[edge])
+                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in storages:
+                    drops.append(-1 - edge)
+                    storages.append(operand)
+        if len(drops) > 1:
+            yield drops
