@@ -3,7 +3,7 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
@@ -70,11 +70,9 @@ def draw() -> None:
     if job.succeeded:
         has_data = {"graph": job.result().graph, "scale": page_jobs.scales(job.result(), choice)}
         hidden = {name for name, data in has_data.items() if not data}
-    pages = []
-    for name, title in PAGES:
-        file = HERE / "pages" / name / "page.py"
-        visibility: Literal["visible", "hidden"] = "hidden" if name in hidden else "visible"
-        pages.append(st.Page(file, title=title, url_path=name, default=name == FIRST, visibility=visibility))
+    files = {name: HERE / "pages" / name / "page.py" for name, _ in PAGES}
+    settings: dict[str, Any] = {name: {"visibility": "hidden"} for name in hidden} | {FIRST: {"default": True}}
+    pages = [st.Page(files[name], title=title, url_path=name, **settings.get(name, {})) for name, title in PAGES]
     page = st.navigation(pages, position="top")
     session = state.session()
     session.page = page.url_path or FIRST
@@ -85,6 +83,6 @@ def draw() -> None:
     controls.component("tmmu_address", "address.js")(key=ADDRESS, height="content", **on_event)
     target, session.redirect = session.redirect, ""
     if target:
-        st.switch_page(HERE / "pages" / target / "page.py")
+        st.switch_page(files[target])
     page.run()
     state.write_link()

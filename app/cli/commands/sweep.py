@@ -75,6 +75,10 @@ def sweep_command(
     if scheduler is not None and workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
     axes, over = options.axes(), options.over
+    if axes.shards is not None and request.shard_spec is not None:
+        raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
+    if axes.alignments != (None,) and request.alignment is not None:
+        raise UsageError("--alignment and --alignments exclude each other.", "Use only --alignments.")
     sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
     for source in sources:
@@ -85,7 +89,11 @@ def sweep_command(
                 raise
             sizes.append((None,))  # the rows of this file show the error, and the other files are planned
             continue
-        _refuse_invalid_options(opened, source.name, request, axes)
+        if not isinstance(opened, Graph | PlainInstance):
+            raise UsageError(f"{source.name} contains a finished plan.", "Pass a graph or an instance.")
+        if isinstance(opened, PlainInstance):
+            print_note(*(f"{opened.name}: {text}" for text in opened.notes))
+            refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
         sizes.append(_sizes(over, opened, source.name, request) if over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
     rows, name = _run_points(sources, points, scheduler, workers, store)
@@ -99,19 +107,6 @@ def sweep_command(
         table(columns, [[cells.get(title, "") for title in columns] for cells in cells_of])
         print_lines(*_remark_lines(rows))
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
-
-
-def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
-    """Print the notes of an instance. Raises :class:`UsageError` for options that are invalid for a file."""
-    if not isinstance(opened, Graph | PlainInstance):
-        raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
-    if axes.shards is not None and request.shard_spec is not None:
-        raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
-    if axes.alignments != (None,) and request.alignment is not None:
-        raise UsageError("--alignment and --alignments exclude each other.", "Use only --alignments.")
-    if isinstance(opened, PlainInstance):
-        print_note(*(f"{opened.name}: {text}" for text in opened.notes))
-        refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
 
 
 def _run_points(

@@ -58,8 +58,13 @@ def _runs_of_model(store: Store, lines: tuple[Line, ...], opened_name: str) -> N
         branches = sorted({line.branch for line in lines if line.model == model})
         st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
     st.html(markup.heading("Total reserved, peak and lower bound", "click a commit to compare it with the one before"))
-    key = f"history.{model}.{runs[-1].branch}.{len(runs)}"
-    draw_chart(sizes_over_commits(runs), key, lambda point: _compare(int(point["customdata"][0]), runs))
+
+    def compare(point: dict[str, Any]) -> None:  # the baseline of a run is the run before it; of the first run, itself
+        number = int(point["customdata"][0])
+        after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
+        state.choose(source=after, baseline=before, model=model, branch=runs[number].branch)
+
+    draw_chart(sizes_over_commits(runs), f"history.{model}.{runs[-1].branch}.{len(runs)}", compare)
     shown = lines[:MOST_LINES]
     st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
     head = ["model", "branch", "planner", "mode", "runs", totals_text.EXTENT, "lower bound"]
@@ -110,12 +115,6 @@ def sizes_over_commits(runs: tuple[Run, ...]) -> go.Figure:
     )
     fig.update_yaxes(bytes_axis(max(run.extent_bytes for run in runs)), fixedrange=True)
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
-
-
-def _compare(number: int, runs: tuple[Run, ...]) -> None:
-    """Open the plan of a run. The baseline is the run before it; for the first run, the run itself."""
-    after, before = (history.source_of(runs[k]) for k in (number, max(0, number - 1)))
-    state.choose(source=after, baseline=before, model=runs[number].model, branch=runs[number].branch)
 
 
 def _row(line: Line) -> list[str]:

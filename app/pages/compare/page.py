@@ -66,7 +66,11 @@ def page() -> None:
         st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
         changes_view.in_order(moves)
     elif comparison.lines:
-        _line_changes(comparison)
+        tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
+        st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
+        for title, rows in tables:
+            cells = [[*map(markup.esc, row)] for row in rows]
+            st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
     elif comparison.incomparable:
         _difference_table(comparison)
     if comparison.complete:
@@ -161,14 +165,6 @@ def verdict(comparison: Comparison, moves: int) -> str:
         return '<span class="ok">✓ identical</span>'
     differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")
     return f'<span class="bad">≠ {differ if comparison.complete else "different plans"}</span>'
-
-
-def _line_changes(comparison: Comparison) -> None:
-    tables, listed = change_text.line_tables(comparison.lines, MOST_LINES)
-    st.html(markup.heading("Growth at the peak", f"{listed}, largest change first"))
-    for title, rows in tables:
-        cells = [[*map(markup.esc, row)] for row in rows]
-        st.html(markup.table([title, *change_text.LINE_FIGURES], cells, numbers=(1, 2, 3, 4)))
 
 
 def _difference_table(comparison: Comparison) -> None:

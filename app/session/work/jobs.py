@@ -9,6 +9,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
@@ -46,7 +47,7 @@ class Job(Generic[T]):
 
     def run(self, work: Callable[[Progress], T]) -> None:
         """Call ``work`` in this thread and keep its result or its error. Its progress callback is :meth:`progress`."""
-        _thread.job = self
+        _job_of_thread.set(self)
         try:
             self._result = work(self.progress)
         except Abandoned:
@@ -87,11 +88,7 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
 
-class _Thread(threading.local):
-    job: Job[Any] | None = None  # the job whose work runs in this thread; ``None`` in a page
-
-
-_thread = _Thread()
+_job_of_thread: ContextVar[Job[Any] | None] = ContextVar("job", default=None)  # ``None`` in a page
 
 
 class JobTable:
@@ -122,7 +119,7 @@ class JobTable:
             known_job = self.known(key)
             job = known_job or Job(what, key)
             if not job.finished:
-                requesting = _thread.job
+                requesting = _job_of_thread.get()
                 if requesting is None:
                     job.visitors[visitor] = self._page_runs.get(visitor, 0)
                 elif known_job is None:
@@ -182,7 +179,7 @@ class JobTable:
 
     def run_task(self, progress: Progress, task: Task, *arguments: Any) -> Any:
         """Wait for a free worker, and return the result of :func:`.workers.run` for the job of this thread."""
-        job = _thread.job or Job("task")
+        job = _job_of_thread.get() or Job("task")
         visitor = min([*job.visitors], default=visitors.SERVER)
         while not self._reserve_worker(visitor, job):
             if not progress("waiting for a free worker", 0, 0):
