@@ -120,16 +120,12 @@ def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
 
 def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, ...]:
     """Return the i-th tensor's shape with named dimensions resolved. Raises ``InvalidIrShapes`` (``unknown_dim``)."""
-    shape: list[int] = []
     for axis, dim in enumerate(tensor.shape):
-        if isinstance(dim, str):
-            if dim not in sizes:
-                message = f"the tensor {tensor.id!r} has the dimension {dim!r}, which is not declared."
-                hint = f'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.'
-                refuse("unknown_dim", f"$.tensors[{i}].shape[{axis}]", message, hint, tensor=tensor.id)
-            dim = sizes[dim]
-        shape.append(dim)
-    return tuple(shape)
+        if isinstance(dim, str) and dim not in sizes:
+            message = f"the tensor {tensor.id!r} has the dimension {dim!r}, which is not declared."
+            hint = f'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.'
+            refuse("unknown_dim", f"$.tensors[{i}].shape[{axis}]", message, hint, tensor=tensor.id)
+    return tuple([sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape])
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:

@@ -113,8 +113,7 @@ class _Table:
 @dataclass
 class _Value:
     number: int
-    memory: int
-    offset: int
+    place: tuple[int, int]  # ``(memory, offset)``
     size: int
     label: str = ""
     birth: int = -1  # first step; −1 before the first use
@@ -143,7 +142,7 @@ class _Method:
         self.unplaced = self.delegate_calls = self.list_elements = 0
         self.lists: dict[int, tuple[int, ...]] = {}
         self.values: dict[int, _Value] = {}
-        self.latest: dict[tuple[int, int], _Value] = {}  # ``(memory, offset)`` → the value that was used there last
+        self.latest: dict[tuple[int, int], _Value] = {}  # place → the value that was used there last
         for number, evalue in enumerate(table.tables(2)):
             self._add_value(number, evalue.number(0, "B"), evalue.table(1))
         self.operators = [".".join(filter(None, (each.text(0), each.text(1)))) for each in table.tables(6)]
@@ -185,7 +184,7 @@ class _Method:
             raise ValueError(f"value {number} has {size:,} bytes at offset {offset}, more than 2^62.")
         extra_info = table.table(9)
         label = extra_info.text(1) if extra_info is not None else ""
-        self.values[number] = _Value(number, place.number(0, "I"), offset, size, label)
+        self.values[number] = _Value(number, (place.number(0, "I"), offset), size, label)
 
     def _run(self, kind: int, table: _Table | None) -> None:
         step, self.steps = self.steps, self.steps + 1
@@ -205,10 +204,9 @@ class _Method:
             source, target = table.number(0), table.number(1)
             self._read(source, step)
             self._write(target, step, "move", "activation")
-            if source in self.values and target in self.values:
-                source_base, target_base = self.values[source].base, self.values[target].base
-                if source_base is not target_base:
-                    target_base.more_labels.append(source_base.label)
+            bases = [self.values[number].base for number in (source, target) if number in self.values]
+            if len(bases) == 2 and bases[0] is not bases[1]:
+                bases[1].more_labels.append(bases[0].label)
         elif kind in (JUMP, FREE):
             self._read(table.number(0), step)
             if kind == JUMP and 0 <= table.number(1) < step:
@@ -227,16 +225,13 @@ class _Method:
             [number for argument in part for number in self.lists.get(argument, (argument,)) if number in self.values]
             for part in (arguments[:operand_count], arguments[operand_count:])
         )
-        operand_at: dict[tuple[int, int], _Value] = {}
-        result_set = set(results)
-        for number in operands:
-            if number not in result_set:
-                self._read(number, step)
-                value = self.values[number]
-                operand_at[value.memory, value.offset] = value
+        written = set(results)
+        read = [number for number in operands if number not in written]
+        for number in read:
+            self._read(number, step)
+        operand_at = {self.values[number].place: self.values[number] for number in read}
         for number in results:
-            value = self.values[number]
-            operand = operand_at.get((value.memory, value.offset))
+            operand = operand_at.get(self.values[number].place)
             self._write(number, step, f"{operator} #{number}", "activation", operand)
 
     def _read(self, number: int, step: int) -> None:
@@ -245,7 +240,7 @@ class _Method:
             return
         if value.birth < 0:
             value.birth = step
-            if not value.try_share(self.latest.get((value.memory, value.offset))):
+            if not value.try_share(self.latest.get(value.place)):
                 value.role = "buffer"  # state that persists between runs
                 value.label = value.label or f"state #{number}"
         self._use(value, step)
@@ -261,16 +256,17 @@ class _Method:
 
     def _use(self, value: _Value, step: int) -> None:
         value.base.last = step
-        self.latest[value.memory, value.offset] = value
+        self.latest[value.place] = value
 
     def _lives(self) -> Iterable[LiveRange]:
-        arenas = arena_names(value.memory for value in self.values.values())
+        arenas = arena_names(value.place[0] for value in self.values.values())
         for value in self.values.values():
             if value.birth < 0 or value.viewed is not None or not value.size:
                 continue
             birth, death = (0, self.steps) if value.role == "buffer" else (value.birth, value.last + 1)
             name = "+".join([value.label, *dict.fromkeys(value.more_labels)][:8]) + f" @{value.number}"
-            yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arenas[value.memory])
+            memory, offset = value.place
+            yield LiveRange(name, birth, death, value.size, offset, value.role, arena=arenas[memory])
 
     def notes(self) -> Iterable[str]:
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in enumerate(self.memory_bytes) if size)
@@ -314,7 +310,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     bytes_at_step: Counter[int] = Counter()
     has_offsets = False
     for event in events:
-        has_offsets = has_offsets or event.ts != bytes_at_step[event.tid]
+        has_offsets |= event.ts != bytes_at_step[event.tid]
         bytes_at_step[event.tid] += event.dur
     spans: dict[tuple[str, int, int, int], tuple[int, int]] = {}
     uses: Counter[tuple[str, int, int]] = Counter()
