@@ -55,11 +55,12 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
 
 def graph_flops(index: GraphIndex) -> list[int | None]:
     """Return the operations of each node, ``None`` where unknown. A loop's body counts once."""
-    shape_of = {name: index.shapes[i] for name, i in index.tensor_of.items()}
-    return [
-        operations(node.instr, *(tuple([shape_of[name] for name in side]) for side in (node.inputs, node.outputs)))
-        for node in index.graph.nodes
-    ]
+    found = []
+    for k, node in enumerate(index.graph.nodes):
+        sides = (index.inputs_of(k), index.outputs_of(k))
+        reads, writes = (tuple([index.shapes[i] for i in numbers.tolist()]) for numbers in sides)
+        found.append(operations(node.instr, reads, writes))
+    return found
 
 
 def total_flops(index: GraphIndex) -> int:

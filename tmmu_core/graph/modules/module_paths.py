@@ -101,25 +101,21 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     sequence = [node for node in order if node >= 0]
     known_by: KnownBy
     scopes = [_scope(index, node) for node in range(len(index.node_ids))]
-    scope_count = sum(1 for path in scopes if path)
     if any(origin.module for origin in index.graph.origins.values()):
         origins = index.graph.origins  # ``conv@grad`` has the module of ``conv``
         found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
         from_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
         by_node, known_by = _by_parameters(index, sequence, from_file), "origins"
-    elif 2 * scope_count >= len(scopes) and scope_count:
+    elif any(scopes) and 2 * sum(map(bool, scopes)) >= len(scopes):
         by_node, known_by = scopes, "names"
     else:
         by_node = _by_parameters(index, sequence, {})
         known_by = "parameters" if any(by_node) else ""
     by_tensor: list[Path] = []
-    for tensor in index.root.tolist():
-        node = int(index.producer[tensor])
-        if node >= 0:
-            by_tensor.append(by_node[node])
-        else:
-            is_known = known_by and index.is_persistent[tensor]
-            by_tensor.append(_module_of_parameter(index.tensor_ids[tensor]) if is_known else ())
+    for tensor, node in zip(index.root.tolist(), index.producer[index.root].tolist(), strict=True):
+        is_parameter = known_by and index.is_persistent[tensor]
+        named = _module_of_parameter(index.tensor_ids[tensor]) if is_parameter else ()
+        by_tensor.append(by_node[node] if node >= 0 else named)
     return _modules(by_node, by_tensor, known_by)
 
 
@@ -190,13 +186,9 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
 def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
     """Return the common module of several producers; for different blocks, the block with the highest number."""
     paths = [path for path in paths if path]
-    if not paths:
-        return ()
     shared = _common(paths)
-    blocks = [block_of(path, families) for path in paths]
-    if any(blocks) and not block_of(shared, families):
-        return max((block for block in blocks if block), key=_block_number)
-    return shared
+    blocks = [block for path in paths if (block := block_of(path, families))]
+    return max(blocks, key=_block_number) if blocks and not block_of(shared, families) else shared
 
 
 def _block_number(path: Path) -> tuple[int, str, int]:

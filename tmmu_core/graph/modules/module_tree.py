@@ -65,16 +65,12 @@ class Tree:
 
     def opened(self, most: int) -> frozenset[Path]:
         """Return all levels down to a depth: the greatest depth with at most ``most`` visible boxes."""
-        count = len(self.paths)
-        below: list[list[int]] = [[] for _ in range(count)]
-        for level in range(1, count):
-            below[int(self.parent[level])].append(level)
-        direct = np.bincount(self.of_node, minlength=count)
-        boxes, opened, closed = len(below[0]) + int(direct[0]), set[Path](), below[0]
-        while closed:
-            boxes += sum(len(below[k]) + int(direct[k]) - 1 for k in closed)
-            if boxes > most:
-                break
+        below: list[list[int]] = [[] for _ in self.paths]
+        for level, parent in enumerate(self.parent.tolist()[1:], 1):
+            below[parent].append(level)
+        direct = np.bincount(self.of_node, minlength=len(below)).tolist()
+        boxes, opened, closed = len(below[0]) + direct[0], set[Path](), below[0]
+        while closed and (boxes := boxes + sum(len(below[k]) + direct[k] - 1 for k in closed)) <= most:
             opened |= {self.paths[k] for k in closed}
             closed = [child for k in closed for child in below[k]]
         return frozenset(opened)
@@ -117,16 +113,13 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
     for path, nodes in nodes_of.items():
         if len(nodes) <= MOST_BESIDE:
             continue
-        outermost_size = RANGE_SIZE
-        while outermost_size * RANGE_SIZE < len(nodes):
-            outermost_size *= RANGE_SIZE
+        sizes = [RANGE_SIZE]  # of the ranges, outermost first
+        while sizes[0] * RANGE_SIZE < len(nodes):
+            sizes.insert(0, sizes[0] * RANGE_SIZE)
         for position, node in enumerate(nodes):
-            size, below = outermost_size, path
-            while size >= RANGE_SIZE:
-                start = position // size * size
-                below = (*below, f"{RANGE}nodes {start + 1:,}–{min(start + size, len(nodes)):,}")
-                size //= RANGE_SIZE
-            found[node] = below
+            starts = [(position // size * size, size) for size in sizes]
+            ranges = [f"{RANGE}nodes {start + 1:,}–{min(start + size, len(nodes)):,}" for start, size in starts]
+            found[node] = (*path, *ranges)
     return found
 
 
