@@ -5,7 +5,7 @@ A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or 
 is on no edge; the vertex counts these tensors. Two levels that read from each other have two edges.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -63,11 +63,10 @@ class Collapsed:
 
     def total(self, per_node: I64 | U64) -> tuple[int, ...]:
         """Return, per vertex, the sum of ``per_node`` (integers, shape (nodes,)) over its nodes."""
-        sums = [0] * len(self.vertices)
+        sums: Counter[int] = Counter()
         for vertex, amount in zip(self.of_node.tolist(), per_node.tolist(), strict=True):
-            if vertex >= 0:
-                sums[vertex] += amount
-        return tuple(sums)
+            sums[vertex] += amount
+        return tuple([sums[vertex] for vertex in range(len(self.vertices))])
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
@@ -88,17 +87,16 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     crosses = source != target
     middle = _middle(index, code, around)
     visible = {*code.tolist(), *source.tolist(), *target.tolist()}
-    neighbours: dict[int, set[int]] = {}
+    neighbours: defaultdict[int, set[int]] = defaultdict(set)
     if middle is not None:
         visible.add(middle)  # it may have no edge
         if around.radius is not None:
             for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
-                neighbours.setdefault(one, set()).add(other)
-                neighbours.setdefault(other, set()).add(one)
-            visible = frontier = {middle}
+                neighbours[one].add(other)
+                neighbours[other].add(one)
+            visible = {middle}
             for _ in range(around.radius):
-                frontier = {other for one in frontier for other in neighbours.get(one, ())} - visible
-                visible = visible | frontier
+                visible = visible.union(*(neighbours[one] for one in visible))
     codes, first, counts = np.unique(code, return_index=True, return_counts=True)
     first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
     order = sorted(visible, key=lambda code: (first_node.get(code, -1), -code))  # vertices without nodes first
@@ -110,7 +108,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     vertices = []
     for each in order:
         place = _place(tree, each, around.radius is not None)
-        hidden = sum(other not in number for other in neighbours.get(each, ()))
+        hidden = len(neighbours[each] - number.keys())
         vertices.append(Vertex(*place, members.get(each, 0), inside[each], hidden))
     levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(number, np.stack([source, target, tensor])[:, crosses].T.tolist())
@@ -152,10 +150,10 @@ def _place(tree: Tree, code: int, in_neighbourhood: bool) -> tuple[Kind, int, in
 
 
 def _edges(number: dict[int, int], reads: Iterable[Sequence[int]]) -> tuple[Edge, ...]:
-    found: dict[tuple[int, int], list[int]] = {}
+    found: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for source, target, tensor in reads:
         if source in number and target in number:
-            found.setdefault((number[source], number[target]), []).append(tensor)
+            found[number[source], number[target]].append(tensor)
     return tuple([Edge(*ends, tuple(tensors)) for ends, tensors in sorted(found.items())])
 
 

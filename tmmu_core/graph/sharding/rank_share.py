@@ -45,13 +45,12 @@ class Sharding:
     def bases_first(self) -> tuple[int, ...]:
         """Numbers of the views, each after its base."""
         order: dict[int, None] = {}
-        for i, tensor in enumerate(self.graph.tensors):
+        tensors = self.graph.tensors
+        for i in range(len(tensors)):
             chain: dict[int, None] = {}
-            current, view = i, tensor.view
-            while view is not None and current not in order and current not in chain:  # the view check rejects cycles
-                chain[current] = None
-                current = self.number_of[view.base_tensor_uid]
-                view = self.graph.tensors[current].view
+            while tensors[i].view is not None and i not in order and i not in chain:  # the view check rejects cycles
+                chain[i] = None
+                i = self.base(i)
             order.update(dict.fromkeys(reversed(chain)))
         return tuple(order)
 
