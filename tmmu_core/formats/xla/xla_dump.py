@@ -81,10 +81,9 @@ class _Allocation:
 
 def companions(name: str) -> list[str]:
     """Return the module's files other than ``name``, the program last; ``[]`` unless ``name`` has a known ending."""
-    for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
-        if name.endswith(mine):
-            return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
-    return []
+    stem = name.removesuffix(ASSIGNMENT_ENDING).removesuffix(RANGES_ENDING)
+    files = [stem + ending for ending in (ASSIGNMENT_ENDING, RANGES_ENDING, xla_program.PROGRAM_ENDING)]
+    return [file for file in files if file != name] if name in files[:2] else []
 
 
 def refuses(data: bytes) -> str:
@@ -125,11 +124,12 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     steps = 1 + max([0, *(end for _, end in ranges.values())])
     births = Counter(ranges[name][0] for a in allocations for name, size, _ in a.values if size and name in ranges)
     rows: list[Buffer] = []
-    base = left_out = left_bytes = 0
+    base = 0
+    omitted: list[int] = []  # bytes of each allocation without live ranges
     for allocation in allocations:
         own = list(_buffers_of(allocation, ranges, base, steps))
         if not own:
-            left_out, left_bytes = left_out + 1, left_bytes + allocation.size
+            omitted.append(allocation.size)
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # rows are merged by comparing all pairs
             raise limits.limit_error(limits.ALLOCATION_VALUES, f"allocation {allocation.number}")
@@ -138,16 +138,14 @@ def read_dump(data: bytes) -> tuple[list[Buffer], list[str], dict[str, StorageOr
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", hint=HINT)
     notes = ["the dump has no alignments: all buffers have alignment 1, and allocations follow each other directly"]
-    if left_out:
-        notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
+    if omitted:
+        notes.append(f"{len(omitted)} allocations of called computations ({sum(omitted)} bytes) are omitted")
     if merged := [row for row in rows if len(row.names) > 1]:
         notes.append(f"{len(merged)} buffers hold several values (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    origins, origin_of = xla_program.origins_of(program), {}
-    for row in ordered:  # ``tuple{1}`` has the origin of ``tuple``
-        stem = next((stem for value in row.names if (stem := value.partition("{")[0]) in origins), None)
-        if stem is not None:
-            origin_of[row.id] = origins[stem]
+    origins = xla_program.origins_of(program)
+    stems = [(row.id, value.partition("{")[0]) for row in ordered for value in reversed(row.names)]
+    origin_of = {own: origins[stem] for own, stem in stems if stem in origins}  # ``tuple{1}``: the origin of ``tuple``
     if program:
         notes.append(f"the program contains the origin of {len(origin_of)} of {len(ordered)} buffers")
     return ordered, notes, origin_of
