@@ -226,8 +226,7 @@ class _Reading:
         if not pools:
             raise _fault("the problem has no buffers.", "buffers", "Add at least one buffer.")
         first, *others = [self._problem(pool, separations, fixed, terms) for pool in pools]
-        has_banks = "bank_cost" in self.problem.objective.terms
-        notes = ("the objective's bank costs are ignored.",) if has_banks else ()
+        notes = ("the objective's bank costs are ignored.",) if "bank_cost" in self.problem.objective.terms else ()
         return PlainInstance(name, first, notes=notes, others=tuple(others))
 
     def _problem(self, pool: int, separations: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:

@@ -131,8 +131,7 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int]) -> dic
             raise UnreadableInput(f"the tensor {name!r} has two rows.", PLAN_AGAIN, place=f"{place}.tensor_id")
         if arena not in arena_numbers:
             what = f"the tensor {name!r} is in the arena {arena!r}, which is not in the plan."
-            hint = f"Arenas: {', '.join(arena_numbers) or 'none'}."
-            raise UnreadableInput(what, hint, place=f"{place}.arena")
+            raise UnreadableInput(what, f"Arenas: {', '.join(arena_numbers) or 'none'}.", place=f"{place}.arena")
         before = name
     columns: dict[str, Any] = {}
     for field, name in model.COLUMN_OF.items():
@@ -233,8 +232,7 @@ def check_plain(value: Any, place: str) -> None:
         for k, inner in enumerate(value):
             check_plain(inner, f"{place}[{k}]")
     elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
-        what = f"{strict.shown(value)} is neither text nor a finite number."
-        raise UnreadableInput(what, PLAN_AGAIN, place=place)
+        raise UnreadableInput(f"{strict.shown(value)} is neither text nor a finite number.", PLAN_AGAIN, place=place)
 
 
 def check_notes(notes: Mapping[str, Any]) -> None:

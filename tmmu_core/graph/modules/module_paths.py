@@ -113,8 +113,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
         known_by = "parameters" if any(by_node) else ""
     by_tensor: list[Path] = []
     for tensor, node in zip(index.root.tolist(), index.producer[index.root].tolist(), strict=True):
-        is_parameter = known_by and index.is_persistent[tensor]
-        named = _module_of_parameter(index.tensor_ids[tensor]) if is_parameter else ()
+        named = _module_of_parameter(index.tensor_ids[tensor]) if known_by and index.is_persistent[tensor] else ()
         by_tensor.append(by_node[node] if node >= 0 else named)
     return _modules(by_node, by_tensor, known_by)
 

@@ -208,8 +208,7 @@ def refuse_repeated_keys(data: bytes) -> None:
     try:
         json.loads(data, object_pairs_hook=_require_unique_keys)
     except UnicodeDecodeError as error:  # in a field that the decoder skipped
-        place = _place(data, error.start)
-        raise UnreadableInput(_NOT_UTF8, place=place, hint="Save the file as UTF-8.") from error
+        raise UnreadableInput(_NOT_UTF8, place=_place(data, error.start), hint="Save the file as UTF-8.") from error
     except (RecursionError, ValueError) as error:
         raise UnreadableInput(f"this is not JSON: {error}.", hint="Check the program that wrote it.") from error
 
