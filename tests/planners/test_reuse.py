@@ -16,14 +16,15 @@ from benchmarks import checker
 from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
 from tests.planners.alike import costly, costly_problem
-from tmmu_core.base.errors import AllocationOverflow, ContractError, UnreadableInput
+from tests.planners.packings import problem
+from tmmu_core.base.errors import AllocationOverflow, ArenaTooSmall, ContractError, UnreadableInput
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import trace
 from tmmu_core.formats.planfile.plan_file import to_instance, to_json
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS
-from tmmu_core.planners.problem import PlainInstance, Problem
+from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
 from tmmu_core.planners.reuse import cost_bound, local_search
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.make import make_plan
@@ -291,6 +292,13 @@ def test_reserved_range_past_the_capacity_proves_no_extent() -> None:
         row |= {"size": 4, "alignment": 1, "live_intervals": [{"lower": 0, "upper": 4}]}
     with pytest.raises(ContractError, match=r" 7 B.* 8 B"):
         plan_problem(instance_of(found), planner="reuse")
+
+
+def test_infeasible_in_place_reuse_beside_a_colocation_is_rejected() -> None:
+    terms = ReuseTerms(colocations=((1, 2),))
+    chain = problem((0, 4, 4), (0, 4, 4), (4, 8, 4), capacity=7, handoff_from=np.array([-1, -1, 0]), reuse=terms)
+    with pytest.raises(ArenaTooSmall, match="8 B"):
+        ARENA_PLANNERS["reuse"].pack(chain, {})
 
 
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:

@@ -131,27 +131,35 @@ def relaxed(problem: Problem) -> Problem:
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     reserved = merged_ranges([[begin, min(end, problem.capacity)] for begin, end in terms.reserved], 1, 1)
-    size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in reserved)]
-    dropped: set[int] = set()
+    begins, ends = np.array(reserved, np.int64).reshape(-1, 2).T
+    count = len(reserved)
+
+    def extended(column: Any, value: Any) -> Any:
+        """Return the column with ``value`` for every reserved range."""
+        return np.append(column, np.full(count, value, column.dtype))
+
+    ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
+    birth = extended(problem.birth, problem.birth.min())
+    size = np.append(problem.size, (ends - begins).astype(np.uint64))
+    combined = replace(
+        problem,
+        ids=ids,
+        birth=birth,
+        death=extended(problem.death, problem.death.max()),
+        size=size,
+        alignment=extended(problem.alignment, 1),
+        fixed=np.append(np.full(n, -1, np.int64) if problem.fixed is None else problem.fixed, begins),
+        handoff_from=None if problem.handoff_from is None else extended(problem.handoff_from, -1),
+        gaps=None if problem.gaps is None else (*problem.gaps, *[()] * count),
+        roles=(),
+        reuse=None,
+    )
+    dropped = set(np.flatnonzero(size == 0).tolist())
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
     for pair in terms.exclusions:
         if frozenset(pair) not in apart and dropped.isdisjoint(pair):
             dropped.add(min(pair, key=lambda i: size[i]))
-    count = len(reserved)
-    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
-    ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
-    birth = [*problem.birth.tolist(), *[int(problem.birth.min())] * count]
-    columns: dict[str, Any] = {"birth": np.array(birth, np.int64), "size": np.array(size, np.uint64)}
-    columns["death"] = np.append(problem.death, [problem.death.max()] * count).astype(np.int64)
-    columns["alignment"] = np.append(problem.alignment, [1] * count).astype(np.uint64)
-    columns["fixed"] = np.array([*fixed, *(begin for begin, _ in reserved)], np.int64)
-    if problem.handoff_from is not None:
-        columns["handoff_from"] = np.append(problem.handoff_from, [-1] * count)
-    if problem.gaps is not None:
-        columns["gaps"] = (*problem.gaps, *[()] * count)
-    combined = replace(problem, ids=ids, roles=(), reuse=None, **columns)
-    dropped.update(i for i in range(n) if not size[i])
-    order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
+    order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -int(size[i]), ids[i].encode()))
     return subproblem(combined, np.array(order, np.int64))
 
 
