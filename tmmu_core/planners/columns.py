@@ -6,7 +6,7 @@ remain as compressed steps. The end of a gap counts as a birth.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import product
@@ -55,7 +55,6 @@ class Columns:
     part_hi: I64
     births: I64  # shape (k,): the original step of each compressed step
     extra_conflicts: ConflictTable  # per storage, ``(other, NEVER | HANDOFF)``: conflicts that need no overlap in time
-    memo: dict[str, Any] = field(default_factory=dict)  # values that bounds and planners cache
 
     def __len__(self) -> int:
         return len(self.size)

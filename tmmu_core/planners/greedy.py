@@ -5,8 +5,8 @@ literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic st
 and first fit in birth order with a free list.
 
 The Python loop visits the gaps between the placed storages that conflict. The native library gives the same offsets. It
-visits the gaps if that is fast (:func:`_treeless_call`). Otherwise it uses a segment tree over the k compressed steps
-(``struct tree`` in ``native.h``): a run visits O(n log k) lists of address ranges.
+scans all placed storages if there are few (:data:`MAX_SCANNED`). Otherwise it uses a segment tree over the k compressed
+steps (``struct tree`` in ``native.h``): a run visits O(n log k) lists of address ranges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,8 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
 FITS = ("lowest", "tightest", "free_list")
-MAX_MEAN_NEIGHBOURS = 128  # mean number of neighbours per storage up to which the native loop sorts them
-MAX_SCANNED = 2_500  # storages up to which a scan of all placed storages finds the lowest fit faster than the tree
-MAX_PAIR_ROWS = 2_000_000  # maximum rows (about 40 bytes each) of the neighbour table; above, the tree is smaller
+MAX_SCANNED = {False: 2_500, True: 10_000}
+"""Whether the fit is ``tightest`` → number of storages up to which a scan is faster than the tree."""
 
 
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -117,68 +116,40 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     loops = None if plain or not cols.is_small else library()
     if loops is None:
         return _place(cols, sequence, tightest)
-    function, call = _treeless_call(cols) if cols.has_intervals else ("", None)
-    if call is None or (function == "place_all" and not tightest and len(cols) > MAX_SCANNED):
+    if not cols.has_intervals or len(cols) > MAX_SCANNED[tightest]:
         return place_native(loops, cols, sequence, tightest)
-    call.fields["sequence"][:] = sequence
-    call.fields["fixed"][:] = -1 if cols.problem.fixed is None else cols.problem.fixed
-    call.tightest = int(tightest)
-    native.run(loops, function, call)
-    return call.fields["offset"].tolist()
+    offset, placed = np.empty(len(cols), np.int64), np.empty((4, len(cols)), np.int64)
+    fields = {**_columns(cols, sequence), "lo": cols.part_lo, "hi": cols.part_hi, "offset": offset, "placed": placed}
+    native.run(loops, "scan", native.call_of("scan", n=len(cols), tightest=tightest, **fields))
+    return offset.tolist()
+
+
+def _columns(cols: Columns, sequence: Sequence[int]) -> dict[str, Any]:
+    """Return the fields that both native loops have."""
+    fixed, order = np.asarray(cols.fixed, np.int64), np.asarray(sequence, np.int64)
+    return {"size": cols.sizes, "align": cols.aligns, "fixed": fixed, "sequence": order}
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
     """Return the offsets of a run of the native loop with the segment tree; ``cols`` must be ``is_small``."""
-    n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
+    leaves, rows, missing = 1 << max(len(cols.births) - 1, 0).bit_length(), max(1024, 16 * len(cols)), True
     extra_of, (extra_other, extra_kind) = cols.extra_conflicts.first, cols.extra_conflicts.table.T.copy()
-    tables: dict[str, Any] = {name: getattr(cols, name) for name in ("part_of", "part_lo", "part_hi")}
-    tables |= {"size": cols.sizes, "align": cols.aligns, "fixed": np.asarray(cols.fixed, np.int64)}
-    tables |= {"sequence": np.asarray(sequence, np.int64), "state": np.array([0, -1, 0], np.int64)}
+    tables = _columns(cols, sequence) | {name: getattr(cols, name) for name in ("part_of", "part_lo", "part_hi")}
     tables |= {"extra_of": extra_of, "extra_other": extra_other, "extra_kind": extra_kind}
-    tables |= {"begin": np.zeros(4 * leaves, np.int64), "placed": np.empty(np.diff(extra_of).max(initial=0), np.int64)}
-    tables |= {name: np.zeros(4 * leaves, np.int32) for name in ("count", "room")}
+    tables["placed"] = np.empty(np.diff(extra_of).max(initial=0), np.int64)
     tables["blocked"] = np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64)
-    offset = np.full(n, -1, np.int64)
-    pool = np.empty((2, max(1024, 16 * n)), np.int64)
-    while True:
-        room = {"pool": pool.shape[1], "starts": pool[0], "ends": pool[1]}
-        call = native.call_of("tree", n=n, leaves=leaves, tightest=tightest, offset=offset, **room, **tables)
-        missing_rows = native.run(loops, "place", call)
-        if not missing_rows:
-            return offset.tolist()
-        pool = np.concatenate([pool, np.empty((2, pool.shape[1] + missing_rows), np.int64)], axis=1)
-
-
-def _treeless_call(cols: Columns) -> tuple[str, Any]:
-    """Return the fastest native function without a tree, and its arguments. Requires :attr:`.Columns.has_intervals`.
-
-    ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage: the storages that
-    overlap it in time. The arguments are ``None`` if the tree is faster than both. Cached.
-    """
-    if "treeless" not in cols.memo:
-        lo, hi, n = cols.part_lo, cols.part_hi, len(cols)
-        order = np.argsort(lo, kind="stable")
-        before_death = np.searchsorted(lo[order], hi[order])  # births before each death, in birth order
-        count = before_death - np.arange(1, n + 1)
-        rows = 2 * int(count.sum())
-        function, tables = "place_near", None
-        if 4 * n**3 <= rows**2:  # the mean number of neighbours is at least 2 √n
-            function = "place_all"
-            tables = {"first": lo, "other": hi, "spans": np.empty(4 * n, np.int64), "placed": np.empty(0, np.int64)}
-        elif rows <= min(MAX_MEAN_NEIGHBOURS * n, MAX_PAIR_ROWS):
-            one = np.repeat(np.arange(n), count)
-            other = order[np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count) + one + 1]
-            one = order[one]
-            table = np.concatenate([other, one])[np.argsort(np.concatenate([one, other]), kind="stable")]
-            neighbours = np.bincount(one, minlength=n) + np.bincount(other, minlength=n)
-            first, most = np.append(0, np.cumsum(neighbours)), int(neighbours.max(initial=0))
-            tables = {"first": first, "other": table, "spans": np.empty(2 * most, np.int64)}
-            tables["placed"] = np.empty(most, np.int64)
-        if tables is not None:
-            tables |= {"size": cols.sizes, "align": cols.aligns}
-            tables |= {name: np.empty(n, np.int64) for name in ("sequence", "fixed", "offset")}
-        cols.memo["treeless"] = function, tables and native.call_of("near", n=n, **tables)
-    return cols.memo["treeless"]
+    while missing:
+        offset, begin = np.full(len(cols), -1, np.int64), np.zeros(4 * leaves, np.int64)
+        tables |= {name: np.zeros(4 * leaves, np.int32) for name in ("count", "room")}
+        tables |= {
+            "offset": offset,
+            "begin": begin,
+            "starts": np.empty(rows, np.int64),
+            "ends": np.empty(rows, np.int64),
+        }
+        call = native.call_of("tree", n=len(cols), leaves=leaves, tightest=tightest, pool=rows, **tables)
+        missing, rows = not native.run(loops, "tree", call), 4 * rows
+    return offset.tolist()
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:

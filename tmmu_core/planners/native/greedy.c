@@ -1,8 +1,7 @@
 /* Greedy placement in C: tmmu_core/planners/greedy.py. */
 #include "native.h"
 
-enum { NEVER, HANDOFF };         /* kinds of extra conflicts (columns.py) */
-enum { STEP, PART, USED_ROWS };  /* cells of `state` in struct tree */
+enum { NEVER, HANDOFF }; /* kinds of extra conflicts (columns.py) */
 
 /* Search for a gap of `size` bytes. Occupied ranges are added in the order of their starts. `edge`: the largest end so
    far; `best`: the offset in the chosen gap (-1: none yet); `smallest`: the bytes of that gap. */
@@ -31,54 +30,15 @@ static inline I chosen_offset(const struct gap *g)
     return g->best >= 0 ? g->best : align_up(g->edge, g->align);
 }
 
-struct span {
-    I start, end;
-};
-
-/* Compute the offsets of one run from a table of neighbours. */
-SHARED I tmmu_place_near(const struct near *p)
+/* Compute the offsets of one run by a scan of all placed storages. The rows of `placed` are their starts, ends and live
+   ranges, sorted by offset. */
+SHARED I tmmu_scan(const struct scan *p)
 {
     const I n = p->n;
-    const I *const first = p->first, *const other = p->other, *const size = p->size;
-    I *const offset = p->offset, *const placed = p->placed;
-    struct span *const spans = (struct span *)p->spans;
-    for (I i = 0; i < n; i++)
-        offset[i] = -1;
+    I *const start = p->placed, *const end = start + n, *const lo = end + n, *const hi = lo + n;
     for (I step = 0; step < n; step++) {
         const I i = p->sequence[step];
-        I count = 0;
-        if (p->fixed[i] >= 0) {
-            offset[i] = p->fixed[i];
-            continue;
-        }
-        for (I row = first[i]; row < first[i + 1]; row++) { /* without a branch: it would be mispredicted */
-            placed[count] = other[row];
-            count += offset[other[row]] >= 0;
-        }
-        for (I row = 0; row < count; row++) {
-            const struct span span = {offset[placed[row]], offset[placed[row]] + size[placed[row]]};
-            I k = row;
-            for (; k > 0 && spans[k - 1].start > span.start; k--)
-                spans[k] = spans[k - 1];
-            spans[k] = span;
-        }
-        struct gap g = {size[i], p->align[i], p->tightest, 0, -1, -1};
-        for (I k = 0; k < count && !add_range(&g, spans[k].start, spans[k].end); k++)
-            ;
-        offset[i] = chosen_offset(&g);
-    }
-    return DONE;
-}
-
-/* Compute the offsets of one run by a scan of all placed storages. The columns of `spans` have their start, end and
-   live range, sorted by offset. */
-SHARED I tmmu_place_all(const struct near *p)
-{
-    const I n = p->n;
-    I *const start = p->spans, *const end = start + n, *const lo = end + n, *const hi = lo + n;
-    for (I step = 0; step < n; step++) {
-        const I i = p->sequence[step];
-        const I from = p->first[i], until = p->other[i];
+        const I from = p->lo[i], until = p->hi[i];
         struct gap g = {p->size[i], p->align[i], p->tightest, 0, -1, -1};
         for (I k = 0; k < step && p->fixed[i] < 0; k++)
             if (lo[k] < until && from < hi[k] && add_range(&g, start[k], end[k]))
@@ -278,51 +238,40 @@ static inline I list_of(const struct nodes *found, I k)
     return 2 * (k < 2 * n ? found->covering[k - n] : found->ancestor[k - 2 * n]) + 1;
 }
 
-/* Move a full list to the end of the used pool, and double its rows. */
-static void enlarge(const struct tree *p, I list)
+/* Move a full list to the end of the used pool, and double its rows; return whether the pool has enough rows. */
+static int enlarge(struct tree *p, I list)
 {
-    const I from = p->begin[list], to = p->state[USED_ROWS];
-    p->begin[list] = to;
+    const I from = p->begin[list], to = p->used, room = p->room[list] ? 2 * p->room[list] : 2;
+    if (to + room > p->pool)
+        return 0;
     for (I k = 0; k < p->count[list]; k++) {
         p->starts[to + k] = p->starts[from + k];
         p->ends[to + k] = p->ends[from + k];
     }
-    p->room[list] = p->room[list] ? 2 * p->room[list] : 2;
-    p->state[USED_ROWS] += p->room[list];
+    p->begin[list] = to;
+    p->room[list] = (int32_t)room;
+    p->used += room;
+    return 1;
 }
 
-/* Compute the offsets of one run. If the pool is too small, return the number of missing rows; the caller enlarges the
-   pool, and the next call continues the run. */
-SHARED I tmmu_place(const struct tree *p)
+/* Compute the offsets of one run; return whether the pool has enough rows. */
+SHARED I tmmu_tree(struct tree *p)
 {
-    I *const step = p->state + STEP, *const part = p->state + PART;
     struct nodes found;
-    for (; *step < p->n; ++*step, *part = -1) {
-        const I i = p->sequence[*step];
-        if (*part < 0) {
-            p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
-            *part = p->part_of[i];
-        }
-        for (; *part < p->part_of[i + 1]; ++*part) {
-            find_nodes(p->part_lo[*part], p->part_hi[*part], p->leaves, &found);
-            const I lists = 2 * found.covering_count + found.ancestor_count;
-            I missing = p->state[USED_ROWS] - p->pool;
-            for (I k = 0; k < lists; k++) {
+    for (I step = 0; step < p->n; step++) {
+        const I i = p->sequence[step];
+        p->offset[i] = p->fixed[i] >= 0 ? p->fixed[i] : choose_offset(p, i, &found);
+        for (I part = p->part_of[i]; part < p->part_of[i + 1]; part++) {
+            find_nodes(p->part_lo[part], p->part_hi[part], p->leaves, &found);
+            for (I k = 0; k < 2 * found.covering_count + found.ancestor_count; k++) {
                 const I list = list_of(&found, k);
-                if (p->count[list] == p->room[list])
-                    missing += p->room[list] ? 2 * p->room[list] : 2;
-            }
-            if (missing > 0)
-                return missing;
-            for (I k = 0; k < lists; k++) {
-                const I list = list_of(&found, k);
-                if (p->count[list] == p->room[list])
-                    enlarge(p, list);
+                if (p->count[list] == p->room[list] && !enlarge(p, list))
+                    return 0;
                 merge(p, list, p->offset[i], p->offset[i] + p->size[i]);
             }
         }
     }
-    return DONE;
+    return 1;
 }
 
 /* Compute the offsets of one skyline run. */

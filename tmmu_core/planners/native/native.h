@@ -17,22 +17,21 @@ static inline I smaller(I one, I two) { return one < two ? one : two; }
 /* The smallest multiple of `grid`, a power of two, that is at least `at`. */
 static inline I align_up(I at, I grid) { return (at + grid - 1) & -grid; }
 
-/* Greedy placement of n storages in the order `sequence`, without the tree. tmmu_place_near: the neighbours of storage
-   i, at most m, begin at other[first[i]]. tmmu_place_all: storage i is live in the steps [first[i], other[i]). */
-struct near {
+/* Greedy placement of n storages in the order `sequence`, without the tree. Storage i is live in [lo[i], hi[i]). */
+struct scan {
     I n, tightest; /* tightest: use the smallest gap that fits, not the lowest one */
-    const I *sequence, *first, *other, *size, *align, *fixed;
+    const I *sequence, *lo, *hi, *size, *align, *fixed;
     I *offset; /* out */
-    I *spans;  /* working memory; near: 2 m; all: 4 n */
-    I *placed; /* working memory; near: m */
+    I *placed; /* (4, n): working memory */
 };
 
 /* Greedy placement by a segment tree over the compressed steps (Columns); `leaves`, a power of two, is at least their
    number. A live range is split into the largest nodes inside it, its covering nodes. Node v has two lists of disjoint
    address ranges: list 2 v for the storages that v covers, list 2 v + 1 for all storages that are live at a step of v.
-   `begin`, `count` and `room`: first row, number of used rows and number of rows of each of the 4 * leaves lists. */
+   `begin`, `count` and `room`: first row, number of used rows and number of rows of each of the 4 * leaves lists, all 0
+   before. */
 struct tree {
-    I n, leaves, tightest, pool;
+    I n, leaves, tightest, pool, used; /* used: rows of the pool in use; 0 before */
     const I *sequence, *part_of, *part_lo, *part_hi, *size, *align, *fixed, *extra_of, *extra_other, *extra_kind;
     I *begin;
     int32_t *count, *room;
@@ -40,7 +39,6 @@ struct tree {
     I *blocked;       /* 200 for each live part of the storage with the most parts */
     I *placed;        /* as many as the extra conflicts of the storage with the most of them */
     I *offset;        /* out; -1 before */
-    I *state;         /* 3: position in `sequence`; live part to add next (-1: not placed yet); used rows of `pool` */
 };
 
 /* One skyline run (planners/exact/skyline.py) over `steps` compressed steps. The storages are sorted by birth: those
