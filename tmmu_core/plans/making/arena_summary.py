@@ -1,10 +1,10 @@
 """Compute the figures and the certificate (lower bound, optimality) of an arena; check capacity and budget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow, ArenaTooSmall
-from tmmu_core.graph.model import ONE_MEMORY, Arena
+from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem, packing_extent
@@ -17,10 +17,9 @@ ALTERNATIVE = "portfolio"  # planner that ``check_capacity`` tries, to recommend
 ALTERNATIVE_UP_TO = 20_000  # maximum number of storages for which :data:`ALTERNATIVE` runs
 
 
-def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+def summarise(packed: PackedArena, steps: int) -> ArenaSummary:
     """Return the figures and the certificate of a packed arena in a timeline of ``steps`` steps."""
-    problem, packing, extent = packed.problem, packed.packing, packed.extent
-    arena, live_parts = config.get(problem.arena, Arena()), packed.live_parts
+    problem, packing, extent, live_parts = packed.problem, packed.packing, packed.extent, packed.live_parts
     peak_live, max_live = peak_and_count(*live_parts, steps)
     cost, bound = reuse_cost(problem, packing), lower_bound(problem)
     proven = max(bound.bytes, packing.lower_bound or 0)  # a search may prove more than the bounds of the problem
@@ -33,11 +32,11 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
         status = UNPROVEN if packing.stopped else FEASIBLE
     return ArenaSummary(
         name=problem.arena,
-        capacity_bytes=arena.capacity_bytes,
-        alignment_bytes=arena.alignment_bytes,
-        page_size=arena.page_size,
+        capacity_bytes=problem.capacity,
+        alignment_bytes=problem.arena_alignment,
+        page_size=problem.page_size,
         extent_bytes=extent,
-        committed_bytes=metrics.committed_bytes(extent, arena.page_size, arena=problem.arena),
+        committed_bytes=metrics.committed_bytes(extent, problem.page_size, arena=problem.arena),
         peak_live_bytes=peak_live,
         slots=int(packed.slot.max(initial=-1)) + 1,
         max_live=max_live,

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import structs
 
 from tmmu_core.base.errors import U64_MAX, AllocationFailure, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
@@ -146,18 +145,18 @@ def _planned(
     options = planner.checked_options(request.options)
     meter = metered(progress, options)
     if planner.defines_arenas:
-        liveness, config, problems, packings = spread_over_memories(timeline, options, config)
+        liveness, problems, packings = spread_over_memories(timeline, options, config)
     else:
-        unlimited = {name: structs.replace(arena, capacity_bytes=U64_MAX) for name, arena in config.items()}
         with paused_gc():
             liveness = analyse(timeline, config)
             refuse_unknown_arenas(config, timeline.graph)
-            problems = arena_problems(liveness, unlimited if over_limits else config)
-        packings = [planner.pack(problem, options, meter) for problem in problems]
+            problems = arena_problems(liveness, config)
+        to_pack = [replace(problem, capacity=U64_MAX) if over_limits else problem for problem in problems]
+        packings = [planner.pack(problem, options, meter) for problem in to_pack]
     packed = tuple(map(packed_arena, problems, packings))
     liveness, slot, offset = placed_storages(liveness, packed)
 
-    summaries = [summarise(arena, config, timeline.steps) for arena in packed]
+    summaries = [summarise(arena, timeline.steps) for arena in packed]
     for problem, summary in zip(problems, summaries, strict=True) if not over_limits else ():
         check_capacity(problem, summary)
     check_totals(summaries, None if over_limits else request.budget)
@@ -213,8 +212,8 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
 
 def spread_over_memories(
     timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig
-) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Return ``(liveness, configuration, problems, packings)`` with the regions as arenas.
+) -> tuple[Liveness, list[Problem], list[Packing]]:
+    """Return ``(liveness, problems, packings)`` with the regions as arenas.
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
     whose ``arena`` is a memory is placed there. A region (one role in one memory) is the arena ``role@memory``.
@@ -236,25 +235,20 @@ def spread_over_memories(
     (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
     regions = place(problem, _facts(liveness, memory), platform)
     by_name = sorted(enumerate(regions), key=lambda item: item[1].name)
-    names, arenas = tuple([region.name for _, region in by_name]), np.zeros(len(problem), np.int32)
-    offset = np.zeros(len(problem), np.uint64)
-    for number, (_, region) in enumerate(by_name):
-        rows = list(region.offset)
-        arenas[rows], offset[rows] = number, np.array(list(region.offset.values()), np.uint64)
-    # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
-    with_reuse = replace(with_reuse, arenas=names, storages=replace(with_reuse.storages, arena=arenas))
-    liveness = without_handoffs(with_reuse, across_arenas=True)
-    region_config = {}
-    for region in regions:
+    arena_of, region_config, packings = np.zeros(len(problem), np.int32), ArenaConfig(), list[Packing]()
+    for number, (region_id, region) in enumerate(by_name):
+        arena_of[list(region.offset)] = number
+        offsets = [offset for _, offset in sorted(region.offset.items())]
+        packings.append(Packing(np.array(offsets, np.uint64), notes=_notes_of_region(region_id, region, memory)))
         of_region = memory[region.memory]
         capacity = U64_MAX if of_region.max_size is None else of_region.max_size
         alignment_bytes = max(platform.min_alignment, of_region.arena_alignment or 1)
         region_config[region.name] = Arena(capacity, alignment_bytes, config.get(region.memory, Arena()).page_size)
-    packings = [
-        Packing(offset[arenas == number], notes=_notes_of_region(region_id, region, memory))
-        for number, (region_id, region) in enumerate(by_name)
-    ]
-    return liveness, region_config, arena_problems(liveness, region_config), packings
+    # helia does not reuse in place. Another planner could do so inside a region, and the lower bounds assume it.
+    in_regions = replace(with_reuse.storages, arena=arena_of)
+    with_reuse = replace(with_reuse, arenas=tuple(region_config), storages=in_regions)
+    liveness = without_handoffs(with_reuse, across_arenas=True)
+    return liveness, arena_problems(liveness, region_config), packings
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:

@@ -10,7 +10,6 @@ from msgspec import to_builtins
 
 from tmmu_core.base.cbor import H, Table
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.model import Arena
 from tmmu_core.planners import planner_named
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import (
@@ -61,8 +60,7 @@ def plan_problem(
     ]
     columns = _columns(arenas, instance)
     steps = int(columns["death"].max(initial=1))
-    config = {p.arena: Arena(p.capacity, p.arena_alignment, p.page_size) for p in instance.problems}
-    summaries = [summarise(packed, config, steps) for packed in arenas]
+    summaries = [summarise(packed, steps) for packed in arenas]
     for problem, summary in zip(instance.problems, summaries, strict=True):
         if planner != GIVEN and not over_limits:
             check_capacity(problem, summary, of_graph=False)

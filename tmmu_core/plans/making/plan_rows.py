@@ -54,6 +54,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
                 handoff_from=handoff if (handoff >= 0).any() else None,
                 must_not_alias=position[pairs[is_in_arena]] if is_in_arena.any() else None,
                 roles=named(ROLES, role[heads]),
+                page_size=arena.page_size,
             )
         )
     return problems
