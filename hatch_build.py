@@ -56,19 +56,14 @@ def files(folder: Path) -> list[Path]:
 
 def lay_out(target: Path) -> None:
     """Write the package ``tmmu_explorer`` below ``target``."""
-    for path in files(ROOT / "app"):
-        to = target / path.relative_to(ROOT / "app")
+    sources = [(path, path.relative_to(ROOT / "app")) for path in files(ROOT / "app")]
+    data = [path for name in DATA for path in files(ROOT / name) if path.suffix != ".py"]
+    for path, place in [*sources, *((path, path.relative_to(ROOT)) for path in data)]:
+        to = target / place
         to.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".py":
             to.write_text(renamed(path.read_text(encoding="utf-8"), path), encoding="utf-8")
         else:
-            to.write_bytes(path.read_bytes())
-    for name in DATA:
-        for path in files(ROOT / name):
-            if path.suffix == ".py":
-                continue
-            to = target / path.relative_to(ROOT)
-            to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(path.read_bytes())
 
 

@@ -29,18 +29,13 @@ def unwritable(path: object, error: OSError | ValueError) -> UnwritableOutput:
     return UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and its permissions.")
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace or create a file, like :func:`replace_file_by_parts`. Raises ``OSError``."""
-    replace_file_by_parts(path, (data,))
+def replace_file(path: Path, data: bytes | Iterable[bytes]) -> int:
+    """Replace or create a file with ``data``, or with its parts in order; return its size. Raises ``OSError``.
 
-
-def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
-    """Replace or create a file with the bytes ``parts``, and return its size.
-
-    The old file stays if ``parts`` raises. Symbolic links are followed and permissions are kept. A device or pipe is
+    The old file stays if a part raises. Symbolic links are followed and permissions are kept. A device or pipe is
     written directly.
     """
-    path = Path(os.path.realpath(path))
+    path, parts = Path(os.path.realpath(path)), (data,) if isinstance(data, bytes) else data
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

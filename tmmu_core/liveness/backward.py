@@ -125,6 +125,7 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
     dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
+    changes: dict[str, Any] = {"phase": "backward", "inplace": "none", "in_place_write": (), "grad_edges": ()}
     copies: dict[str, Tensor] = {}
     recomputed: dict[str, Node] = {}
     new_order: list[str] = []
@@ -143,12 +144,6 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 copied = dropped.union(source.outputs)
                 copies |= {_remat(output): _copy(tensors[output], copied) for output in source.outputs}
                 inputs, outputs = _renamed(source.inputs, dropped), tuple(map(_remat, source.outputs))
-                changes: dict[str, Any] = {
-                    "phase": "backward",
-                    "inplace": "none",
-                    "in_place_write": (),
-                    "grad_edges": (),
-                }
                 recomputed[source.node_id] = msgspec.structs.replace(
                     source, node_id=_remat(source.node_id), inputs=inputs, outputs=outputs, **changes
                 )

@@ -30,8 +30,7 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
             offset += view.byte_offset
             root_and_offset[member] = root, offset
     roots, offsets = np.arange(len(tensors), dtype=np.int64), np.zeros(len(tensors), np.uint64)
-    for number in views:
-        root, offset = root_and_offset[number]
+    for number, (root, offset) in sorted(root_and_offset.items()):
         if offset > U64_MAX:
             raise overflow_error(tensors[number].id, offset, f"$.tensors[{number}].view.byte_offset")
         roots[number], offsets[number] = root, offset

@@ -26,20 +26,13 @@ Places = Literal["slots", "bytes", "sparse"]
 offset per storage; ``sparse``: hashed addresses of slots, as in the superseded draft."""
 
 # Keys of ``Plan.notes`` whose values are texts.
-PLACES_DERIVED = "places"
-"""How the reader derived the unit of placement (:data:`Places`) of a file that does not state it."""
-CHANGED = "changed"
-"""The parts of the file that changed after it was written."""
-NO_CONTENT_HASH = "unheld"
-"""The file has no content hash."""
-ASSUMED = "assumed"
-"""The sizes that the model leaves open and the plan assumes."""
-UNPLANNED = "unplanned"
-"""The parts of the graph whose memory is not in the plan."""
-GIVEN_OFFSETS = "given_offsets"
-"""The number of offsets that the input fixes. The bounds and proofs of the plan depend on them."""
-READ = "read"
-"""The remarks of the reader of a finished plan or an instance."""
+PLACES_DERIVED = "places"  # how the reader derived the :data:`Places` of a file that does not state it
+CHANGED = "changed"  # the parts of the file that changed after it was written
+NO_CONTENT_HASH = "unheld"  # the file has no content hash
+ASSUMED = "assumed"  # the sizes that the model leaves open and the plan assumes
+UNPLANNED = "unplanned"  # the parts of the graph whose memory is not in the plan
+GIVEN_OFFSETS = "given_offsets"  # the number of offsets that the input fixes, on which bounds and proofs depend
+READ = "read"  # the remarks of the reader of a finished plan or an instance
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
 
 PLACES: tuple[Places, ...] = get_args(Places)
@@ -343,15 +336,11 @@ def group_numbers(*columns: NDArray[Any]) -> tuple[I64, int]:
 
 def taken_of(plan: Plan) -> tuple[bool, ...]:
     """Return per in-place reuse whether the output's storage has the arena and offset of the input's storage."""
-    starts: dict[int, int] = {}
-    for storage, offset in zip(plan.storage.tolist(), plan.offset.tolist(), strict=True):
-        starts[storage] = min(offset, starts.get(storage, offset))
-    flags = []
-    for _, source, target in plan.handoffs:
-        i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)
-        is_in_one_arena = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
-        flags.append(bool(is_in_one_arena and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
-    return tuple(flags)
+    start = np.full(len(plan), U64_MAX, np.uint64)
+    np.minimum.at(start, plan.storage, plan.offset)
+    places = list(zip(plan.arena.tolist(), start[plan.storage].tolist(), strict=True))
+    rows = ((plan.row_of.get(source, -1), plan.row_of.get(target, -1)) for _, source, target in plan.handoffs)
+    return tuple([min(pair) >= 0 and places[pair[0]] == places[pair[1]] for pair in rows])
 
 
 def rows_of_parts(plan: Plan, tensor_id: str) -> list[int]:

@@ -56,10 +56,8 @@ class ArenaHandle:
     fresh: bool = False  # whether the memory was just mapped: all bytes are 0
 
     def __post_init__(self) -> None:
-        memory = self.memory
-        is_valid = (
-            memory.dtype == np.uint8 and memory.ndim == 1 and memory.flags.c_contiguous and memory.flags.writeable
-        )
+        flags = self.memory.flags
+        is_valid = self.memory.dtype == np.uint8 and self.memory.ndim == 1 and flags.c_contiguous and flags.writeable
         assert is_valid, "an arena is a one-dimensional, contiguous, writable array of uint8"
 
     @property
@@ -97,15 +95,6 @@ def refuse_larger_than_memory(plan: Plan) -> None:
         raise AllocationFailure(message, operator=OPERATOR, arena=largest, peak_required_bytes=needed, hint=_LESS)
 
 
-def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
-    """Raise ``AlignmentViolation`` if the base pointer is not aligned."""
-    if base_ptr % alignment_bytes:
-        message = f"arena {arena_id!r} starts at address {base_ptr:#x}, which is not a multiple of {alignment_bytes} B."
-        hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
-        about: dict[str, Any] = {"base_ptr": hex(base_ptr), "alignment_bytes": alignment_bytes}
-        raise AlignmentViolation(message, operator=OPERATOR, arena=arena_id, hint=hint, **about)
-
-
 SECURITY: tuple[str, ...] = ("standard", "confidential", "regulated")
 NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
@@ -134,10 +123,8 @@ class Applied:
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
         """Return whether the tensor has an address; with ``step``, whether it is live at that step."""
-        row = self.plan.row_of.get(tensor_id)
-        if row is None:
-            return False
-        return step is None or int(self.plan.birth[row]) <= step < int(self.plan.held_until[row])
+        row = self.plan.row_of.get(tensor_id, -1)
+        return row >= 0 and (step is None or bool(self.plan.birth[row] <= step < self.plan.held_until[row]))
 
     def pointer(self, tensor_id: str) -> int:
         """Return base pointer + offset. Raises ``InvalidIrShapes`` (reason ``unbound_tensor``)."""
@@ -269,14 +256,17 @@ def apply_plan(
         handle = (handles or {}).get(arena.name)
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
-        check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
+        about: dict[str, Any] = {"operator": OPERATOR, "arena": arena.name}
+        base, alignment = handle.base_ptr, arena.alignment_bytes
+        if base % alignment:
+            message = f"arena {arena.name!r} starts at address {base:#x}, which is not a multiple of {alignment} B."
+            hint = "Give memory that starts on the arena's alignment, or let apply_plan map it."
+            raise AlignmentViolation(message, hint=hint, base_ptr=hex(base), alignment_bytes=alignment, **about)
         needed, given = arena.extent_bytes, len(handle.memory)
         if given < needed:
             what = f"the memory given for arena {arena.name!r} has {given:,} B, the plan needs {needed:,} B"
             message, hint = f"{what}; nothing was committed.", "Give a larger block, or let apply_plan map the arena."
-            raise ArenaTooSmall(
-                message, operator=OPERATOR, arena=arena.name, capacity=given, required=needed, hint=hint
-            )
+            raise ArenaTooSmall(message, capacity=given, required=needed, hint=hint, **about)
         arenas[arena.name] = handle
     _check_addresses(placed, arenas)
 

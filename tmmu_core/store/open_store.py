@@ -121,11 +121,8 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
         try:
             # Without a pool, a replaced SQLite file is opened again. The ping finds connections that a server closed.
             pool: dict[str, Any] = {"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True}
-            if (
-                is_sqlite
-                and not create
-                and not all(os.access(p, os.W_OK) for p in (path, os.path.dirname(path) or "."))
-            ):
+            is_writable = all(os.access(p, os.W_OK) for p in (path, os.path.dirname(path) or "."))
+            if is_sqlite and not create and not is_writable:
                 pool["creator"] = partial(_connect_read_only, path)
             engine = sql.create_engine(parsed, **pool)
             if is_sqlite:

@@ -101,15 +101,14 @@ class Run:
 
 def run_of(plan: Plan, label: Label, content: bytes) -> Run:
     """Return the run of ``plan``; ``content`` is the SHA-256 of its plan file."""
-    sums = totals(plan)
-    fields: dict[str, Any] = {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
-    figures = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
-    fields |= {name: getattr(sums, name) for name in figures}
-    rows = ((a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas)
-    arenas = [ArenaFigures(*row) for row in rows]
-    fields |= {name: getattr(label, name) for name in ("model", "commit", "branch")}
+    fields: dict[str, Any] = {name: getattr(label, name) for name in ("model", "commit", "branch")}
+    fields |= {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
     fields |= {name: getattr(plan, name) for name in ("steps", "layout_hash", "tmmu_plan_hash")}
-    return Run(**fields, at=instant(label.at), graph=visible(plan.ir_name), content=content, arenas=tuple(arenas))
+    sums = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
+    fields |= {name: getattr(totals(plan), name) for name in sums}
+    rows = ((a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas)
+    arenas = tuple([ArenaFigures(*row) for row in rows])
+    return Run(**fields, at=instant(label.at), graph=visible(plan.ir_name), content=content, arenas=arenas)
 
 
 def instant(at: datetime) -> str:

@@ -13,7 +13,7 @@ from app.cli.options import AS_JSON, MODEL, OUT_OR_STREAM, REQUIRED, SOURCE, opt
 from app.cli.resolve import Resolved, graph_encoder, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.atomic_files import replace_file_by_parts, unwritable
+from tmmu_core.base.atomic_files import replace_file, unwritable
 from tmmu_core.base.errors import escaped_surrogates
 from tmmu_core.fitting.order.order_search import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
@@ -252,7 +252,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     if not constants:
         raise UsageError(f"{model} has no bytes of constants.", "Omit --sidecar.")
     try:
-        written_bytes = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
+        written_bytes = replace_file(path, native_sidecar.parts(graph, constants))
     except OSError as error:
         raise unwritable(path, error) from error
     print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written_bytes)})")

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import jinja2
 import msgspec
 
-from tmmu_core.base.atomic_files import replace_file, replace_file_by_parts
+from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.formats.c_project.c_names import RegionNames, identifier
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan
@@ -195,11 +195,11 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
             raise UnwritableOutput(message, "Write to another folder, or delete this file.")
     # First, so that the next export knows the files of an export that was killed.
     replace_file(folder / MANIFEST, _manifest(dict.fromkeys([*names, *previous])))
-    size = sum(replace_file_by_parts(folder / name, piece()) for name, piece in files.items())
+    size = sum(replace_file(folder / name, piece()) for name, piece in files.items())
     for name in previous:
         if name not in names and Path(name).name == name and (folder / name).is_file():  # not in another folder
             (folder / name).unlink()
-    return size + replace_file_by_parts(folder / MANIFEST, [_manifest(names)])
+    return size + replace_file(folder / MANIFEST, _manifest(names))
 
 
 def _manifest(names: Iterable[str]) -> bytes:

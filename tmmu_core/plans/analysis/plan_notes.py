@@ -59,8 +59,7 @@ class Residence:
 def residences(plan: Plan) -> list[Residence | None]:
     """Return the residence of each row, ``None`` in an arena that ``helia`` did not make; empty if it made none."""
     residence_of: dict[str, Residence] = {}
-    notes_of_arenas = [plan.arena_notes(arena.name) for arena in plan.arenas]
-    notes_of_helia = [notes for notes in notes_of_arenas if "said_by" in notes]
+    notes_of_helia = [notes for arena in plan.arenas if "said_by" in (notes := plan.arena_notes(arena.name))]
     for notes in notes_of_helia:
         reasons = {spill["storage"]: spill["reason"] for spill in notes["spills"]}
         for decider, storages in notes["said_by"].items():

@@ -1,6 +1,7 @@
 """List the reuse penalties that a plan pays, and find the least reuse cost for each capacity (contract §12)."""
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.problem import UNLIMITED, Problem, packing_extent
@@ -30,12 +31,8 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
     """
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
-        pairs = [
-            sorted((i, j), key=lambda row: int(plan.birth[row]))
-            for i in rows_of_parts(plan, a)
-            for j in rows_of_parts(plan, b)
-            if plan.arena[i] == plan.arena[j]
-        ]
+        parts = product(rows_of_parts(plan, a), rows_of_parts(plan, b))
+        pairs = [sorted((i, j), key=plan.birth.__getitem__) for i, j in parts if plan.arena[i] == plan.arena[j]]
         if not pairs or not cost:
             continue
         i, j = min(pairs, key=lambda pair: int(plan.birth[pair[1]]) - int(plan.death[pair[0]]))

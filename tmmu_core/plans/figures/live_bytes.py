@@ -190,15 +190,11 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
 
 def storages_alive(plan: Plan, step: int, arena: str | None = None) -> list[tuple[int, int]]:
     """Return ``(head row, bytes)`` of the storages live at ``step`` in one arena, or in all; largest first."""
-    s, live = storages_of(plan), _alive_in(plan, step, arena)
-    pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
-    return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))
-
-
-def _alive_in(plan: Plan, step: int, arena: str | None) -> I64:
     s = storages_of(plan)
     in_arena = True if arena is None else s.arena == arena_number(plan, arena)
-    return np.flatnonzero(in_arena & (s.birth <= step) & (step < s.death))
+    live = np.flatnonzero(in_arena & (s.birth <= step) & (step < s.death))
+    pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[1], natural(plan.tensor_ids[pair[0]])))
 
 
 def by_birth(plan: Plan, arena: str) -> list[int]:
@@ -212,13 +208,9 @@ def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -
     """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are live at ``step``.
 
     ``index`` is the index of the graph as run; the array has the shape (nodes,). The bytes of a storage belong to the
-    node that writes its head. Raises ``KeyError`` for an unknown arena. O(storages).
+    node that writes its head. Raises ``KeyError`` for an unknown arena.
     """
-    s = storages_of(plan)
-    by_node = np.zeros(len(index.node_ids), np.int64)
-    live = _alive_in(plan, step, arena)
-    heads = [index.tensor_of[plan.tensor_ids[row]] for row in s.head[live].tolist()]
-    writer = index.producer[heads] if heads else np.zeros(0, np.int64)
-    size = s.size[live].astype(np.int64)
-    np.add.at(by_node, writer[writer >= 0], size[writer >= 0])
-    return by_node, int(size[writer < 0].sum())
+    by_node = np.zeros(len(index.node_ids) + 1, np.int64)  # the last element, −1, is for storages that no node writes
+    for row, size in storages_alive(plan, step, arena):
+        by_node[index.producer[index.tensor_of[plan.tensor_ids[row]]]] += size
+    return by_node[:-1], int(by_node[-1])

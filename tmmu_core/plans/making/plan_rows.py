@@ -114,13 +114,13 @@ def placed_storages(liveness: Liveness, arenas: Sequence[PackedArena]) -> tuple[
     removed. A planner that assigns slots frees the input of a reuse when the output starts, so all reuses remain.
     """
     slot, offset = np.zeros(len(liveness.storages), np.int64), np.zeros(len(liveness.storages), np.uint64)
-    unused: list[int] = []
+    unused = [np.zeros(0, np.int64)]
     for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
         slot[rows], offset[rows] = packed.slot, packed.packing.offset
         if packed.packing.slot is None:
-            unused += rows[packed.handoffs[~packed.taken, 1]].tolist()
-    remaining = _without_reuse_by(liveness, unused) if unused else liveness
+            unused.append(rows[packed.handoffs[~packed.taken, 1]])
+    remaining = _without_reuse_by(liveness, np.concatenate(unused))
     source, target = (remaining.storage_of[remaining.handoffs[:, k]] for k in (1, 2))
     return replace(remaining, taken=offset[source] == offset[target]), slot, offset
 
@@ -131,26 +131,21 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
     targets = np.flatnonzero(storages.handoff_from >= 0)
     if across_arenas:
         targets = targets[storages.arena[targets] != storages.arena[storages.handoff_from[targets]]]
-    return _without_reuse_by(liveness, targets.tolist()) if len(targets) else liveness
+    return _without_reuse_by(liveness, targets)
 
 
-def _without_reuse_by(liveness: Liveness, targets: Sequence[int]) -> Liveness:
+def _without_reuse_by(liveness: Liveness, targets: I64) -> Liveness:
     """Return the liveness without the in-place reuse by ``targets``: input and output are both live at the step."""
-    storages = liveness.storages
-    removed = set(targets)
-    is_kept = np.array([int(liveness.storage_of[y]) not in removed for y in liveness.handoffs[:, 2]], np.bool_)
-    death, storage_death = liveness.death.copy(), storages.death.copy()
-    death[liveness.handoffs[~is_kept, 1]] += 1
-    storage_death[storages.handoff_from[list(targets)]] += 1
-    handoff_from = storages.handoff_from.copy()
-    handoff_from[list(targets)] = -1
-    return replace(
-        liveness,
-        death=death,
-        storages=replace(storages, death=storage_death, handoff_from=handoff_from),
-        handoffs=liveness.handoffs[is_kept],
-        taken=liveness.taken[is_kept],
-    )
+    if not len(targets):
+        return liveness
+    storages, handoffs = liveness.storages, liveness.handoffs
+    is_kept = ~np.isin(liveness.storage_of[handoffs[:, 2]], targets)
+    death, storage_death, handoff_from = liveness.death.copy(), storages.death.copy(), storages.handoff_from.copy()
+    death[handoffs[~is_kept, 1]] += 1
+    storage_death[handoff_from[targets]] += 1
+    handoff_from[targets] = -1
+    storages = replace(storages, death=storage_death, handoff_from=handoff_from)
+    return replace(liveness, death=death, storages=storages, handoffs=handoffs[is_kept], taken=liveness.taken[is_kept])
 
 
 def plan_columns(

@@ -22,8 +22,7 @@ from tmmu_core.plans.canonical import is_token, token_from_seed
 
 DEFAULT_PLANNER = "slots"
 ADDRESSINGS = ("offsets", "blake3_sparse")
-ANY_ARENA = ""
-"""Key of a capacity without an arena name: the limit of one memory, or of the only arena of an instance."""
+ANY_ARENA = ""  # key of a capacity without an arena name: the limit of one memory, or of the only arena of an instance
 
 
 @dataclass(frozen=True)
