@@ -51,7 +51,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
             reading.run_on_placeholders()
         except Exception as error:  # whatever a fake kernel raises
             raise not_traceable(error, name) from error
-    if not reading.tangents or not reading.backward:
+    if reading.phase == "forward":
         raise UnreadableInput(
             "the module has no backward pass.",
             source=name,
@@ -201,11 +201,10 @@ class _Executed(JointReader):
             gradients.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))
         return tuple(gradients)
 
-    def _name_gradients(self) -> None:
-        old = dict(self.gradients)
-        super()._name_gradients()
-        names = {old[parameter]: gradient for parameter, gradient in self.gradients.items()}
+    def _gradient_names(self) -> dict[str, str]:
+        names = super()._gradient_names()
         self.tensor_of = {node: names.get(tensor, tensor) for node, tensor in self.tensor_of.items()}
+        return names
 
 
 def is_batch_norm(n: Any) -> bool:

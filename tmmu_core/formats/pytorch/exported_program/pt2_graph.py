@@ -5,7 +5,7 @@ The file has the shape, strides and offset of each tensor. The operator that wri
 have the requested values, else those of the example.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,14 +88,13 @@ class _Names:
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
-        self.tried: dict[str, int] = {}
+        self.tried: Counter[str] = Counter()
 
     def free(self, name: str) -> str:
-        unused, k = name, self.tried.get(name, 0)
+        unused = name
         while unused in self.taken:
-            unused, k = f"{name}_{k}" if k else f"{name}_", k + 1
-        if unused != name:
-            self.tried[name] = k
+            unused = f"{name}_{self.tried[name] or ''}"
+            self.tried[name] += 1
         self.taken.add(unused)
         return unused
 
@@ -132,25 +131,25 @@ class _Reader:
         for incoming, layout, _ in places:
             if incoming.member and layout.dense_bytes:
                 layouts_of[incoming.member].add(layout)
-        known: dict[tuple[str, StridedLayout], str] = {}
+        known: dict[tuple[str, StridedLayout], _Value] = {}
         first_of: dict[str, _Value] = {}
         for incoming, layout, dtype in places:
+            member, given = incoming.member, (incoming.name, incoming.target, layout, dtype, incoming.role)
             self.graph_name_of[incoming.target] = incoming.name
-            if incoming.member and (incoming.member, layout) in known:
-                self.values[incoming.name] = self.values[known[incoming.member, layout]]
-                continue
-            known[incoming.member, layout] = incoming.name
-            is_shared = layout.dense_bytes and len(layouts_of[incoming.member]) > 1
-            layouts = layouts_of[incoming.member] if is_shared else set()
-            if layouts and incoming.member in first_of:
-                self._view_in(incoming.name, incoming.target, layout, dtype, incoming.role, first_of[incoming.member])
-                continue
-            whole = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
-            value = self._own_storage(incoming.name, incoming.target, layout, dtype, incoming.role, whole)
-            if layouts:
-                first_of[incoming.member] = value
-            if incoming.role == "input":
-                self.inputs[value.storage] = None
+            is_shared = layout.dense_bytes and len(layouts_of[member]) > 1
+            layouts = layouts_of[member] if is_shared else set()
+            if member and (member, layout) in known:
+                self.values[incoming.name] = known[member, layout]
+            elif layouts and member in first_of:
+                self._view_in(*given, first_of[member])
+            else:
+                whole = max([each.offset * each.itemsize + each.covered_bytes for each in layouts], default=None)
+                value = self._own_storage(*given, whole)
+                if layouts:
+                    first_of[member] = value
+                if incoming.role == "input":
+                    self.inputs[value.storage] = None
+            known[member, layout] = self.values[incoming.name]
 
     def _copy_back(self, new: str, target: str) -> None:
         buffer, value = self._value(self.graph_name_of.get(target, target)), self._value(new)
@@ -220,8 +219,8 @@ class _Reader:
         if op.name in pt2_operators.DROPOUTS:
             is_off = arguments.get("train", {}).get("as_bool") is False or arguments.get("p", {}).get("as_float") == 0
             return same and is_off
-        copies = arguments.get("copy", {}).get("as_bool") is True
-        return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
+        is_copy = arguments.get("copy", {}).get("as_bool") is True
+        return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not is_copy
 
     def _inplace_pairs(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
         is_changed_copy = op.name in pt2_operators.CHANGED_COPIES

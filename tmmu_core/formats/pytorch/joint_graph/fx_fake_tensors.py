@@ -4,12 +4,10 @@ Tensors on the ``meta`` device, on an accelerator that this machine does not hav
 by fake tensors with the same sizes and strides, on a device of this machine. After the trace, the module's tensors are
 restored.
 
-Version 5 of ``transformers`` reads position ids (to find packed sequences) and padding masks (to skip masks without
-effect), unless it detects a trace. It does not detect AOTAutograd. With the patch, a row is one sequence, and a mask is
-used. ``torch.nn.Transformer`` compares a mask with the causal one; with the patch, only ``is_causal`` decides.
-``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, ``istft`` for a window with zeros,
-and ``cov`` warns of too few rows; the patches skip these checks. PyTorch redraws values outside of a truncated normal
-distribution; the patch draws nothing.
+Patches skip reads of values. Version 5 of ``transformers`` reads position ids and padding masks: with the patch, a row
+is one sequence, and a mask is used. ``torch.nn.Transformer`` compares a mask with the causal one: with the patch, only
+``is_causal`` decides. ``torch.distributions``, ``gaussian_nll_loss``, ``istft`` and ``cov`` check values. PyTorch
+redraws values outside of a truncated normal distribution: the patch draws nothing.
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
 mode runs one kernel. While a model is traced, such an operator stays one kernel.
@@ -20,7 +18,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest import mock
 
@@ -46,19 +44,23 @@ class _NoCheckpoint:
             return function(*args)
 
 
-def _gaussian_nll_loss_without_check(*given: Any, **named: Any) -> Any:
-    with _replaced((("torch", "any", lambda value: False),)):
-        return _gaussian_nll_loss(*given, **named)
-
-
 class _EqualIsFalse(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return False if func is torch.ops.aten.equal.default else func(*args, **(kwargs or {}))
 
 
-def _without_equal(function: Any) -> Any:
+@contextlib.contextmanager
+def _replaced(*functions: tuple[str, str, Any]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for name, function, replacement in functions:
+            if hasattr(sys.modules.get(name), function):  # some versions of a package do not have the function
+                stack.enter_context(mock.patch.object(sys.modules[name], function, replacement))
+        yield
+
+
+def _run_in(context: Any, function: Any) -> Any:
     def run(*given: Any, **named: Any) -> Any:
-        with _EqualIsFalse():
+        with context():
             return function(*given, **named)
 
     return run
@@ -72,16 +74,16 @@ def _dense_tangent(result: torch.Tensor) -> Any:
     return _tangent_of(torch.empty_like(result))
 
 
-_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
+_any_is_false = partial(_replaced, ("torch", "any", lambda value: False))
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (  # module, function, replacement while a model is traced
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
-    ("torch.nn.functional", "gaussian_nll_loss", _gaussian_nll_loss_without_check),
-    *(("torch", name, _without_equal(getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
+    ("torch.nn.functional", "gaussian_nll_loss", _run_in(_any_is_false, torch.nn.functional.gaussian_nll_loss)),
+    *(("torch", name, _run_in(_EqualIsFalse, getattr(torch, name))) for name in ("istft", "cov", "corrcoef")),
 )
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
@@ -287,25 +289,21 @@ class DataIsCopied(TorchFunctionMode):
 @contextlib.contextmanager
 def uncompiled(module: torch.nn.Module) -> Iterator[None]:
     """Context manager: the parts of the module that ``torch.compile`` compiled run without compilation."""
-    keys = ("_compiled_call_impl", "forward")
-    before = [(part, {key: part.__dict__[key] for key in keys if key in part.__dict__}) for part in module.modules()]
-    for part, held in before:
-        if keys[0] in held:
-            part.__dict__[keys[0]] = None
-        if "_orig_mod" in part._modules:
-            part.__dict__["forward"] = part._modules["_orig_mod"].__call__
-    try:
+    with contextlib.ExitStack() as stack:
+        for part in module.modules():
+            changed: dict[str, Any] = {"_compiled_call_impl": None} if part._compiled_call_impl else {}
+            if "_orig_mod" in part._modules:
+                changed["forward"] = part._modules["_orig_mod"].__call__
+            if changed:
+                stack.enter_context(mock.patch.dict(part.__dict__, changed))
         yield
-    finally:
-        for part, held in before:
-            part.__dict__.update(held)
 
 
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
     decomposed = _IN_PYTHON | _IN_TRAINING if train else _IN_PYTHON
-    with value_checks_disabled(), _replaced(_IN_JOINT_GRAPH), _kernels(decomposed):
+    with value_checks_disabled(), _replaced(*_IN_JOINT_GRAPH), _kernels(decomposed):
         yield
 
 
@@ -322,7 +320,7 @@ def cudnn_disabled(module: torch.nn.Module) -> Iterator[None]:
 
 def value_checks_disabled() -> contextlib.AbstractContextManager[None]:
     """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
-    return _replaced(_WHILE_TRACED)
+    return _replaced(*_WHILE_TRACED)
 
 
 @contextlib.contextmanager
@@ -332,28 +330,22 @@ def while_built() -> Iterator[None]:
     Weights of a truncated normal distribution are not drawn. ``module.to(dtype)`` and similar methods work on
     fake parameters: each parameter is replaced by a new one; tied parameters stay tied.
     """
-    depth = 0
-    made: dict[int, Any] = {}
+    made: dict[tuple[int, int], tuple[Any, ...]] = {}  # ids of a conversion and a tensor → both, and the new tensor
 
-    def replaced(value: Any, fn: Any) -> Any:
-        if value is not None and id(value) not in made:
+    def converted(fn: Any, value: Any) -> Any:
+        if (id(fn), id(value)) not in made:
             with torch.no_grad():
                 new = fn(value)
             if isinstance(value, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, value.requires_grad)
-            made[id(value)] = value, new
-        return None if value is None else made[id(value)][1]
+            made[id(fn), id(value)] = fn, value, new
+        return made[id(fn), id(value)][2]
 
     def _apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        nonlocal depth
-        depth += 1
         for child in self.children() if recurse else ():
             child._apply(fn)
         for held in (self._parameters, self._buffers):
-            held.update({name: replaced(value, fn) for name, value in held.items()})
-        depth -= 1
-        if not depth:
-            made.clear()
+            held.update({name: converted(fn, value) for name, value in held.items() if value is not None})
         return self
 
     initialised = mock.patch.object(torch.nn.init, "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor)
@@ -378,12 +370,3 @@ def _kernels(decomposed: frozenset[str]) -> Iterator[None]:
         for operator, key, kernel in removed:
             operator.py_kernels[key] = kernel
             operator._dispatch_cache.clear()
-
-
-@contextlib.contextmanager
-def _replaced(functions: tuple[tuple[str, str, Any], ...]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for name, function, replacement in functions:
-            if hasattr(sys.modules.get(name), function):  # some versions of a package do not have the function
-                stack.enter_context(mock.patch.object(sys.modules[name], function, replacement))
-        yield

@@ -34,7 +34,7 @@ from tmmu_core.graph.index import view_root
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"  # pseudo operator at the start of backward that produces an output's gradient
-_SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
+_SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "phase")
 """Attributes that the readers of a graph and of its bodies share."""
 
 
@@ -47,15 +47,6 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
     with mode, torch.no_grad():
         reading.run_on_placeholders()
     return reading.native(name)
-
-
-@dataclass
-class _Storage:
-    """One untyped storage: its first tensor, and that tensor's value, which keeps the storage's address in use."""
-
-    base: str
-    value: Any
-    layout: StridedLayout | None  # ``None`` if the first tensor repeats elements or does not cover the storage
 
 
 @dataclass
@@ -74,8 +65,7 @@ class Draft:
 
     def node(self) -> Node:
         """Return the node."""
-        lists = ("inputs", "outputs", "in_place_write", "unplanned")
-        return Node(**{**vars(self), **{name: tuple(getattr(self, name)) for name in lists}})
+        return msgspec.convert(vars(self), Node)
 
 
 class JointReader(torch.fx.Interpreter):
@@ -90,16 +80,17 @@ class JointReader(torch.fx.Interpreter):
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
-        self.storages: dict[int, _Storage] = {}
+        self.storages: dict[int, tuple[str, StridedLayout | None]] = {}
+        """Address → its first tensor, and the layout of this tensor if it fills the storage without repeats."""
         self.id_of: dict[int, str] = {}
-        self.values: list[Any] = []  # all values; the references keep their ``id()`` unique
+        self.values: list[Any] = []  # all values; the references keep their ``id()`` and storage addresses unique
         self.value_of: dict[str, Any] = {}  # tensor id → value
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
         self.tangents: dict[str, Any] = {}  # placeholder of a tangent → (descriptor, value)
         self.dependent: set[str] = set()  # tensors that depend on a tangent
-        self.backward = False
+        self.phase: Phase = "forward"
         self.mutated: dict[str, str] = {}  # buffer → the tensor with its new value
         self.scope = self.prefix = ""  # scope of a body, and prefix of the ids of its nodes and tensors
 
@@ -114,34 +105,33 @@ class JointReader(torch.fx.Interpreter):
             self._finish()
             return None
         value = super().run_node(n)
-        if isinstance(n.meta.get("desc"), descriptors.TangentAOTInput) and n.op == "placeholder":
-            value = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         if n.op == "call_function":
             value = with_real_storage(n.target, self._values_of(n.args), value)
-        if n.op == "placeholder" and isinstance(value, torch.Tensor):
-            self._placeholder(n, value)
-        elif n.op == "get_attr" and isinstance(value, torch.Tensor):
+            if n.target is not operator.getitem:
+                self._call(n, value)
+        elif isinstance(value, torch.Tensor):
+            if n.op == "placeholder":
+                return self._placeholder(n, value)
             self._add(self._unused(self.prefix + n.name), value, "constant")
-        elif n.op == "call_function" and n.target is not operator.getitem:
-            self._call(n, value)
         return value
 
-    def _placeholder(self, n: Any, value: Any) -> None:
+    def _placeholder(self, n: Any, value: Any) -> Any:
         descriptor = n.meta.get("desc")
         if isinstance(descriptor, descriptors.TangentAOTInput):
+            value = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
             self.tangents[n.name] = (descriptor, value)
-        elif isinstance(descriptor, descriptors.ParamAOTInput):
-            known = self.storages.get(value.untyped_storage()._cdata)
-            if known is not None and known.layout == _layout_of(value):  # a tied parameter: a second name
-                self._remember(value, known.base)
+        elif isinstance(descriptor, descriptors.ParamAOTInput | descriptors.BufferAOTInput):
+            role: Role = "parameter" if isinstance(descriptor, descriptors.ParamAOTInput) else "buffer"
+            base, layout = self.storages.get(value.untyped_storage()._cdata, ("", None))
+            if role == "parameter" and layout == _layout_of(value):  # a tied parameter: a second name
+                self._remember(value, base)
             else:
-                self._add(self._unused(descriptor.target.removeprefix(fx_origins.WRAPPER)), value, "parameter")
-        elif isinstance(descriptor, descriptors.BufferAOTInput):
-            self._add(self._unused(descriptor.target.removeprefix(fx_origins.WRAPPER)), value, "buffer")
+                self._add(self._unused(descriptor.target.removeprefix(fx_origins.WRAPPER)), value, role)
         else:
             k = getattr(descriptor, "idx", len(self.input_names))
             name = self.input_names[k] if k < len(self.input_names) else f"input_{len(self.inputs)}"
             self.inputs += self._add(self._unused(name), value, "input")
+        return value
 
     def _unused(self, name: str) -> str:
         """Return ``name``, plus underscores if a tensor has this id: a parameter may have an operator's name."""
@@ -159,18 +149,19 @@ class JointReader(torch.fx.Interpreter):
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
         dtype, nbytes = str(value.dtype).removeprefix("torch."), int(storage.nbytes())
-        known = self.storages.get(storage._cdata) if nbytes else None
-        if known is None and nbytes == layout.dense_bytes and not layout.offset:
-            self.storages[storage._cdata] = _Storage(tensor_id, value, None if layout.has_repeats else layout)
+        is_known = bool(nbytes) and storage._cdata in self.storages
+        if not is_known and nbytes == layout.dense_bytes and not layout.offset:
+            self.storages[storage._cdata] = tensor_id, None if layout.has_repeats else layout
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             return [tensor_id]
         ids = [tensor_id]
-        if known is None:
+        if not is_known:
             ids.insert(0, self._unused(f"{tensor_id}.storage"))
             self.tensors[ids[0]] = Tensor(ids[0], (nbytes,), "uint8", role)
-            known = self.storages[storage._cdata] = _Storage(ids[0], value, None)
+            self.storages[storage._cdata] = ids[0], None
             role = "activation" if role == "input" else role
-        self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), layout, known.base)
+        tensor = Tensor(tensor_id, layout.shape, dtype, role)
+        self.tensors[tensor_id] = as_view(tensor, layout, self.storages[storage._cdata][0])
         return ids
 
     def _call(self, n: Any, value: Any) -> None:
@@ -186,31 +177,27 @@ class JointReader(torch.fx.Interpreter):
             what = f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout {layout} without a known size."
             hint = "Use dense tensors, such as torch.nn.Embedding(sparse=False)."
             raise UnreadableInput(what, place=fx_origins.layer_of_node(n), hint=hint)
-        if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
+        if self.phase == "forward" and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
         inputs = [self.id_of[id(leaf)] for leaf in operands]
         node_id = self._unused(self.prefix + n.name)
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
         if bodies and self._flatten_bodies(n, node_id, results):
             return
-        draft = Draft(node_id, operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
-        draft.scope, draft.unplanned = self.scope, bodies
-        for i, leaf in enumerate(results):
-            draft.outputs += self.write(node_id if len(results) == 1 else self._unused(f"{node_id}:{i}"), leaf, inputs)
+        outputs = [name for ids in self._write_all(node_id, results, inputs) for name in ids]
+        draft = Draft(node_id, operator_name(n.target), inputs, outputs, self.phase, unplanned=bodies, scope=self.scope)
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
         draft.inplace = self._inplace_pairs(n, operands, results, draft)
-        origin_node = n
-        if part is not None:
-            # Eager mode runs one operator, which writes to the part in place.
-            origin_node = part
-            replaced, part_id = self._remove_node(origin_node), self.id_of[id(self.env[origin_node.args[0]])]
+        if part is not None:  # eager mode runs one operator, which writes to the part in place
+            replaced, part_id = self._remove_node(part), self.id_of[id(self.env[part.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
-        if fx_origins.KEY in origin_node.meta:
-            self.origins[node_id] = origin_node.meta[fx_origins.KEY]
+        origin = (part or n).meta.get(fx_origins.KEY)
+        if origin is not None:
+            self.origins[node_id] = origin
 
     def _rename(self, value: Any, whole: Any) -> None:
         """Assign to ``value`` the id and the storage of ``whole``: both are the same tensor."""
@@ -232,7 +219,7 @@ class JointReader(torch.fx.Interpreter):
 
     def _begin_backward(self) -> None:
         """Add a node for each tangent; the node produces the gradient that the caller passes for an output."""
-        self.backward = True
+        self.phase = "backward"
         for placeholder, (descriptor, value) in self.tangents.items():
             result = getattr(descriptor.output, "base_of", descriptor.output)  # for a base, the result that views it
             output = self.ends.plain.get(getattr(result, "idx", -1))
@@ -248,7 +235,7 @@ class JointReader(torch.fx.Interpreter):
         if len(draft.outputs) != 1 or not (is_changed_copy or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
         storage = results[0].untyped_storage()
-        layout = self.storages[storage._cdata].layout
+        layout = self.storages[storage._cdata][1]
         if layout is None or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
@@ -295,10 +282,7 @@ class JointReader(torch.fx.Interpreter):
             for value, each in zip(values, found, strict=True):
                 self._rename(value, self.value_of[each])
             return True
-        declared = [
-            self.write(node_id if len(values) == 1 else self._unused(f"{node_id}:{k}"), value, reads)
-            for k, value in enumerate(values)
-        ]
+        declared = self._write_all(node_id, values, reads)
         views = tuple([each for ids in declared for each in ids[1:]])
         site = scopes.Site(node_id, tuple([ids[0] for ids in declared]), views)
         flow.flatten(self, site, groups, [self._flattener(body, operands) for body in bodies])
@@ -321,24 +305,25 @@ class JointReader(torch.fx.Interpreter):
 
         return flatten
 
-    def write(self, tensor_id: str, value: Any, reads: Sequence[str]) -> list[str]:
-        """Declare a tensor that is computed from ``reads``; return the ids of :meth:`_add`."""
-        return self._add(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
+    def _write_all(self, node_id: str, values: Sequence[Any], reads: Sequence[str]) -> list[list[str]]:
+        """Declare the results of a node that reads ``reads``; return the ids of :meth:`_add` for each result."""
+        role: Role = "gradient" if self.dependent & set(reads) else "activation"
+        if len(values) == 1:
+            return [self._add(node_id, values[0], role)]
+        return [self._add(self._unused(f"{node_id}:{k}"), value, role) for k, value in enumerate(values)]
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a dense tensor with the dtype and shape of ``tensor``, or (``row``) of one row of it."""
         value = self.value_of[tensor]
         dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
-        return self.write(self._unused(name), dense, [tensor])[-1]
+        return self._write_all(self._unused(name), [dense], [tensor])[0][-1]
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
         if self.dependent & set(node.inputs):
             self.dependent.update(node.outputs)
-        phase: Phase = "backward" if self.backward else "forward"
-        draft = Draft(node.node_id, node.instr, list(node.inputs), list(node.outputs), phase, node.inplace, scope=scope)
-        draft.in_place_write = list(node.in_place_write)
-        self.nodes.append(draft)
+        reads, writes, pairs = [*node.inputs], [*node.outputs], [*node.in_place_write]
+        self.nodes.append(Draft(node.node_id, node.instr, reads, writes, self.phase, node.inplace, pairs, scope=scope))
 
     def _finish(self) -> None:
         """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
@@ -350,9 +335,9 @@ class JointReader(torch.fx.Interpreter):
             new = self.id_of[id(value if item is None else value[item])]
             after = self._unused(f"{old}.updated")
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
-            index = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
-            phase: Phase = self.nodes[index - 1].phase if index else "forward"
-            self.nodes.insert(index, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
+            at = max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
+            phase: Phase = self.nodes[at].phase if at >= 0 else "forward"
+            self.nodes.insert(at + 1, Draft(f"copy_to_{old}", "copy_", [old, new], [after], phase, "none", [(0, 0)]))
             self.mutated[old] = after
         gradients_of: dict[str, list[tuple[str, Any]]] = {}
         for node, of in self.ends.outputs:
@@ -400,53 +385,46 @@ class JointReader(torch.fx.Interpreter):
         return added
 
     def native(self, name: str) -> Graph:
-        """Return the recorded graph."""
+        """Return the recorded graph. The gradient that a node computes for a parameter is named ``PARAMETER.grad``."""
         written: set[str] = set()
         for draft in self.nodes:  # after an in-place write, readers of a buffer read its new value
             draft.inputs = [self.mutated[each] if each in written else each for each in draft.inputs]
             written.update(draft.inputs[i] for i, _ in draft.in_place_write)
-        self._name_gradients()
         backward = [draft for draft in self.nodes if draft.phase == "backward"]
         read = {each for draft in backward if draft.instr != TANGENT for each in draft.inputs}
         from_forward = read.difference(*(draft.outputs for draft in backward))
         saved = {each for each in from_forward if not self.tensors[view_root(self.tensors, each)].persistent}
-        nodes = tuple(draft.node() for draft in self.nodes)
+        names = self._gradient_names()
+
+        def named(ids: Sequence[str]) -> list[str]:
+            return [names.get(each, each) for each in ids]
+
+        for draft in self.nodes:
+            draft.inputs, draft.outputs = named(draft.inputs), named(draft.outputs)
+        tensors = []
+        for each, tensor in self.tensors.items():
+            view = tensor.view
+            if view is not None:
+                view = msgspec.structs.replace(
+                    view, base_tensor_uid=names.get(view.base_tensor_uid, view.base_tensor_uid)
+                )
+            new_id = names.get(each, each)
+            tensors.append(msgspec.structs.replace(tensor, id=new_id, view=view, saved_for_backward=each in saved))
         return Graph(
-            ir_schema=GRAPH_SCHEMA,
-            tensors=tuple(
-                msgspec.structs.replace(tensor, saved_for_backward=True) if tensor.id in saved else tensor
-                for tensor in self.tensors.values()
-            ),
-            nodes=nodes,
-            inputs=tuple(self.inputs),
-            outputs=tuple(self.outputs),
-            name=name,
-            execution_order=tuple(node.node_id for node in nodes),
+            *(tuple(tensors), tuple([draft.node() for draft in self.nodes]), tuple(self.inputs)),
+            *(tuple(named(self.outputs)), GRAPH_SCHEMA, name),
+            execution_order=tuple([draft.node_id for draft in self.nodes]),
             origins=self.origins,
         )
 
-    def _name_gradients(self) -> None:
-        """Rename each gradient that a node computes for a parameter to ``PARAMETER.grad``."""
+    def _gradient_names(self) -> dict[str, str]:
+        """Return the id of each gradient that a node computes for a parameter → its new id, ``PARAMETER.grad``."""
         names: dict[str, str] = {}
         written = {name for draft in self.nodes for name in draft.outputs}
         for parameter, gradient in self.gradients.items():
             if gradient in written:
                 names.setdefault(gradient, self._unused(f"{parameter}.grad"))
-
-        def named(ids: Sequence[str]) -> list[str]:
-            return [names.get(name, name) for name in ids]
-
-        self.gradients = {parameter: names.get(gradient, gradient) for parameter, gradient in self.gradients.items()}
-        self.outputs = named(self.outputs)
-        for draft in self.nodes:
-            draft.inputs, draft.outputs = named(draft.inputs), named(draft.outputs)
-        tensors = []
-        for tensor in self.tensors.values():
-            view = tensor.view
-            if view is not None and view.base_tensor_uid in names:
-                view = msgspec.structs.replace(view, base_tensor_uid=names[view.base_tensor_uid])
-            tensors.append(msgspec.structs.replace(tensor, id=names.get(tensor.id, tensor.id), view=view))
-        self.tensors = {tensor.id: tensor for tensor in tensors}
+        return names
 
 
 class _Body(JointReader):

@@ -17,7 +17,7 @@ import torch
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Value
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED, TENSOR_KINDS
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")  # namespaces of operators that are part of PyTorch and compute only on tensors
@@ -36,13 +36,9 @@ class Rebuilt:
         self.module = torch.nn.Module()  # has no attributes besides the program's parameters and buffers
         self.module.forward = self.forward
         self.program = program
-        self.graph_names: list[str] = []  # graph names of the program's input tensors, in order
         self.example: list[torch.Tensor] = []
-        self.input_names: list[str] = []
-        self.paths: dict[
-            str, str
-        ] = {}  # graph value → path of its parameter, buffer or constant; tracing replaces the tensor
-        self.graph_name_of = {each.target: each.name for each in program.inputs}
+        self.input_names = [each.label for each in program.inputs if each.role == "input"]
+        self.returned = [end.tensor for kind, end in program.outputs if kind in ("user_output", "loss_output")]
         tensors: dict[Any, torch.Tensor] = {}
         for each in program.inputs:
             meta = program.graph.tensor_values[each.name]
@@ -53,10 +49,7 @@ class Rebuilt:
                     tensors[key] = torch.nn.Parameter(tensors[key], meta.requires_grad)
             if each.role == "input":
                 self.example.append(tensors[key])
-                self.input_names.append(each.label)
-                self.graph_names.append(each.name)
             else:  # a constant is a buffer too, so that the traced graph has its name
-                self.paths[each.name] = each.target
                 self._register(each.role, each.target, tensors[key])
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
@@ -70,34 +63,37 @@ class Rebuilt:
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Run the program and return its tensor results; update the buffers and inputs that it mutates."""
-        values = {name: attrgetter(path)(self.module) for name, path in self.paths.items()}
-        values.update(zip(self.graph_names, tensors, strict=True))
+        arguments = iter(tensors)
+        values = {  # a trace replaces the module's tensors
+            each.name: next(arguments) if each.role == "input" else attrgetter(each.target)(self.module)
+            for each in self.program.inputs
+        }
+        graph_name_of = {each.target: each.name for each in self.program.inputs}
         self._run(self.program.graph, values)
-        returned = []
         for kind, end in self.program.outputs:
-            if kind in ("user_output", "loss_output") and end.tensor:
-                returned.append(values[end.tensor])
-            elif kind.endswith("_mutation"):
+            if kind.endswith("_mutation"):
                 with torch.no_grad():
-                    values[self.graph_name_of.get(end.target, end.target)].copy_(values[end.tensor])
-        return returned
+                    values[graph_name_of.get(end.target, end.target)].copy_(values[end.tensor])
+        return [values[name] for name in self.returned if name]
 
     @property
     def is_loss(self) -> bool:
         """Whether the only result is a floating-point scalar, and a parameter needs a gradient."""
-        returned = [end.tensor for kind, end in self.program.outputs if kind in ("user_output", "loss_output")]
-        if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.module.parameters()):
+        if (
+            len(self.returned) != 1
+            or not self.returned[0]
+            or not any(p.requires_grad for p in self.module.parameters())
+        ):
             return False
-        meta = self.program.graph.tensor_values[returned[0]]
+        meta = self.program.graph.tensor_values[self.returned[0]]
         return not meta.sizes and _dtype(meta.dtype).is_floating_point
 
     def _run(self, body: Body, values: dict[str, Any]) -> None:
         for operation in body.nodes:
             op = pt2_operators.operator(operation.target)
             arguments = (*operation.outputs, *(each.arg for each in operation.inputs))
-            kinds = [kind for value in arguments for kind in value]
-            has_tensors = any(kind.startswith(("as_tensor", "as_optional_tensor")) for kind in kinds)
-            if op.name in pt2_operators.NO_BYTES or not has_tensors:
+            kinds = {kind for value in arguments for kind in value}
+            if op.name in pt2_operators.NO_BYTES or kinds.isdisjoint(TENSOR_KINDS):
                 continue
             pairs = [(each, self._argument(each.arg, values)) for each in operation.inputs]
             args = [value for each, value in pairs if each.kind != 2]

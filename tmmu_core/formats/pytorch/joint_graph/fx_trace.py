@@ -44,14 +44,16 @@ class Call(NamedTuple):
     @classmethod
     def of(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
         """Return a call of ``module``. Arguments are positional where possible; default values are omitted."""
+        parameters: Mapping[str, inspect.Parameter] = {}
         with contextlib.suppress(TypeError, ValueError):  # without a signature, or with missing arguments
             signature = inspect.signature(module.forward)
+            parameters = signature.parameters
             bound = signature.bind(*args, **kwargs)
-            for name, each in signature.parameters.items():
+            for name, each in parameters.items():
                 if name in bound.arguments and bound.arguments[name] is each.default:
                     del bound.arguments[name]
             args, kwargs = bound.args, bound.kwargs
-        return cls(args, kwargs, _names_of_inputs(module, args, kwargs))
+        return cls(args, kwargs, _names_of_inputs(list(parameters), args, kwargs))
 
 
 def new_leaves(arguments: Any) -> Any:
@@ -118,12 +120,8 @@ def _has_gradient(values: Any) -> bool:
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in tree_leaves(values))
 
 
-def _names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+def _names_of_inputs(parameters: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Return the names of the flattened arguments: ``x``, or ``x.0`` with a position or key in a container."""
-    try:
-        parameters = list(inspect.signature(module.forward).parameters)
-    except (TypeError, ValueError):
-        parameters = []
     names = []
     for (side, *path), _ in tree_flatten_with_path((args, kwargs))[0]:
         keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in path]
@@ -139,19 +137,17 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
 
     ``train``: return the training step. The module's own mode is restored.
     """
-    was_training = {part: part.training for part in module.modules()}
+    modes = [(part, part.training) for part in module.modules()]
     for part in module.module.modules():
-        with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
-            part.training = train
+        part.training = train
     try:
         with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode, _):
             from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # an older PyTorch cannot import it
 
             return read_joint(joint.graph_module, mode, name, call.input_names)
     finally:
-        for part, training in was_training.items():
-            with contextlib.suppress(NotImplementedError):
-                part.training = training
+        for part, training in modes:
+            part.training = training
 
 
 @contextlib.contextmanager
@@ -322,12 +318,10 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
     frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
     message = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
     files = {path.name for path, _ in frames}
-    for mark, hint in _HINTS.items():
-        if mark in message or mark in files:
-            what = f"the module cannot be traced without data: {message}."
-            return UnreadableInput(what, source=name, place=layer, hint=hint)
-    hint = _GIVE_INPUTS if "required positional argument" in message else _CHECK_INPUTS
-    return UnreadableInput(f"the module cannot be traced: {message}.", source=name, place=layer, hint=hint)
+    hint = next((hint for mark, hint in _HINTS.items() if mark in message or mark in files), "")
+    reason = " without data" if hint else ""
+    hint = hint or (_GIVE_INPUTS if "required positional argument" in message else _CHECK_INPUTS)
+    return UnreadableInput(f"the module cannot be traced{reason}: {message}.", source=name, place=layer, hint=hint)
 
 
 def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
