@@ -35,9 +35,9 @@ def operator_name(node: onnx.NodeProto) -> str:
     return "" if node.domain else node.op_type
 
 
-def attribute_of(node: onnx.NodeProto, name: str) -> Any:
-    """Return the value of a node's attribute; ``None`` if it has none."""
-    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
+def attribute_of(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """Return the value of a node's attribute, else ``default``."""
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def with_nodes(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:

@@ -223,8 +223,9 @@ class Builder:
         self.flat, self.graph, self.facts, self.open_sizes, self.source = flat, flat.model.graph, facts, sizes, source
         self.versions = {entry.domain: entry.version for entry in flat.model.opset_import}
         self.weights = {weight.name for weight in self.graph.initializer}
+        self.outputs = list(dict.fromkeys(value.name for value in self.graph.output))
+        self.read_names = set(self.outputs)  # values that a node or the caller reads
         self.constant = set(self.weights)
-        self.readers: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
         self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
         self.bytes_at_bounds: dict[str, list[int]] = {}  # of each tensor, at the lower and the upper bounds
@@ -235,28 +236,26 @@ class Builder:
     def build(self) -> Graph:
         """Return the graph of the nodes that are not folded."""
         inputs = [value.name for value in self.graph.input if value.name not in self.weights]
-        outputs = list(dict.fromkeys(value.name for value in self.graph.output))
-        unfolded = self._fold()
-        self.readers.update(name for _, node in unfolded for name in node.input if name)
-        self.readers.update(outputs)
-        ids = self.flat.ids([k for k, _ in unfolded])
+        unfolded = self._unfolded()
+        self.read_names.update(name for node in unfolded.values() for name in node.input)
+        ids = self.flat.ids(list(unfolded))
         for name in inputs:
             self._add(name, role="input", node_id="")
-        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(unfolded, ids, strict=True)]
-        for name in outputs:
+        nodes = [self._node(k, node, node_id) for (k, node), node_id in zip(unfolded.items(), ids, strict=True)]
+        for name in self.outputs:
             if name not in self.tensors:
                 self._add_constant(name, node_id="")
-        closings = Counter(node.op_type for node in self.graph.node if is_scope(node))
-        count = 2 * closings["If.close"] + closings["Loop.close"] + closings["Scan.close"]
+        operators = Counter(node.op_type for node in self.graph.node if is_scope(node))
+        count = 2 * operators["If.close"] + operators["Loop.close"] + operators["Scan.close"]
         note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
-        origins = {node_id: _origin_of(node) for (_, node), node_id in zip(unfolded, ids, strict=True)}
+        origins = zip(ids, map(_origin_of, unfolded.values()), strict=True)
         return Graph(
-            *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(outputs), GRAPH_SCHEMA),
+            *(tuple(self.tensors.values()), tuple(nodes), tuple(inputs), tuple(self.outputs), GRAPH_SCHEMA),
             name=(self.graph.name or PurePath(self.source).stem) + note,
             assumed=self.open_sizes.assumed,
             execution_order=tuple(ids),
             shapes_from=self._shapes_from(),
-            origins={node_id: origin for node_id, origin in origins.items() if origin != Origin()},
+            origins={node_id: origin for node_id, origin in origins if origin != Origin()},
         )
 
     def _shapes_from(self) -> dict[str, ShapeFrom]:
@@ -269,9 +268,9 @@ class Builder:
         source_of_shape.update(self.facts.origin)
         return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
 
-    def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
-        """Return the unfolded nodes with their positions; add the outputs of folded nodes to ``constant``."""
-        unfolded: list[tuple[int, onnx.NodeProto]] = []
+    def _unfolded(self) -> dict[int, onnx.NodeProto]:
+        """Return position → node of the nodes that are not folded; add the outputs of folded nodes to ``constant``."""
+        unfolded: dict[int, onnx.NodeProto] = {}
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
             is_constant = all(name in self.constant for name in node.input if name)
@@ -282,10 +281,10 @@ class Builder:
             if is_constant and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
                 self.constant.update(name for name in node.output if name)
             else:
-                unfolded.append((k, node))
+                unfolded[k] = node
         return unfolded
 
-    def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
+    def _node(self, k: int, node: onnx.NodeProto, node_id: str) -> Node:
         constants = self.constant.intersection(captured(node)) if is_scope(node) else ()
         operands = [name for name in node.input if name and name not in constants]
         for name in operands:
@@ -294,7 +293,7 @@ class Builder:
         view = self._view_of(node)
         written = [name for i, name in enumerate(node.output) if name and not self._is_droppable(node, i)]
         for name in written:
-            role: Role = "output" if name in outputs else "activation"
+            role: Role = "output" if name in self.outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
         overwrites = in_place(node) if is_scope(node) else ()
@@ -308,7 +307,7 @@ class Builder:
         )
 
     def _is_droppable(self, node: onnx.NodeProto, i: int) -> bool:
-        schema = None if self.readers[node.output[i]] else _schema(node, self.versions)
+        schema = None if node.output[i] in self.read_names else _schema(node, self.versions)
         formal = schema.outputs if schema is not None else ()
         return i < len(formal) and bool(formal[i].option == defs.OpSchema.FormalParameterOption.Optional)
 

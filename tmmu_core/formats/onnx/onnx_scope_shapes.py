@@ -13,7 +13,7 @@ from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, with_nodes
-from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, branch_results, carried_of, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch_results, carried_of, is_scope
 from tmmu_core.graph.model import Dim
 
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -86,7 +86,7 @@ def _if_close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredSh
 
 
 def _open(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
-    states = _number(node, "states")
+    states = attribute_of(node, "states")
     first = len(node.input) - states
     if node.op_type == "Loop.open":
         yield node.output[0], (TensorProto.INT64, [])
@@ -97,7 +97,7 @@ def _open(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
 
 def _next(node: onnx.NodeProto, shape_of: Any, _: Values) -> InferredShapes:
     """Yield the shapes of the slices: those of the inputs without the scanned axis."""
-    for scanned, slice_name, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
+    for scanned, slice_name, axis in zip(node.input, node.output, attribute_of(node, "axes", []), strict=True):
         shape = shape_of(scanned)
         k = None if shape is None else _from_front(axis, len(shape[1]))
         if k is not None:
@@ -125,14 +125,14 @@ def _close(node: onnx.NodeProto, shape_of: Any, values: Values) -> InferredShape
     trip_count: int | str | None
     if is_scope(node, "Loop.close"):  # the trip count is constant, bounded by the user, or unknown
         constant = values.get(node.input[0]) if node.input[0] else None
-        limit = _number(node, AT_MOST) or UNBOUNDED
+        limit = attribute_of(node, AT_MOST, UNBOUNDED)
         if constant is not None:
             limit = int(constant.item()) if constant.size == 1 else UNBOUNDED
         trip_count = max(0, limit) if limit < UNBOUNDED else None
     else:  # the trip count is the length of the first scanned input
-        axes = attribute_of(node, "axes") or []
+        axes = attribute_of(node, "axes", [])
         scanned = shape_of(attribute_of(node, "measured").decode())
-        k = None if scanned is None else _from_front(_number(node, "axis"), len(scanned[1]))
+        k = None if scanned is None else _from_front(attribute_of(node, "axis"), len(scanned[1]))
         trip_count = None if k is None else scanned[1][k]
     for state, output in zip(carried.states, node.output, strict=False):
         yield output, shape_of(state)
@@ -158,26 +158,27 @@ def _from_front(axis: int, rank: int) -> int | None:
     return axis % rank if -rank <= axis < rank else None
 
 
-def _number(node: onnx.NodeProto, name: str) -> int:
-    return int(attribute_of(node, name) or 0)
-
-
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
     """Return the model without the branches that never run. ``values``: condition → its value, if it is known."""
-    decided = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
-    dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in decided}
+    nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
+    taken = {  # scope of an If → the condition
+        origin.scope: bool(values[node.input[0]].all())
+        for node, origin in nodes
+        if is_scope(node, "If.close") and node.input[0] in values
+    }
+    dead = {f"{scope}/{'else' if condition else 'then'}" for scope, condition in taken.items()}
     if not dead:
         return flat
     kept: list[tuple[onnx.NodeProto, Origin]] = []
-    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
+    for node, origin in nodes:
         if not dead.isdisjoint(origin.branches):
             continue
-        if not (is_scope(node, "If.close") and node.input[0] in values):
+        if not (is_scope(node, "If.close") and origin.scope in taken):
             kept.append((node, origin))
             continue
         for i, (output, (then, otherwise)) in enumerate(zip(node.output, branch_results(node), strict=True)):
             if output:
-                result = then if values[node.input[0]].all() else otherwise
+                result = then if taken[origin.scope] else otherwise
                 identity = helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}")
                 kept.append((identity, origin))
     return Flat(with_nodes(flat.model, [node for node, _ in kept]), tuple([origin for _, origin in kept]))

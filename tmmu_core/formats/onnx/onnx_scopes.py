@@ -17,7 +17,6 @@ from collections import ChainMap
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, NamedTuple, NoReturn
 
 import onnx
@@ -38,12 +37,7 @@ class Origin:
 
     scope: str  # ``""`` for the main graph; nodes that open or close a scope are in this scope
     position: int  # position in its graph
-    branches: tuple[str, ...] = ()  # the enclosing branches, outermost first, as named by :func:`branch`
-
-
-def branch(number: int, condition: bool) -> str:
-    """Return the name of the ``then`` or ``else`` branch of the If with this number."""
-    return f"{number}:{'then' if condition else 'else'}"
+    branches: tuple[str, ...] = ()  # scopes of the enclosing branches, outermost first
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ def flatten(model: onnx.ModelProto) -> Flat:
 
 
 Names = ChainMap[str, str]  # name in a body → flat name, innermost body first; other names are those of the model
-_Closing = tuple[list[str], dict[str, Any], list[str]]  # operands, attributes, operand that each output overwrites
+_Closing = tuple[list[str], dict[str, Any]]  # operands and attributes of the closing node
 
 
 class _Flattening:
@@ -90,7 +84,6 @@ class _Flattening:
         self.weights: list[onnx.TensorProto] = []
         self.infos: list[onnx.ValueInfoProto] = []
         self.enclosing: tuple[str, ...] = ()
-        self.branch_numbers = count()
 
     def emit_graph(self, graph: onnx.GraphProto, scope: str, names: Names, place: str) -> None:
         """Emit the nodes of one graph, and add their outputs to ``names``; ``place`` is the graph's place in errors."""
@@ -109,25 +102,23 @@ class _Flattening:
                 continue
             self._check(node, bodies, f"{place}.node[{k}]")
             emit = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type]
-            operands, attributes, overwritten = emit(node, reads, names, origin)
+            operands, attributes = emit(node, reads, names, origin)
             # Defined after the body, which may read an outer value of the same name.
             outputs = [self.define(name, scope, names) for name in node.output]
-            overwrites = enumerate(zip(overwritten, outputs, strict=False))
-            attributes |= {f"in_place_{i}": operand for i, (operand, output) in overwrites if operand and output}
             self._emit_scope(f"{node.op_type}.close", origin, operands, outputs, **attributes)
 
     # Each of these three methods emits all nodes of the scope except the closing node.
 
     def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         results: list[str] = []
-        number, outer_branches = next(self.branch_numbers), self.enclosing
-        for condition, word in ((True, "then"), (False, "else")):
-            body, inner = dict(bodies_of(node))[f"{word}_branch"], names.new_child()
-            self.enclosing = (*outer_branches, branch(number, condition))
-            self._body(body, f"{at.scope}/{word}", inner)
+        outer_branches = self.enclosing
+        for word in ("then", "else"):
+            body, inner, scope = dict(bodies_of(node))[f"{word}_branch"], names.new_child(), f"{at.scope}/{word}"
+            self.enclosing = (*outer_branches, scope)
+            self._body(body, scope, inner)
             results += [inner.get(value.name, value.name) for value in body.output]
         self.enclosing = outer_branches
-        return [reads[0], *results], {"number": number}, []
+        return [reads[0], *results], {}
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
@@ -145,13 +136,13 @@ class _Flattening:
         results = self._copied(body, inner, [*carried[1:], *stacked], carried, at)
         captures = self._captures(start, carried)
         attributes = {"states": states, "stacked": len(stacked), "captures": len(captures)}
-        return [trip_count, *carried, *stacked, *results, *captures], attributes, carried[2:] + stacked
+        return [trip_count, *carried, *stacked, *results, *captures], attributes
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = dict(bodies_of(node))["body"]
         if not self.supports_scan:
             _refuse(node, at.scope, "is of operator set 8", "Convert the model to operator set 9 or later.")
-        scan_inputs = int(attribute_of(node, "num_scan_inputs") or 0)
+        scan_inputs = attribute_of(node, "num_scan_inputs", 0)
         states = len(reads) - scan_inputs
         scan_outputs = len(node.output) - states
         axes = list(attribute_of(node, "scan_input_axes") or [0] * scan_inputs)
@@ -175,7 +166,7 @@ class _Flattening:
         attributes: dict[str, Any] = {"states": states, "stacked": scan_outputs, "captures": len(captures)}
         attributes |= {"measured": reads[states], "axis": axes[0], "axes": axes_out}
         attributes["directions"] = attribute_of(node, "scan_output_directions")
-        return [*carried, *stacked, *results, *captures], attributes, carried + stacked
+        return [*carried, *stacked, *results, *captures], attributes
 
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
         for weight in body.initializer:
@@ -257,12 +248,6 @@ class _Flattening:
         _refuse(node, place, what, "Check the model with onnx.checker.check_model(model).")
 
 
-def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
-    """Return ``(operand, output)`` for each output of a closing node that overwrites an operand."""
-    found = [attribute for attribute in node.attribute if attribute.name.startswith("in_place_")]
-    return [(each.s.decode(), node.output[int(each.name.removeprefix("in_place_"))]) for each in found]
-
-
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
     """Return whether the node opens, continues or closes a scope. ``operators``: the accepted ones; default: all."""
     return node.domain == SCOPE and (not operators or node.op_type in operators)
@@ -285,17 +270,24 @@ class Carried(NamedTuple):
 
 def carried_of(node: onnx.NodeProto) -> Carried:
     """Return the states, buffers and results among the operands of a ``Loop.close`` or ``Scan.close`` node."""
-    states, stacked = (int(attribute_of(node, name) or 0) for name in ("states", "stacked"))
+    states, stacked = attribute_of(node, "states"), attribute_of(node, "stacked")
     is_loop = is_scope(node, "Loop.close")
     reads = node.input[3 if is_loop else 0 :]
     after = reads[states + stacked + is_loop :]
     return Carried(reads[:states], reads[states : states + stacked], after[:states], after[states : states + stacked])
 
 
+def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
+    """Return ``(operand, output)`` for each output of a node that overwrites an operand: a state or a buffer."""
+    if not is_scope(node, "Loop.close", "Scan.close"):
+        return []
+    carried = carried_of(node)
+    return [pair for pair in zip((*carried.states, *carried.stacked), node.output, strict=True) if all(pair)]
+
+
 def captured(node: onnx.NodeProto) -> list[str]:
     """Return the outer values that a closing node reads only to extend their live ranges."""
-    count = int(attribute_of(node, "captures") or 0)
-    return list(node.input[len(node.input) - count :])
+    return list(node.input[len(node.input) - attribute_of(node, "captures", 0) :])
 
 
 def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:

@@ -28,9 +28,9 @@ from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, limit_process, run_module, serve
 from tmmu_core.base.errors import install, installed
 from tmmu_core.formats.onnx.onnx_constant_folding import small_weights
-from tmmu_core.formats.onnx.onnx_model import TypedShapes, attribute_of, bodies_of, inlined, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_model import TypedShapes, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
-from tmmu_core.formats.onnx.onnx_scopes import Flat, branch, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import Flat, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind, declared_by
 from tmmu_core.graph.model import ShapeFrom
 
@@ -109,12 +109,10 @@ def _branches_taken(flat: Flat, computed: set[str]) -> Iterator[tuple[str, bool]
     nodes = list(zip(flat.model.graph.node, flat.origins, strict=True))
     not_empty = {name for _, origin in nodes for name in origin.branches}
     executed = {name for node, origin in nodes for name in origin.branches if computed.intersection(node.output)}
-    for node, _ in nodes:
-        if is_scope(node, "If.close"):
-            number = attribute_of(node, "number")
-            then, otherwise = branch(number, True), branch(number, False)
-            if len(executed & {then, otherwise}) == 1 and {then, otherwise} <= not_empty:
-                yield node.input[0], then in executed
+    for node, origin in nodes:
+        branches = {f"{origin.scope}/then", f"{origin.scope}/else"}
+        if is_scope(node, "If.close") and len(executed & branches) == 1 and branches <= not_empty:
+            yield node.input[0], f"{origin.scope}/then" in executed
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
