@@ -243,9 +243,9 @@ class _Reader:
         groups = [[self._value(name).id for name in self._tensors_in(argument)] for argument in arguments]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
         outputs = [len(body.outputs) for body in bodies]
-        if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(result_names)):
+        if flow is None or not bodies or not pt2_operators.takes(flow, groups, inputs, outputs, len(result_names)):
             return False
-        if flow.kind == "call":
+        if flow == "call":
             start = len(self.nodes)
             results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], node_id)
             self.values.update((name, self.value_of[each]) for name, each in zip(result_names, results, strict=True))
@@ -255,7 +255,7 @@ class _Reader:
         ids = [self._declare_result(name, op, operation, []) for name in result_names]
         views = tuple([name for each in ids for name in each[1:]])
         site = scopes.Site(node_id, tuple([each[0] for each in ids]), views)
-        flow.flatten(self, site, groups, [self._flattener(body) for body in bodies])
+        pt2_operators.flatten_bodies(flow, self, site, groups, [self._flattener(body) for body in bodies])
         return True
 
     def _bodies(self, operation: Operation) -> list[Body]:

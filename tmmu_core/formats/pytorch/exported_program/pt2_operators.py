@@ -102,48 +102,42 @@ def operator(target: str) -> Operator:
     return Operator(found[1], found[2], found[3] or "default") if found else Operator("", target)
 
 
-@dataclass(frozen=True)
-class Flow:
-    """A control-flow operator of ``torch.ops.higher_order``."""
-
-    kind: Literal["branch", "loop", "map", "scan", "call"]
-
-    def takes(
-        self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
-    ) -> bool:
-        """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""
-        groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
-        if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
-            return False
-        arguments = sum(map(len, groups[1:] if self.kind == "branch" else groups))
-        body_outputs = [1, results] if self.kind == "loop" else [results] * len(inputs)  # the first: a condition
-        states = len(groups[0]) if groups else 0
-        match_results = {"loop": states == results, "scan": states <= results}.get(self.kind, True)
-        return list(inputs) == [arguments] * len(inputs) and list(outputs) == body_outputs and match_results
-
-    def flatten(
-        self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], bodies: list[scopes.Flatten]
-    ) -> None:
-        """Flatten the bodies of a branch, loop, map or scan."""
-        first, *others = map(tuple, groups)
-        if self.kind == "branch":
-            scopes.branch(host, site, first, list(zip(("then", "else"), bodies, strict=True)), others[-1])
-        elif self.kind == "loop":
-            scopes.repeat(host, site, bodies[1], first, others[0], condition=bodies[0])
-        elif self.kind == "map":
-            scopes.repeat(host, site, bodies[0], (), others[0], scanned=first)
-        else:
-            scopes.repeat(host, site, bodies[0], first, others[1], scanned=others[0])
-
-
+Flow = Literal["branch", "loop", "map", "scan", "call"]
 FLOWS: dict[str, Flow] = {
-    "cond": Flow("branch"),
-    "while_loop": Flow("loop"),
-    "map_impl": Flow("map"),
-    "scan": Flow("scan"),
-    **dict.fromkeys(
-        ("invoke_subgraph", "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint"),
-        Flow("call"),
-    ),
+    "cond": "branch",
+    "while_loop": "loop",
+    "map_impl": "map",
+    "scan": "scan",
+    **dict.fromkeys(("invoke_subgraph", "wrap", "wrap_with_set_grad_enabled", "wrap_with_autocast"), "call"),
+    "tag_activation_checkpoint": "call",
 }
-"""Operator name → kind. The bodies of other operators (``associative_scan``, ``flex_attention``) are not planned."""
+"""Operator of ``torch.ops.higher_order`` → its kind. Bodies of others (``associative_scan``) are not planned."""
+
+
+def takes(
+    flow: Flow, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
+) -> bool:
+    """Return whether operand ``groups`` and ``results`` match the number of ``inputs`` and ``outputs`` per body."""
+    groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}  # number of each
+    if flow != "call" and (len(groups), len(inputs)) != groups_and_bodies[flow]:
+        return False
+    arguments = sum(map(len, groups[1:] if flow == "branch" else groups))
+    body_outputs = [1, results] if flow == "loop" else [results] * len(inputs)  # the first: a condition
+    states = len(groups[0]) if groups else 0
+    match_results = {"loop": states == results, "scan": states <= results}.get(flow, True)
+    return list(inputs) == [arguments] * len(inputs) and list(outputs) == body_outputs and match_results
+
+
+def flatten_bodies(
+    flow: Flow, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], bodies: list[scopes.Flatten]
+) -> None:
+    """Flatten the bodies of a branch, loop, map or scan."""
+    first, *others = map(tuple, groups)
+    if flow == "branch":
+        scopes.branch(host, site, first, list(zip(("then", "else"), bodies, strict=True)), others[-1])
+    elif flow == "loop":
+        scopes.repeat(host, site, bodies[1], first, others[0], condition=bodies[0])
+    elif flow == "map":
+        scopes.repeat(host, site, bodies[0], (), others[0], scanned=first)
+    else:
+        scopes.repeat(host, site, bodies[0], first, others[1], scanned=others[0])

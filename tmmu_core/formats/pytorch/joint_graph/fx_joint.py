@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
-from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS
+from tmmu_core.formats.pytorch.exported_program.pt2_operators import CHANGED_COPIES, FLOWS, flatten_bodies, takes
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
@@ -268,16 +268,16 @@ class JointReader(torch.fx.Interpreter):
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in _tensors(each)] for each in leaves]
-        operands = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
+        operands = [leaf for each in leaves[flow == "branch" :] for leaf in each]
         numbers = sum(not isinstance(leaf, torch.Tensor) for leaf in operands)
         inputs = [len(body.graph.find_nodes(op="placeholder")) - numbers for body in bodies]
         results = [tree_leaves(body.graph.output_node().args[0]) for body in bodies]
         if flow is None or not bodies or not all(isinstance(leaf, torch.fx.Node) for each in results for leaf in each):
             return False
-        if not flow.takes(groups, inputs, list(map(len, results)), len(values)):
+        if not takes(flow, groups, inputs, list(map(len, results)), len(values)):
             return False
         reads = [each for group in groups for each in group]
-        if flow.kind == "call":
+        if flow == "call":
             found = self._flattener(bodies[0], operands, inline=True)(reads, node_id)
             for value, each in zip(values, found, strict=True):
                 self._rename(value, self.value_of[each])
@@ -285,7 +285,7 @@ class JointReader(torch.fx.Interpreter):
         declared = self._write_all(node_id, values, reads)
         views = tuple([each for ids in declared for each in ids[1:]])
         site = scopes.Site(node_id, tuple([ids[0] for ids in declared]), views)
-        flow.flatten(self, site, groups, [self._flattener(body, operands) for body in bodies])
+        flatten_bodies(flow, self, site, groups, [self._flattener(body, operands) for body in bodies])
         return True
 
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
