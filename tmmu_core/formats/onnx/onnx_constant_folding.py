@@ -20,7 +20,6 @@ from tmmu_core.graph.operators import operator_of
 MAX_FOLDED_ELEMENTS = 1024  # maximum number of elements of a folded value
 
 Array = NDArray[Any]
-FixedShapes = Mapping[str, tuple[int, ...]]
 
 OPEN = -(2**63)  # marks an open size in a shape or a vector of sizes
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})  # copy elements of vectors
@@ -37,7 +36,7 @@ def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProt
     folded: dict[str, Array] = {}
     opsets = list(model.opset_import)
     for node in model.graph.node:
-        results = _evaluated(node, values, open_values, shapes, opsets) or {}
+        results = _evaluated(node, values, open_values, shapes, opsets)
         values |= results
         reads_open = node.op_type == "Shape" or not open_values.isdisjoint(node.input)
         if reads_open and any(OPEN in array for array in results.values()):
@@ -50,9 +49,6 @@ def fold_constants(model: onnx.ModelProto, known: TypedShapes) -> onnx.ModelProt
         return None
     folded_model = with_nodes(model, nodes)
     folded_model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
-    infos = [info for info in folded_model.graph.value_info if info.name not in folded]
-    del folded_model.graph.value_info[:]
-    folded_model.graph.value_info.extend(infos)
     return folded_model
 
 
@@ -67,30 +63,31 @@ def small_weights(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def _evaluated(
-    node: onnx.NodeProto, values: Mapping[str, Array], open_values: set[str], shapes: FixedShapes, opsets: list[Any]
-) -> dict[str, Array] | None:
-    """Return the results of a node by name; ``None`` if they cannot be computed or are not small."""
+    node: onnx.NodeProto,
+    values: Mapping[str, Array],
+    open_values: set[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    opsets: list[Any],
+) -> dict[str, Array]:
+    """Return the results of a node by name; no results if they cannot be computed or are not small."""
     operator = node.op_type
     if node.domain or (operator_of(operator).is_random and operator not in VIEWS):  # Dropout is a view in inference
-        return None
+        return {}
     if operator in SHAPE_OPERATORS:
         shape = shapes.get(node.input[0])
-        return None if shape is None or (operator == "Size" and OPEN in shape) else shape_result(node, shape)
+        return {} if shape is None or (operator == "Size" and OPEN in shape) else shape_result(node, shape)
     result_shapes = [shapes.get(name, (OPEN,)) for name in node.output if name]
     is_small = all(OPEN not in shape and prod(shape) <= MAX_FOLDED_ELEMENTS for shape in result_shapes)
-    if not is_small and operator not in SMALL_RESULTS:
-        return None
     copied = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
     may_be_open = copied if operator in SELECTIONS else ()
     operands = [name for name in node.input if name]
-    if not all(name in values and (name in may_be_open or name not in open_values) for name in operands):
-        return None
-    try:
-        arrays = evaluate(node, {name: values[name] for name in operands}, opsets)
-    except Exception:  # any error of numpy
-        return None
-    results = {name: np.asarray(array) for name, array in zip(node.output, arrays, strict=True) if name}
-    return results if all(array.size <= MAX_FOLDED_ELEMENTS for array in results.values()) else None
+    is_known = all(name in values and (name in may_be_open or name not in open_values) for name in operands)
+    results: dict[str, Array] = {}
+    if is_known and (is_small or operator in SMALL_RESULTS):
+        with suppress(Exception):  # any error of numpy
+            arrays = evaluate(node, {name: values[name] for name in operands}, opsets)
+            results = {name: np.asarray(array) for name, array in zip(node.output, arrays, strict=True) if name}
+    return results if all(array.size <= MAX_FOLDED_ELEMENTS for array in results.values()) else {}
 
 
 def shape_result(node: onnx.NodeProto, shape: tuple[int, ...]) -> dict[str, Array]:

@@ -24,7 +24,6 @@ from tmmu_core.graph.model import Role
 
 WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants_config.json")
 """The members that list weights: parameters and saved buffers, then lifted constants and other buffers."""
-ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40  # upper bounds from this value on count as no bound: PyTorch then writes a huge integer
 COPY = "Copy the file again, or save the program again with torch.export.save."
@@ -34,7 +33,6 @@ _DAMAGE = (
 )
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 DEEPEST = 50  # maximum nesting of the containers of an argument
-ARGUMENTS = ("user_input", "constant_input")  # inputs that are arguments: tensors, and values such as ``None``
 ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
 """Kind of an input → its role, for inputs whose bytes are saved."""
 
@@ -90,7 +88,7 @@ def refuses(data: bytes) -> str:
         names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except _DAMAGE:
         return ""  # the reader reports the damage
-    if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
+    if any(name.rpartition("/")[2] == "archive_format" or name.endswith(OLDER) for name in names):
         return ""
     return "it contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
 
@@ -151,18 +149,16 @@ def _program(document: schema.Document, weights: Mapping[str, tuple[str, schema.
 def _inputs(module: schema.Module, weights: Mapping[str, tuple[str, schema.Weight]]) -> Iterator[Incoming]:
     specs = module.signature.input_specs
     paths = _argument_names(module)
-    users = [k for k, spec in enumerate(specs) if not spec.keys().isdisjoint(ARGUMENTS)]
-    labels = dict(zip(users, paths, strict=True)) if len(users) == len(paths) else {}
+    arguments = [k for k, spec in enumerate(specs) if "user_input" in spec or "constant_input" in spec]
+    labels = dict(zip(arguments, paths, strict=True)) if len(arguments) == len(paths) else {}
     for k, value in enumerate(module.graph.inputs):
         name = schema.End(value).tensor if "as_tensor" in value else ""
-        if not name:
-            continue
         kind, end = next(iter(specs[k].items()), ("", schema.End())) if k < len(specs) else ("", schema.End())
-        if kind in ROLES:
+        if name and kind in ROLES:
             target = end.target or name
             member, entry = weights.get(target, ("", schema.Weight()))
             yield Incoming(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
-        else:
+        elif name:
             yield Incoming(name, name, "input", labels.get(k, name))
 
 

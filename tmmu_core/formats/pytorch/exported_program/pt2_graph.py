@@ -30,14 +30,8 @@ from tmmu_core.graph.origin import saved_origin
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
     **dict(enumerate(("complex32", "complex64", "complex128", "bool", "bfloat16"), 9)),
-    28: "uint16",
-    29: "float8_e4m3fn",
-    30: "float8_e5m2",
-    31: "float8_e4m3fnuz",
-    32: "float8_e5m2fnuz",
-    33: "float8_e8m0fnu",
-    34: "uint32",
-    35: "uint64",
+    **dict(enumerate(("uint16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 28)),
+    **dict(enumerate(("float8_e8m0fnu", "uint32", "uint64"), 33)),
 }
 """The serialised numbers of PyTorch's dtypes."""
 TENSOR_KINDS = ("as_tensor", "as_optional_tensor", "as_tensors", "as_nested_tensors", "as_optional_tensors")
@@ -350,10 +344,8 @@ class _Reader:
         for kind, inner in value.items():
             if kind == "as_tensor":
                 yield self._name(inner)
-            elif kind == "as_optional_tensor" and isinstance(inner, dict) and "as_tensor" in inner:
-                yield self._name(inner["as_tensor"])
-            elif kind in TENSOR_KINDS and isinstance(inner, list):
-                for each in inner:
+            elif kind in TENSOR_KINDS:
+                for each in inner if isinstance(inner, list) else [inner]:
                     for item in each if isinstance(each, list) else [each]:
                         named = item.get("as_tensor", item) if isinstance(item, dict) else None
                         if not (isinstance(named, dict) and "as_none" in named):
