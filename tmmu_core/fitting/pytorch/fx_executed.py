@@ -45,12 +45,11 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     those that write to their arguments, and those with a nested graph.
     """
     _compute_results_first(joint)
-    reading = _Executed(joint, input_names, ends_of(joint))
-    with mode, torch.no_grad():
-        try:
-            reading.run_on_placeholders()
-        except Exception as error:  # whatever a fake kernel raises
-            raise not_traceable(error, name) from error
+    reading = _Executed(joint, input_names)
+    try:
+        reading.run_on_placeholders(mode)
+    except Exception as error:  # whatever a fake kernel raises
+        raise not_traceable(error, name) from error
     if reading.phase == "forward":
         raise UnreadableInput(
             "the module has no backward pass.",

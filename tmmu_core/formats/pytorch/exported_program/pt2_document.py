@@ -216,8 +216,8 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
             found = Fraction(symbols[name])
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             found = -_value(inner, symbols)
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _PAIRWISE:
-            found = _PAIRWISE[type(sign)](_value(left, symbols), _value(right, symbols))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign).__name__ in FUNCTIONS:
+            found = FUNCTIONS[type(sign).__name__](_value(left, symbols), _value(right, symbols))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
         case _:
@@ -233,18 +233,9 @@ def _power_of(base: _Number, exponent: _Number) -> _Number:
     return base ** int(exponent)
 
 
-_PAIRWISE: dict[type[ast.operator], Callable[[_Number, _Number], _Number]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: lambda a, b: Fraction(a // b),
-    ast.Mod: operator.mod,
-    ast.Pow: _power_of,
-}
 FUNCTIONS: dict[str, Callable[..., _Number]] = {
     **dict.fromkeys(("Integer", "Identity", "ToFloat"), lambda a: a),
-    **dict.fromkeys(("Rational", "IntTrueDiv", "FloatTrueDiv"), operator.truediv),
+    **dict.fromkeys(("Div", "Rational", "IntTrueDiv", "FloatTrueDiv"), operator.truediv),
     **dict.fromkeys(("Mod", "PythonMod"), operator.mod),
     **dict.fromkeys(("Pow", "PowByNatural"), _power_of),
     **dict.fromkeys(("FloorDiv", "CleanDiv"), lambda a, b: Fraction(a // b)),
@@ -253,9 +244,10 @@ FUNCTIONS: dict[str, Callable[..., _Number]] = {
     "TruncToInt": lambda a: Fraction(math.trunc(a)),
     "CeilDiv": lambda a, b: Fraction(-(-a // b)),
     "Add": lambda *a: sum(a, Fraction()),
-    "Mul": lambda *a: math.prod(a, start=Fraction(1)),
+    "Sub": operator.sub,
+    **dict.fromkeys(("Mult", "Mul"), lambda *a: math.prod(a, start=Fraction(1))),
     "Max": lambda *a: max(a),
     "Min": lambda *a: min(a),
     "Abs": abs,
 }
-"""Function name → its evaluation; functions of SymPy, and the functions that PyTorch adds."""
+"""Name → evaluation of Python's operators (``ast.Mult``), and of the functions of SymPy and PyTorch."""

@@ -38,17 +38,6 @@ _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "depend
 """Attributes that the readers of a graph and of its bodies share."""
 
 
-def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Graph:
-    """Return the native graph of ``joint``, a ``GraphModule`` whose inputs and outputs have descriptors.
-
-    ``mode`` is the fake tensor mode of its values; ``input_names`` are the names of the arguments, in order.
-    """
-    reading = JointReader(joint, input_names, ends_of(joint))
-    with mode, torch.no_grad():
-        reading.run_on_placeholders()
-    return reading.native(name)
-
-
 @dataclass
 class Draft:
     """A mutable ``Node``."""
@@ -69,14 +58,14 @@ class Draft:
 
 
 class JointReader(torch.fx.Interpreter):
-    """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
+    """Runs a ``GraphModule`` with descriptors under fake tensors; records nodes and tensors; a ``scopes.Host``."""
 
     folds = True  # whether operators that eager mode runs as one operator become one node
 
-    def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
+    def __init__(self, joint: Any, input_names: Sequence[str] = (), ends: Ends | None = None) -> None:
         super().__init__(joint, garbage_collect_values=False)
-        self.input_names = input_names
-        self.ends = ends
+        self.input_names = input_names  # names of the arguments, in order
+        self.ends = ends or ends_of(joint)
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
@@ -94,10 +83,11 @@ class JointReader(torch.fx.Interpreter):
         self.mutated: dict[str, str] = {}  # buffer → the tensor with its new value
         self.scope = self.prefix = ""  # scope of a body, and prefix of the ids of its nodes and tensors
 
-    def run_on_placeholders(self) -> None:
-        """Run the graph on the values with which it was traced."""
-        placeholders = self.graph.find_nodes(op="placeholder")
-        self.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+    def run_on_placeholders(self, mode: Any) -> None:
+        """Run the graph on the values with which it was traced under the fake ``mode``."""
+        values = [node.meta.get("val") for node in self.graph.find_nodes(op="placeholder")]
+        with mode, torch.no_grad():
+            self.run(*values, enable_io_processing=False)
 
     def run_node(self, n: Any) -> Any:
         """Run one fx node under fake tensors and record it."""
@@ -297,7 +287,7 @@ class JointReader(torch.fx.Interpreter):
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             tensors = iter(arguments)
             values = [self.value_of[next(tensors)] if isinstance(leaf, torch.Tensor) else leaf for leaf in operands]
-            inner = _Body(body, (), Ends((), {}, {}, {}))
+            inner = _Body(body, ends=Ends((), {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
             inner.prefix, inner.scope = f"{scope}/", self.scope if inline else scope
             found = inner.run(*values, enable_io_processing=False)

@@ -114,10 +114,7 @@ class Rebuilt:
     def _argument(self, value: Value, values: dict[str, Any]) -> Any:
         ((kind, inner),) = value.items()
         if isinstance(inner, list) and kind.endswith("s"):
-            return [self._single(kind[:-1], each, values) for each in inner]
-        return self._single(kind, inner, values)
-
-    def _single(self, kind: str, inner: Any, values: dict[str, Any]) -> Any:
+            return [self._argument({kind[:-1]: each}, values) for each in inner]
         match kind:
             case "as_none":
                 return None

@@ -142,9 +142,11 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
         part.training = train
     try:
         with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode, _):
-            from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # an older PyTorch cannot import it
+            from tmmu_core.formats.pytorch.joint_graph.fx_joint import JointReader  # an older PyTorch cannot import it
 
-            return read_joint(joint.graph_module, mode, name, call.input_names)
+            reader = JointReader(joint.graph_module, call.input_names)
+            reader.run_on_placeholders(mode)
+            return reader.native(name)
     finally:
         for part, training in modes:
             part.training = training

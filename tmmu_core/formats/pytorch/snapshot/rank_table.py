@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,14 +42,10 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     except (OSError, ValueError):
         return []
     for position, path in enumerate(files):
-        try:
-            with path.open("rb") as file:
-                start = file.read(SIGNATURE_BYTES)
-        except OSError:
-            continue
-        if not signatures.refuses_torch_snapshot(start):
-            rank = _RANK.search(path.name)
-            found.append((int(rank[1] or rank[2]) if rank else position, path))
+        with suppress(OSError), path.open("rb") as file:
+            if not signatures.refuses_torch_snapshot(file.read(SIGNATURE_BYTES)):
+                rank = _RANK.search(path.name)
+                found.append((int(rank[1] or rank[2]) if rank else position, path))
     return sorted(found)
 
 
