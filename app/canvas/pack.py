@@ -1,15 +1,13 @@
-"""Pack a plan into bytes for the canvas: little-endian columns, and strings as UTF-8 with offsets.
+"""Pack a plan into bytes for the canvas: little-endian columns, and lists as JSON.
 
 Layout of the bytes (every array starts at a multiple of 8)::
 
-    "TMMUCANV"  8 bytes
-    u32         version, 1
-    u32         length of the header in bytes
-    header      JSON, UTF-8, padded with spaces
-    arrays      located by [type, start, count] in the header; start is in bytes after the header
+    u64     length of the header in bytes
+    header  JSON, UTF-8, padded with spaces
+    arrays  located by [type, start, count] in the header; start is in bytes after the header
 
-The integers of a column have the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about
-20 MB plus their names.
+A column of integers has the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about 20 MB
+plus their names. An array of the type "json" is a JSON list; its count is in bytes.
 """
 
 import hashlib
@@ -31,8 +29,6 @@ from tmmu_core.plans.analysis.reuse_costs import costly_reuses
 from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes, peak_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
-MAGIC = b"TMMUCANV"
-VERSION = 1
 MOST_REUSES = 200  # maximum number of reuses that the canvas marks with their cost
 
 
@@ -62,20 +58,18 @@ class _Arrays:
     def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
         """Store integers ≥ 0 in the narrowest type; return ``[type, start, count]`` for the header."""
         column = np.asarray(values)
-        largest = int(column.max()) if column.size else 0
-        kind = f"u{np.min_scalar_type(largest).itemsize}"
+        kind = f"u{np.min_scalar_type(int(column.max()) if column.size else 0).itemsize}"
         return [kind, self._append(column.astype("<" + kind).tobytes()), column.size]
 
-    def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Store strings as one blob with their end offsets. Return the header entries ``blob`` and ``ends``."""
-        encoded = [text.encode("utf-8", "replace") for text in texts]  # a lone surrogate becomes a question mark
-        blob, ends = b"".join(encoded), np.cumsum([0, *map(len, encoded)])[1:]
-        return {"blob": ["u1", self._append(blob), len(blob)], "ends": self.add(ends)}
+    def add_list(self, values: Iterable[Any]) -> list[Any]:
+        """Store a list of strings or of small integers as JSON; return its position for the header."""
+        data = _json(list(values))
+        return ["json", self._append(data), len(data)]
 
     def table(self, values: Sequence[str], order: Iterable[str] = ()) -> dict[str, Any]:
-        """Store a code per row and each distinct string once; those of ``order`` come first. Return codes and pool."""
+        """Store a code per row. Return codes and names, the distinct strings; those of ``order`` come first."""
         codes = {value: code for code, value in enumerate(dict.fromkeys((*order, *values)))}
-        return {"codes": self.add([codes[value] for value in values]), "pool": self.pool(codes)}
+        return {"codes": self.add([codes[value] for value in values]), "names": list(codes)}
 
     def _append(self, data: bytes) -> int:
         start = sum(map(len, self.chunks))
@@ -98,16 +92,15 @@ def pack_plan(
         rows = (comparison.right_row, comparison.left_row)
         for spec, own, other in zip(plans, rows, reversed(rows), strict=True):
             has_row = own >= 0
-            matched_row, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
-            matched_row[own[has_row]], kinds[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
-            spec["twin"], spec["changes"] = arrays.add(matched_row), arrays.add(kinds)
+            twin, changes = np.zeros((2, int(has_row.sum())), np.int64)
+            twin[own[has_row]], changes[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
+            spec["arrays"] |= {"twin": arrays.add(twin), "changes": arrays.add(changes)}
     body = b"".join(arrays.chunks)
     header: dict[str, Any] = {"kinds": KINDS, "plans": plans}
     token = hashlib.sha256(_json(header) + body).hexdigest()[:16]
     head = _json({"token": token, **header})
-    head += b" " * (-(len(head) + 16) % 8)
-    numbers = np.array([VERSION, len(head)], "<u4").tobytes()
-    return Packed(token, MAGIC + numbers + head + body)
+    head += b" " * (-len(head) % 8)
+    return Packed(token, len(head).to_bytes(8, "little") + head + body)
 
 
 def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
@@ -161,49 +154,50 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 def _pack_one(arrays: _Arrays, original: Plan, other: Plan | None, origin: Origin) -> dict[str, Any]:
     """Pack a plan and return its part of the header. ``other``: see ``beside`` of :func:`picture_of`."""
     plan, events = picture_of(original, other)
-    columns = {"operator": origin.operators, "module": origin.layers}
     storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
-    orders = {} if origin.layers is None else {"module": palette.layer_order(original, origin.layers)}
-    ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     shapes = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
-    views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
-    shared_rows = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
+    tables = {
+        "role": arrays.table(plan.roles),
+        "category": arrays.table(plan.categories) if plan.categories else None,
+        "dtype": arrays.table(plan.dtypes),
+        "shape": arrays.table([shapes[shape] for shape in plan.shapes]),
+        "operator": None if origin.operators is None else arrays.table(origin.operators),
+        "module": None
+        if origin.layers is None
+        else arrays.table(origin.layers, palette.layer_order(original, origin.layers)),
+    }
     numbers: dict[str, Any] = {"birth": plan.birth, "death": plan.held_until, "offset": plan.offset}
     numbers |= {"size": plan.size, "slot": plan.logical_slot, "generation": plan.generation, "arena": plan.arena}
+    members: dict[int, list[int]] = {}
+    for row in np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1).tolist():
+        members.setdefault(int(storages.head[plan.storage[row]]), []).append(row)
     handoffs = [
         (step, plan.row_of[source], plan.row_of[target])
         for (step, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)
         if taken and source in plan.row_of and target in plan.row_of
     ]
     reuses = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(original)[:MOST_REUSES]]
+    ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     return {
         "slotted": plan.has_slots,
         "steps": plan.steps,
-        "events": None if events is None else arrays.add(events),
-        "rows": len(plan),
-        "arenas": _arenas(arrays, original, plan, events),
         "main": list(plan.arena_of).index(totals_text.main_arena(original)) if plan.arenas else 0,
-        "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
-        "columns": {name: arrays.add(values) for name, values in numbers.items()},
-        "ids": arrays.pool(plan.tensor_ids),
-        "nodes": arrays.pool(_nodes(plan)),
-        "role": arrays.table(plan.roles),
-        "category": arrays.table(plan.categories) if plan.categories else None,
-        "dtype": arrays.table(plan.dtypes),
-        "shape": arrays.table([shapes[shape] for shape in plan.shapes]),
-        **{
-            name: None if texts is None else arrays.table(texts, orders.get(name, ()))
-            for name, texts in columns.items()
-        },
         "ranked": ranked[: len(palette.CATEGORIES)],
-        "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
-        "views": arrays.add(views),
-        "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
-        "shared": arrays.add(shared_rows),
-        "heads": arrays.add(storages.head[plan.storage[shared_rows]]),
-        "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
-        "reuses": arrays.add(np.array(reuses, np.int64).reshape(-1)),
-        "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
+        "stretches": [] if events is not None else origin.stretches,
+        "arenas": _arenas(arrays, original, plan, events),
+        "tables": tables,
+        "columns": {name: arrays.add(values) for name, values in numbers.items()},
+        "arrays": {
+            "ids": arrays.add_list(plan.tensor_ids),
+            "nodes": arrays.add_list(_nodes(plan)),
+            "handoffs": arrays.add_list(handoffs),
+            "reuses": arrays.add_list(reuses),
+            "events": None if events is None else arrays.add(events),
+            "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
+        },
+        "views": arrays.add_list((k, plan.row_of[i]) for k, i in enumerate(plan.base_tensor_uids) if i in plan.row_of),
+        "storages": arrays.add_list(members.items()),
+        "stillRead": arrays.add_list(np.flatnonzero(plan.held_until > plan.death).tolist()),
     }
 
 

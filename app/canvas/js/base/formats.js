@@ -46,7 +46,7 @@ const WORD = /([A-Za-z0-9]+)/; // split() returns the words of a name at the odd
 export function namerOf(plan) {
   const counts = new Map(); // word → number of names of the sample that contain it
   for (let row = 0; row < plan.n; row += Math.max(1, Math.ceil(plan.n / SAMPLE_SIZE))) {
-    const words = plan.ids.at(row).split(WORD).filter((_, k) => k % 2);
+    const words = plan.id(row).split(WORD).filter((_, k) => k % 2);
     for (const word of new Set(words)) counts.set(word, (counts.get(word) ?? 0) + 1);
   }
   return { brief: (name, letters) => brief(name, letters, counts) };

@@ -176,7 +176,7 @@ export class Chart extends Drawing {
     const held = this.plan.held(from.row), lastBirth = this.plan.steps - (held.death - held.birth);
     const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
     this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(lastBirth, birth)), conflicts: null };
-    this.send("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.send("ghost", { id: this.plan.id(from.row), offset, birth: this.ghost.birth }, 120);
     this.scheduleDraw("over");
   }
 
@@ -337,8 +337,8 @@ export class Chart extends Drawing {
 
   drawOverlay() {
     drawOverlay(this.pen(this.parts.over), this.frameState(), this);
-    const { selected, compared, plan, parts: { status } } = this, { ids } = plan;
-    Object.assign(this.root.dataset, { selected: ids.at(selected), compared: ids.at(compared) });
+    const { selected, compared, plan, parts: { status } } = this;
+    Object.assign(this.root.dataset, { selected: plan.id(selected), compared: plan.id(compared) });
     const text = (Math.min(selected, compared) < 0 ? "" : `${pairText(plan, selected, compared)}; `) + this.drawnText;
     if (status.textContent !== text) status.textContent = text;
   }
@@ -421,7 +421,7 @@ export class Chart extends Drawing {
 
   /** Select a row, or none for −1. `how` is sent to the page: click, slot, search or clear. */
   select(row, how) {
-    const id = row >= 0 ? this.plan.ids.at(row) : null;
+    const id = row >= 0 ? this.plan.id(row) : null;
     this.set({ selected: id, compared: row >= 0 ? this.state.compared : null });
     if (how !== "click") {
       this.tip.hidden = true;
@@ -466,7 +466,7 @@ export class Chart extends Drawing {
   /** Highlight the tensors that match the search text or, without a text, those that the page marks. */
   search() {
     const { plan } = this, marked = this.state.marked ?? [], text = this.state.search.trim();
-    this.hits = text || marked.length ? searchHits(plan, text, this.shown) : null; // searchHits() finds nothing for ""
+    this.hits = text ? searchHits(plan, text, this.shown) : marked.length ? new Uint8Array(plan.n) : null;
     if (!text) for (const row of marked) this.hits[row] = 1;
     const rows = (this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]));
     const heads = new Set(Array.from(rows ?? [], (row) => plan.head(row)));

@@ -59,7 +59,7 @@ export class ChartInput extends Input {
     if (centre) chart.pan({ t: (t0 + t1) / 2 - centre.t, v: (v0 + v1) / 2 - centre.v });
     if (row < 0) return;
     if (!event.shiftKey) chart.select(row, "click");
-    else if (row !== chart.selected) chart.set({ compared: chart.plan.ids.at(row) });
+    else if (row !== chart.selected) chart.set({ compared: chart.plan.id(row) });
   }
 
   /** Zoom at the pointer. Shift, the step axis and the strip zoom only the steps; alt and the v axis zoom only v. */

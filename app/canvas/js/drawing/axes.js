@@ -29,7 +29,7 @@ export function byteLabels(every, highest, letters) {
 /** Return the ticks of the steps as {px, text, node}. The name of the node is drawn if there is space. */
 export function stepTicks({ plan, plane, plot }) {
   const { t0, t1 } = plane.win, ticks = [];
-  const sample = Array.from({ length: 24 }, (_, k) => plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
+  const sample = Array.from({ length: 24 }, (_, k) => plan.node(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
   const letters = Math.max(...sample) + grouped(plan.stepAt(plan.steps)).length + 4; // estimate for the longest label
   const labelWidth = Math.min(132, Math.max(64, plot.w / 14, LETTER * letters));
   const [leastPixels] = plane.swappedIfSideways(labelWidth, 22); // between two ticks
@@ -37,7 +37,7 @@ export function stepTicks({ plan, plane, plot }) {
   const [from, to] = [plane.step(t0), plane.step(t1)], middle = plane.pixelsPerStep > 30 ? 0.5 : 0;
   for (let t = Math.max(0, Math.floor(t0 / every) * every); t < Math.min(plan.steps, t1); t += every) {
     const px = plane.step(t + middle);
-    if (px >= from - 1 && px <= to + 1) ticks.push({ px, text: stepName(plan.stepAt(t)), node: plan.nodes.at(t) });
+    if (px >= from - 1 && px <= to + 1) ticks.push({ px, text: stepName(plan.stepAt(t)), node: plan.node(t) });
   }
   return ticks;
 }
@@ -80,7 +80,7 @@ function rowTicks({ plan, plane, plot, scene }) {
   const lines = [Math.floor(plane.win.v0), Math.min(scene.top - 1, plane.win.v1)];
   if (every > 1 || plane.sideways) return multiples(plane, 0.5, lines, every, grouped);
   const rows = plan.byBirth().filter((row) => scene.v1[row]), letters = Math.floor((plot.x - 12) / LETTER);
-  return multiples(plane, 0.5, lines, 1, (k) => shortened(plan.ids.at(rows[k]), letters));
+  return multiples(plane, 0.5, lines, 1, (k) => shortened(plan.id(rows[k]), letters));
 }
 
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {

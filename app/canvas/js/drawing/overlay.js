@@ -155,7 +155,7 @@ function drawStep(pen, frameState, step) {
   const letters = Math.floor(plot.w / LETTER) - 9; // without the number of the step
   const arena = shortened(stripArena?.name ?? "", Math.max(8, letters - 24));
   const live = stripArena ? ` · ${shortBytes(stripArena.live[step] ?? 0)} live in ${arena}` : "";
-  const node = shortened(plan.nodes.at(step), Math.min(30, letters - live.length));
+  const node = shortened(plan.node(step), Math.min(30, letters - live.length));
   const text = stepName(plan.stepAt(step), node) + live;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), line[0] + 4));
   label(pen, look, text, x, Math.max(plane.rect.y + 1, line[1] - 20));

@@ -107,7 +107,7 @@ export function drawNames(pen, frameState, rows) {
   for (const { row, head, box: [x0, y0, x1, y1] } of boxesForNames(frameState, rows).slice(0, MOST_NAMES)) {
     const others = scene.view === "lifetimes" ? 0 : (plan.members.get(head)?.length ?? 1) - 1;
     const suffix = others > 0 ? ` +${others}` : "";
-    const name = namer.brief(plan.ids.at(head), Math.floor((x1 - x0 - 9) / LETTER) - suffix.length);
+    const name = namer.brief(plan.id(head), Math.floor((x1 - x0 - 9) / LETTER) - suffix.length);
     const keys = [head, name, `${x0}/${y0}`]; // tensors of 0 bytes may be at the same pixel
     if (keys.some((key) => used.has(key))) continue;
     keys.forEach((key) => used.add(key));
@@ -124,7 +124,7 @@ function boxesForNames({ plan, scene, plane }, rows) {
     const box = plane.visibleBox(scene.birth[row], scene.death[row], scene.v0[row], scene.v1[row]);
     const w = box[2] - box[0], h = box[3] - box[1], head = scene.view === "lifetimes" ? row : plan.head(row);
     const hasSuffix = head !== row || plan.members.has(row);
-    const leastWidth = hasSuffix ? 44 : Math.min(44, LETTER * plan.ids.at(row).length + 9);
+    const leastWidth = hasSuffix ? 44 : Math.min(44, LETTER * plan.id(row).length + 9);
     if (w >= leastWidth && h >= 13) boxes.push({ area: w * h, row, head, box });
   }
   return boxes.sort((a, b) => b.area - a.area || a.row - b.row);

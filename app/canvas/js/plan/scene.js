@@ -138,15 +138,16 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
   return best;
 }
 
-/** Return a flag per row: 1 if its arena is shown, and its id or its producer's id contains the text. */
+const lowerCase = (text) => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+
+/** Return a flag per row: 1 if its arena is shown, and its id or its producer's id contains the text. The case of the
+ * letters A to Z is ignored. */
 export function searchHits(plan, text, shown) {
-  const hits = new Uint8Array(plan.n), isNodeHit = new Uint8Array(plan.steps);
-  plan.ids.find(text, hits);
-  plan.nodes.find(text, isNodeHit);
-  for (let i = 0; i < plan.n; i++) {
+  const searched = lowerCase(text), contains = (name) => lowerCase(name).includes(searched);
+  const isNodeHit = plan.nodes.map(contains);
+  return Uint8Array.from(plan.ids, (id, i) => {
     // No node writes a row that is live at every step.
-    if (isNodeHit[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps) hits[i] = 1;
-    if (!shown[plan.arena[i]]) hits[i] = 0;
-  }
-  return hits;
+    const isWrittenByHit = isNodeHit[plan.birth[i]] && plan.death[i] - plan.birth[i] < plan.steps;
+    return shown[plan.arena[i]] && (isWrittenByHit || contains(id));
+  });
 }

@@ -5,22 +5,23 @@ import { counted, fullBytes, offsetText, rangeText, shortBytes, shortened, stepN
 /** Return [heading, text] pairs about a row of the plan of a chart. */
 export function linesOf({ plan, other, isCandidate }, row) {
   const birth = plan.birth[row], death = plan.rangeEnd(row);
-  const columns = [plan.role, plan.dtype, plan.shape, plan.operator], arena = plan.arenas[plan.arena[row]].name;
+  const kind = ["role", "dtype", "shape", "operator"].map((column) => plan.text(column, row)).filter(Boolean);
+  const arena = plan.arenas[plan.arena[row]].name, layer = plan.text("module", row);
   const lines = [
-    ["", plan.ids.at(row)],
+    ["", plan.id(row)],
     ["size", fullBytes(plan.exact("size", row))],
     ["offset", offsetText(plan.exact("offset", row))],
     ["place", plan.slotted ? `${arena}, slot ${plan.slot[row]}, use ${Number(plan.generation[row]) + 1}` : arena],
     ["tensor live", rangeAndLength(plan, birth, death)],
     ["written by", stepAndNode(plan, birth)],
     ...storageLines(plan, row),
-    ["kind", columns.map((column) => column?.at(row)).filter(Boolean).join(" · ")],
-    ...(plan.module?.at(row) ? [["layer", plan.module.at(row)]] : []),
+    ["kind", kind.join(" · ")],
+    ...(layer ? [["layer", layer]] : []),
   ];
-  if (plan.baseOf.has(row)) lines.push(["view of", plan.ids.at(plan.baseOf.get(row))]);
+  if (plan.baseOf.has(row)) lines.push(["view of", plan.id(plan.baseOf.get(row))]);
   for (const [step, from, to] of plan.handoffs) {
-    if (from === row) lines.push(["memory reused by", `${plan.ids.at(to)} at ${stepName(plan.stepAt(step))}`]);
-    if (to === row) lines.push(["reuses memory of", `${plan.ids.at(from)} at ${stepName(plan.stepAt(step))}`]);
+    if (from === row) lines.push(["memory reused by", `${plan.id(to)} at ${stepName(plan.stepAt(step))}`]);
+    if (to === row) lines.push(["reuses memory of", `${plan.id(from)} at ${stepName(plan.stepAt(step))}`]);
   }
   if (plan.stillRead.has(row)) {
     lines.push(["last read", `${stepAndNode(plan, death)}; the plan does not reuse the memory in place`]);
@@ -31,7 +32,7 @@ export function linesOf({ plan, other, isCandidate }, row) {
 
 /** Return the steps and bytes that the buffers of two rows share: "a and b: common steps [2, 4), no common bytes". */
 export function pairText(plan, a, b) {
-  const names = [a, b].map((row) => shortened(plan.ids.at(row), 32)).join(" and ");
+  const names = [a, b].map((row) => shortened(plan.id(row), 32)).join(" and ");
   if (plan.head(a) === plan.head(b)) return `${names}: tensors of one buffer`;
   const [first, second] = [a, b].map((row) => plan.held(row)), [low, otherLow] = [a, b].map((row) => plan.exact("offset", row));
   const birth = Math.max(first.birth, second.birth), death = Math.min(first.death, second.death);
@@ -46,14 +47,14 @@ function storageLines(plan, row) {
   const head = plan.head(row), members = plan.members.get(head);
   if (!members) return [];
   const { birth, death } = plan.held(row), freedLast = members.filter((i) => plan.death[i] === death);
-  const lastIds = freedLast.slice(0, 3).map((i) => plan.ids.at(i)).join(", ");
+  const lastIds = freedLast.slice(0, 3).map((i) => plan.id(i)).join(", ");
   return [
-    ["buffer", `${plan.ids.at(head)} and ${counted(members.length - 1, "more tensor")}`],
+    ["buffer", `${plan.id(head)} and ${counted(members.length - 1, "more tensor")}`],
     ["memory held", `${rangeAndLength(plan, birth, death)}, last by ${lastIds}`],
   ];
 }
 
-const stepAndNode = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
+const stepAndNode = (plan, t) => stepName(plan.stepAt(t), plan.node(t));
 const range = (plan, from, to) => rangeText(plan.stepAt(from), plan.stepAt(to));
 const liveRange = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
 

@@ -6,7 +6,6 @@ import { grouped, shortBytes, stepName } from "../base/formats.js";
 // Capacity of an unlimited arena. If JSON.parse passes no source text to exact(), the capacity is rounded to 2^64.
 const UNLIMITED = 2n ** 64n - 1n;
 const EMBEDDED = /<script type="application\/json" id="tmmu-review">(.*?)<\/script>/s;
-const ENCODER = new TextEncoder();
 
 /** Return {plan, review} of a plan or review file: JSON, CBOR, or HTML with a review, plain or gzipped. */
 export async function readFile(bytes) {
@@ -42,8 +41,7 @@ export function columnsOf(plan) {
   if (damaged) throw new Error(`the tensor ${damaged.tensor_id} has an invalid arena or live range`);
   if (!Number.isSafeInteger(plan.steps)) throw new Error("the number of steps is invalid");
   const handoffs = plan.handoffs.filter((reuse) => rowOf.has(reuse.from) && rowOf.has(reuse.to));
-  const ends = lastUses(plan, handoffs, rowOf);
-  const storages = storagesOf(rows, ends);
+  const ends = lastUses(plan, handoffs, rowOf), storages = storagesOf(rows, ends);
   const conflicts = overlaps(storages, plan.places === "sparse");
   const events = drawnSteps(plan, rows, ends), indexOf = new Map(events && Array.from(events, (step, k) => [step, k]));
   const drawn = (step) => (events ? indexOf.get(step) : step);
@@ -53,11 +51,16 @@ export function columnsOf(plan) {
   const spec = {
     slotted: plan.places !== "bytes",
     steps,
-    events,
-    rows: rows.length,
-    arenas,
     main: mainArena(plan, arenas),
-    conflict: conflicts.size ? Uint8Array.from(rows, (_, k) => conflicts.has(k)) : null,
+    ranked: [],
+    stretches: [],
+    arenas,
+    tables: {
+      role: table(rows.map((row) => row.role ?? "activation")),
+      category: rows.some((row) => row.category) ? table(rows.map((row) => row.category ?? "other")) : null,
+      dtype: table(rows.map((row) => row.dtype ?? "")),
+      shape: table(rows.map((row) => (row.shape ?? []).join(" × ") || "scalar")),
+    },
     columns: {
       birth: Float64Array.from(rows, (row) => drawn(row.birth)),
       death: Float64Array.from(ends, drawn),
@@ -67,19 +70,19 @@ export function columnsOf(plan) {
       generation: Float64Array.from(rows, (row) => row.generation),
       arena: Uint32Array.from(rows, (row) => names.indexOf(row.arena)),
     },
-    ids: pool(rows.map((row) => row.tensor_id)),
-    nodes: pool(nodes),
-    role: table(rows.map((row) => row.role ?? "activation")),
-    category: rows.some((row) => row.category) ? table(rows.map((row) => row.category ?? "other")) : null,
-    dtype: table(rows.map((row) => row.dtype ?? "")),
-    shape: table(rows.map((row) => (row.shape ?? []).join(" × ") || "scalar")),
-    operator: null,
-    ranked: [],
-    ...relations(rows, rowOf, storages),
-    handoffs: handoffs.flatMap(({ taken, step, from, to }) => {
-      return taken ? [drawn(step), rowOf.get(from), rowOf.get(to)] : [];
-    }),
-    still_read: rows.flatMap((row, k) => (ends[k] > row.death ? [k] : [])),
+    arrays: {
+      ids: rows.map((row) => row.tensor_id),
+      nodes,
+      handoffs: handoffs.flatMap(({ taken, step, from, to }) => {
+        return taken ? [[drawn(step), rowOf.get(from), rowOf.get(to)]] : [];
+      }),
+      reuses: [],
+      events,
+      conflict: conflicts.size ? Uint8Array.from(rows, (_, k) => conflicts.has(k)) : null,
+    },
+    views: rows.map((row, k) => [k, rowOf.get(row.base_tensor_uid)]).filter(([, base]) => base !== undefined),
+    storages: storages.filter((storage) => storage.rows.length > 1).map((storage) => [storage.rows[0], storage.rows]),
+    stillRead: [...rows.keys()].filter((k) => ends[k] > rows[k].death),
   };
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
@@ -194,30 +197,10 @@ function percent(part, whole) {
   return `${grouped(tenths / 10n)}${tenths % 10n ? `.${tenths % 10n}` : ""} %`;
 }
 
-function relations(rows, rowOf, storages) {
-  const views = rows.flatMap((row, k) => (rowOf.has(row.base_tensor_uid) ? [k] : []));
-  const shared = storages.map((storage) => storage.rows).filter((members) => members.length > 1);
-  return {
-    views,
-    bases: views.map((k) => rowOf.get(rows[k].base_tensor_uid)),
-    shared: shared.flat(),
-    heads: shared.flatMap((members) => members.map(() => members[0])),
-  };
-}
-
-/** Return strings as one blob of UTF-8 with the end offset of each string. */
-function pool(strings) {
-  const parts = strings.map((text) => ENCODER.encode(text));
-  let end = 0;
-  const ends = Float64Array.from(parts, (part) => (end += part.length)), blob = new Uint8Array(end);
-  parts.forEach((part, k) => blob.set(part, ends[k] - part.length));
-  return { blob, ends };
-}
-
-/** Return a code per string, and the pool of the distinct strings. */
-function table(strings) {
-  const distinct = [...new Set(strings)], codeOf = new Map(distinct.map((text, code) => [text, code]));
-  return { codes: Uint32Array.from(strings, (text) => codeOf.get(text)), pool: pool(distinct) };
+/** Return a code per text, and the text of each code. */
+function table(texts) {
+  const names = [...new Set(texts)], codeOf = new Map(names.map((text, code) => [text, code]));
+  return { codes: Uint32Array.from(texts, (text) => codeOf.get(text)), names };
 }
 
 /** Return a text for each wrong arena size or peak, for each exceeded capacity, and for the overlapping tensors. */
@@ -236,6 +219,10 @@ function findings(plan, arenas, rows, conflicts) {
   return errors;
 }
 
+// First bits of a CBOR item → size in bytes of its argument, and the method of DataView that reads the argument.
+const ARGUMENTS = { 24: [1, "getUint8"], 25: [2, "getUint16"], 26: [4, "getUint32"], 27: [8, "getBigUint64"] };
+const SIMPLE_VALUES = { 20: false, 21: true, 22: null, 23: undefined };
+
 /** Return the value of CBOR bytes (RFC 8949): definite lengths, floats of 64 bits, no tags. Integers from 2^53 are
  * BigInts. Throws for other CBOR and for trailing bytes. */
 function cborValue(bytes) {
@@ -246,37 +233,29 @@ function cborValue(bytes) {
     if (end > bytes.length) throw new Error("the CBOR ends too early");
     return end - count;
   };
-  // The low five bits of an item's first byte are its argument, or the length of the argument.
   const argument = (low) => {
     if (low < 24) return low;
-    if (low === 24) return view.getUint8(startOfNext(1));
-    if (low === 25) return view.getUint16(startOfNext(2));
-    if (low === 26) return view.getUint32(startOfNext(4));
-    if (low !== 27) throw new Error("CBOR with an indefinite or invalid length");
-    const long = view.getBigUint64(startOfNext(8));
-    return long <= Number.MAX_SAFE_INTEGER ? Number(long) : long;
+    if (!(low in ARGUMENTS)) throw new Error("CBOR with an indefinite or invalid length");
+    const [size, method] = ARGUMENTS[low], number = view[method](startOfNext(size));
+    return number <= Number.MAX_SAFE_INTEGER ? Number(number) : number;
   };
-  const simpleOrFloat = (low) => {
-    if (low === 27) return view.getFloat64(startOfNext(8));
-    if (low < 20 || low > 23) throw new Error("CBOR of an unknown type");
-    return [false, true, null, undefined][low - 20];
-  };
-  const value = (depth) => {
+  const value = () => {
     const first = view.getUint8(startOfNext(1)), major = first >> 5, low = first & 31;
-    if (major === 7) return simpleOrFloat(low);
+    if (major === 7) {
+      if (low === 27) return view.getFloat64(startOfNext(8));
+      if (low in SIMPLE_VALUES) return SIMPLE_VALUES[low];
+      throw new Error("CBOR of an unknown type");
+    }
     const count = argument(low);
     if (major === 0) return count;
     if (major === 1) return typeof count === "bigint" ? -1n - count : -1 - count;
-    if (major === 2 || major === 3) {
-      const start = startOfNext(Number(count)), content = bytes.subarray(start, end);
-      return major === 3 ? DECODER.decode(content) : content;
-    }
-    const isReadable = major !== 6 && depth <= 64 && count <= bytes.length;
-    if (!isReadable) throw new Error("CBOR with a tag, a damaged length or too many levels");
-    if (major === 4) return Array.from({ length: count }, () => value(depth + 1));
-    return Object.fromEntries(Array.from({ length: count }, () => [value(depth + 1), value(depth + 1)]));
+    if (major === 4) return Array.from({ length: count }, value);
+    if (major === 5) return Object.fromEntries(Array.from({ length: count }, () => [value(), value()]));
+    if (major === 6) throw new Error("CBOR with a tag");
+    const start = startOfNext(Number(count)), content = bytes.subarray(start, end);
+    return major === 3 ? DECODER.decode(content) : content;
   };
-  const document = value(0);
+  const document = value();
   if (end !== bytes.length) throw new Error("the CBOR has further bytes");
   return document;
 }
