@@ -211,10 +211,10 @@ def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int6
         arenas.append(
             {
                 "name": summary.name,
-                "capacity": None if summary.capacity_bytes >= number_text.UNLIMITED else str(summary.capacity_bytes),
-                "extent": str(summary.extent_bytes),
-                "bound": str(summary.bound_bytes),
-                "peak": str(summary.peak_live_bytes),
+                "capacity": None if summary.capacity_bytes >= number_text.UNLIMITED else summary.capacity_bytes,
+                "extent": summary.extent_bytes,
+                "bound": summary.bound_bytes,
+                "peak": summary.peak_live_bytes,
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,

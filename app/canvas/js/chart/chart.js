@@ -147,8 +147,8 @@ export class Chart extends Drawing {
     const arenas = plan.arenas.filter((_, k) => shown[k]), names = memory?.arenas ?? arenas.map(({ name }) => name);
     const otherArenas = this.other?.arenas.filter(({ name }) => names.includes(name));
     // The strip shows the live bytes of all shown arenas together. `otherSum` has those of the other plan.
-    scene.stripArena = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, null) : this.arena);
-    if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, null);
+    scene.stripArena = scene.memory ?? (arenas.length > 1 ? sumOf(arenas, plan.steps, Infinity) : this.arena);
+    if (otherArenas) scene.otherSum = sumOf(otherArenas, this.other.steps, Infinity);
     return scene;
   }
 

@@ -70,7 +70,7 @@ export function legendOf({ plan, shown, colouring, scene, strip, isCandidate }) 
   if (scene.view === "map") {
     if (plan.reuses.some(([, written]) => shown[plan.arena[written]])) entry(el("i", { style: `background:${CONFLICT}` }), "costly reuse, + its cost");
     const bands = scene.memory ? [...scene.bands, { arena: scene.memory, height: scene.top }] : scene.bands;
-    const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity !== null && capacity <= height);
+    const hasLimit = bands.some(({ arena: { capacity }, height }) => capacity <= height);
     if (hasLimit) lines.push(["dashed", "limit"]);
   }
   for (const [kind, name] of lines) entry(el("i", { class: "rule", style: `border-top-style:${kind}` }), name);

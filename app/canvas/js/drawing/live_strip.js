@@ -9,8 +9,7 @@ import { shortBytes } from "../base/formats.js";
 export function drawStrip(pen, frameState) {
   const { plan, plane: { win, sideways }, look, strip, scene: { stripArena: arena, otherSum } } = frameState;
   if (!arena || !plan.steps) return;
-  const extent = Number(arena.extent), peak = Number(arena.peak);
-  const capacity = arena.capacity === null ? Infinity : Number(arena.capacity);
+  const { extent, peak, bound, capacity } = arena;
   const top = 1.17 * Math.max(1, extent, peak, otherSum?.peak ?? 0, capacity <= 1.5 * extent ? capacity : 0);
   const { t0, t1 } = win, plane = new Plane(strip, { t0, t1, v0: 0, v1: top }, { sideways });
   drawClipped(pen, strip, () => {
@@ -28,7 +27,7 @@ export function drawStrip(pen, frameState) {
     const level = (size, dash) => stroke(pen, plane.levelLine(size, t0, t1), dash);
     if (otherSum) drawOutline(pen, plane, otherSum.live);
     level(extent, []);
-    level(Number(arena.bound), [2, 3]);
+    level(bound, [2, 3]);
     if (capacity && capacity <= top) level(capacity, [7, 5]);
     pen.fillStyle = look.line;
     const peakStep = arena.peak_step + 0.5;
@@ -70,8 +69,8 @@ function drawLabels(pen, { look, strip }, plane, arena) {
     return;
   }
   Object.assign(pen, { textAlign: "right", textBaseline: "middle" });
-  const extentY = plane.level(Number(arena.extent)), middle = strip.y + strip.h / 2 + 6;
-  if (Number(arena.extent)) pen.fillText(shortBytes(arena.extent), strip.x - 7, extentY);
+  const extentY = plane.level(arena.extent), middle = strip.y + strip.h / 2 + 6;
+  if (arena.extent) pen.fillText(shortBytes(arena.extent), strip.x - 7, extentY);
   pen.fillText("0 B", strip.x - 7, strip.y + strip.h - 4);
   if (Math.abs(extentY - middle) > 13) pen.fillText("live bytes", strip.x - 7, middle);
 }

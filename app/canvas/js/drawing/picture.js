@@ -148,12 +148,12 @@ export function drawLines(pen, frameState) {
     if (scene.view === "map") {
       const { capacity, bound } = band.arena;
       pen.lineWidth = 2;
-      if (capacity !== null && capacity <= height) level(base + Number(capacity), [7, 5]);
-      if (!scene.memory) level(base + Number(bound), [2, 3]);
+      if (capacity <= height) level(base + capacity, [7, 5]);
+      if (!scene.memory) level(base + bound, [2, 3]);
     }
     if (!scene.memory) drawBandLabel(pen, frameState, band); // there is no space between the arenas of one memory
   }
-  if (scene.memory && scene.memory.capacity !== null) level(scene.memory.capacity, [7, 5]);
+  if (scene.memory?.capacity < Infinity) level(scene.memory.capacity, [7, 5]);
 }
 
 /** Draw the name of an arena above its band, and its sizes if they fit. */
@@ -168,7 +168,7 @@ function drawBandLabel(pen, { plan, scene, plane, plot, look }, { arena, base, h
   pen.font = look.font;
   const { slots, storages, bound, extent, capacity } = arena, buffers = counted(storages, "buffer");
   const inSlots = plan.slotted ? `${counted(slots, "slot")} for ${buffers}` : `${buffers}, one row each: no slots`;
-  const limit = capacity === null ? "" : ` · limit ${shortBytes(capacity)}`;
+  const limit = capacity === Infinity ? "" : ` · limit ${shortBytes(capacity)}`;
   const inBytes = `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
   const allSizes = `  ${scene.view === "slots" ? inSlots : inBytes}`;
   const sizes = nameWidth + 10 + pen.measureText(allSizes).width <= width ? allSizes : "";

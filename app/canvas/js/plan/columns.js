@@ -48,7 +48,14 @@ export class Columns {
       this[name] = rounded(this.raw[name]);
     }
     this.n = this.size.length;
-    this.arenas = arenas.map((arena) => ({ ...arena, live: rounded(read(arena.live)) }));
+    this.arenas = arenas.map(({ live, extent, bound, peak, capacity, ...arena }) => ({
+      ...arena,
+      live: rounded(read(live)),
+      extent: Number(extent),
+      bound: Number(bound),
+      peak: Number(peak),
+      capacity: Number(capacity ?? Infinity),
+    }));
     this.stillRead = new Set(read(stillRead));
     this.baseOf = new Map(read(views));
     this.isView = Uint8Array.from(this.size, (_, row) => this.baseOf.has(row));

@@ -21,7 +21,17 @@ const NAME_HEIGHT = 20;
 export function sceneOf(plan, { view, shown, sideways, other, reach, pixels, memory }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
-  return stacked(plan, { view, shown, sideways, other, reach, pixels });
+  const heightOf = (arena) => bandHeight(arena, view, other, reach), arenas = plan.arenas.filter((_, k) => shown[k]);
+  const share = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
+  const sum = arenas.reduce((total, arena) => total + heightOf(arena), 0);
+  const nameSpace = Math.min(0.25, Math.max(NAME_SHARE, share)) * sum, bands = [];
+  let base = 0;
+  for (const arena of sideways ? arenas : arenas.reverse()) {
+    const height = heightOf(arena);
+    bands.unshift({ arena, base, height, extent: extentOf(arena, view), otherBase: base });
+    base += height + nameSpace;
+  }
+  return { ...boxRanges(plan, bands, view), top: Math.max(base, 1) };
 }
 
 function rowsByBirth(plan, shown) {
@@ -36,84 +46,62 @@ function rowsByBirth(plan, shown) {
   return { view: "lifetimes", v0, v1, birth, death, bands: [], overLimit: [], top, falling: true };
 }
 
-function stacked(plan, { view, shown, sideways, other, reach, pixels }) {
-  const bands = [], bases = new Float64Array(plan.arenas.length), order = plan.arenas.map((_, k) => k);
-  const heights = plan.arenas.map((arena) => bandHeight(arena, view, other, reach));
-  const share = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
-  const sum = heights.reduce((total, height, k) => total + (shown[k] ? height : 0), 0);
-  const nameSpace = Math.min(0.25, Math.max(NAME_SHARE, share)) * sum;
-  let base = 0;
-  for (const k of sideways ? order : order.reverse()) {
-    if (!shown[k]) continue;
-    bases[k] = base;
-    const extent = extentOf(plan.arenas[k], view);
-    bands.unshift({ arena: plan.arenas[k], base, height: heights[k], extent, otherBase: base });
-    base += heights[k] + nameSpace;
-  }
-  const overLimit = view === "map" ? bands.flatMap(aboveCapacity) : [];
-  return { view, ...boxRanges(plan, bases, view), bands, overLimit, top: Math.max(base, 1), falling: false };
-}
-
-function aboveCapacity({ arena: { capacity }, base, extent }) {
-  return capacity !== null && capacity < extent ? [{ low: base + Number(capacity), high: base + extent }] : [];
-}
-
 function oneMemory(plan, { shown, other, memory }) {
-  const bands = [], bases = new Float64Array(plan.arenas.length);
+  const bands = [], capacity = memory.capacity ?? Infinity;
   let base = 0, otherBase = 0;
   for (const name of memory.arenas) {
     const k = plan.arenas.findIndex((arena) => arena.name === name);
-    if (k >= 0 && shown[k]) {
-      const extent = extentOf(plan.arenas[k], "map");
-      bands.unshift({ arena: plan.arenas[k], base, height: extent, extent, otherBase });
-      bases[k] = base;
+    if (shown[k]) {
+      const arena = plan.arenas[k], { extent } = arena;
+      bands.unshift({ arena, base, height: extent, extent, otherBase });
       base += extent;
     }
     otherBase += extentInOther(other, name, "map");
   }
-  const { capacity } = memory, overLimit = bands.flatMap(aboveCapacity);
-  if (capacity !== null && capacity < base) overLimit.push({ low: capacity, high: base });
+  const scene = boxRanges(plan, bands, "map");
+  if (capacity < base) scene.overLimit.push({ low: capacity, high: base });
   const top = (1 + NAME_SHARE) * Math.max(base, ifAtMost(2 * base, capacity), ifAtMost(3 * base, otherBase), 1);
-  const sum = sumOf(bands.map(({ arena }) => arena), plan.steps, capacity);
-  return { view: "map", ...boxRanges(plan, bases, "map"), bands, overLimit, top, falling: false, memory: sum };
+  return { ...scene, top, memory: sumOf(bands.map(({ arena }) => arena), plan.steps, capacity) };
 }
 
+/** Return the sum of arenas as an arena. */
 export function sumOf(arenas, steps, capacity) {
-  const total = (name) => arenas.reduce((sum, arena) => sum + Number(arena[name]), 0);
+  const total = (name) => arenas.reduce((sum, arena) => sum + arena[name], 0);
   const live = Float64Array.from({ length: steps }, (_, t) => arenas.reduce((sum, arena) => sum + arena.live[t], 0));
   const peak_step = live.reduce((best, bytes, t) => (bytes > live[best] ? t : best), 0), peak = live[peak_step] ?? 0;
   return { name: "all arenas", live, extent: total("extent"), bound: total("bound"), peak, peak_step, capacity };
 }
 
-/** Return {v0, v1, birth, death} of the rows. The arena k begins at bases[k]. The first tensor of a storage has the box
- * of the whole storage, which is in use from the first write until the last tensor of the storage is freed. */
-function boxRanges(plan, bases, view) {
-  const v0 = new Float64Array(plan.n), v1 = new Float64Array(plan.n), start = view === "slots" ? plan.slot : plan.offset;
-  for (let i = 0; i < plan.n; i++) {
-    v0[i] = bases[plan.arena[i]] + start[i];
-    v1[i] = v0[i] + (view === "slots" ? 1 : Math.max(1, plan.size[i]));
-  }
+/** Return all of a scene but `top`. The first tensor of a storage has the box of the whole storage, which is in use from
+ * the first write until the last tensor of the storage is freed. */
+function boxRanges(plan, bands, view) {
+  const bases = plan.arenas.map((arena) => bands.find((band) => band.arena === arena)?.base ?? 0);
+  const start = view === "slots" ? plan.slot : plan.offset;
+  const v0 = Float64Array.from(start, (value, i) => bases[plan.arena[i]] + value);
+  const v1 = v0.map((low, i) => low + (view === "slots" ? 1 : Math.max(1, plan.size[i])));
   const birth = plan.birth.slice(), death = plan.death.slice();
   for (const [head, rows] of plan.members) {
     ({ birth: birth[head], death: death[head] } = plan.held(head));
     for (const row of rows) [v0[head], v1[head]] = [Math.min(v0[head], v0[row]), Math.max(v1[head], v1[row])];
   }
-  return { v0, v1, birth, death };
+  const overLimit = bands.flatMap(({ arena: { capacity }, base, extent }) => {
+    return view === "map" && capacity < extent ? [{ low: base + capacity, high: base + extent }] : [];
+  });
+  return { view, v0, v1, birth, death, bands, overLimit, falling: false };
 }
 
 /** Return the extent of an arena along v, in slots or bytes; 0 without an arena. */
-const extentOf = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
+const extentOf = (arena, view) => (view === "slots" ? arena?.slots : arena?.extent) ?? 0;
 const extentInOther = (other, name, view) => extentOf(other?.arenas.find((arena) => arena.name === name), view);
 
 /** Return a size, or 0 if it exceeds a limit: a much larger scale would make the boxes too small. */
-const ifAtMost = (limit, size) => (size <= limit ? Number(size) : 0);
+const ifAtMost = (limit, size) => (size <= limit ? size : 0);
 
 /** Return a band's height: the maximum of both plans' extents and, in a map, `reach` and capacity (see ifAtMost()). */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, extentOf(arena, view));
-  const otherExtent = ifAtMost(3 * extent, extentInOther(other, arena.name, view));
-  if (view !== "map") return Math.max(extent, otherExtent);
-  return Math.max(extent, otherExtent, reach, ifAtMost(2 * extent, Number(arena.capacity)));
+  const height = Math.max(extent, ifAtMost(3 * extent, extentInOther(other, arena.name, view)));
+  return view === "map" ? Math.max(height, reach, ifAtMost(2 * extent, arena.capacity)) : height;
 }
 
 const REACH = 3; // pixels

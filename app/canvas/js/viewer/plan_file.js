@@ -32,8 +32,8 @@ function parsed(data) {
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
-/** Return {columns, findings} of a plan: the Columns, and a text for each error in it. Throws for an unknown arena and
- * for steps that are not integers. */
+/** Return {columns, arenas, findings} of a plan: the Columns, its arenas with exact sizes, and a text for each error in
+ * it. Throws for an unknown arena and for steps that are not integers. */
 export function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
@@ -84,7 +84,8 @@ export function columnsOf(plan) {
     storages: storages.filter((storage) => storage.rows.length > 1).map((storage) => [storage.rows[0], storage.rows]),
     stillRead: [...rows.keys()].filter((k) => ends[k] > rows[k].death),
   };
-  return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
+  const columns = new Columns(spec, [], (values) => values);
+  return { columns, arenas, findings: findings(plan, arenas, rows, conflicts) };
 }
 
 /** Return per row the step after the last use of its bytes. The input of an in-place reuse that is not taken is still
@@ -151,9 +152,9 @@ function nodeAt(plan, step) {
 /** Return the index of the arena shown first, like `main_arena` in app/texts/totals_text.py. */
 function mainArena(plan, arenas) {
   const ranks = arenas.map(({ name, extent, bound, capacity, storages }) => {
-    const excess = capacity === null ? 0 : Math.max(0, extent - capacity);
-    const { max_live, reuse_cost } = plan.arenas[name], hasReuse = max_live < storages;
-    return [excess, reuse_cost ?? 0, Number(hasReuse), extent - bound, Number(extent)];
+    const excess = capacity !== null && capacity < extent ? extent - capacity : 0n;
+    const { max_live, reuse_cost } = plan.arenas[name];
+    return [excess, reuse_cost ?? 0, max_live < storages, extent - bound, extent];
   });
   return ranks.reduce((best, rank, k) => {
     const i = rank.findIndex((value, j) => value !== ranks[best][j]);
@@ -176,10 +177,10 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
   const gap = extent < bound ? "impossible" : percent(extent - bound, bound);
   return {
     name,
-    capacity: BigInt(arena.capacity_bytes) >= UNLIMITED ? null : String(arena.capacity_bytes),
-    extent: String(extent),
-    bound: String(bound),
-    peak: String(peak),
+    capacity: BigInt(arena.capacity_bytes) >= UNLIMITED ? null : BigInt(arena.capacity_bytes),
+    extent,
+    bound,
+    peak,
     peak_step: peakStep,
     slots: arena.slots,
     storages: inArena.length,
@@ -209,10 +210,9 @@ function findings(plan, arenas, rows, conflicts) {
   for (const { name, extent, peak, capacity } of arenas) {
     const { extent_bytes, peak_live_bytes } = plan.arenas[name];
     for (const [what, stated, computed] of [["size", extent_bytes, extent], ["peak", peak_live_bytes, peak]]) {
-      if (String(stated) !== computed) errors.push(`${name}: ${what} ${stated} B in the file, ${computed} B computed`);
+      if (BigInt(stated) !== computed) errors.push(`${name}: ${what} ${stated} B in the file, ${computed} B computed`);
     }
-    const isOver = capacity !== null && BigInt(extent) > BigInt(capacity);
-    if (isOver) errors.push(`${name}: size over the capacity of ${capacity} B`);
+    if (capacity !== null && extent > capacity) errors.push(`${name}: size over the capacity of ${capacity} B`);
   }
   const names = [...conflicts].slice(0, 4).map((k) => rows[k].tensor_id), more = conflicts.size > 4 ? ", …" : "";
   if (names.length) errors.push(`${conflicts.size} tensors overlap in time and bytes: ${names.join(", ")}${more}`);

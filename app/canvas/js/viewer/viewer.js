@@ -17,12 +17,12 @@ export async function open(file) {
   const problem = byId("problem");
   try {
     const { plan, review } = await readFile(new Uint8Array(await file.arrayBuffer()));
-    const { columns, findings } = columnsOf(plan);
+    const { columns, arenas, findings } = columnsOf(plan);
     const token = `file-${++opened}`;
     storePack({ token, plans: [columns], bytes: file.size, began: performance.now() });
     problem.hidden = true;
     byId("pinned").textContent = "";
-    byId("facts").replaceChildren(...facts(plan, columns, findings, review));
+    byId("facts").replaceChildren(...facts(plan, arenas, findings, review));
     const drawn = {};
     for (const view of VIEWS) {
       const state = { plan: token, link: "viewer", view, height: 440, strip: view === "map" };
@@ -44,8 +44,8 @@ function showSelected(chart, { id, row }) {
 const cells = (tag, values) => el("tr", {}, ...values.map((value) => el(tag, {}, value)));
 
 /** Return the elements above the drawings: title, decision and notes of a review, arena table, and check results. */
-function facts(plan, columns, findings, review) {
-  const rows = columns.arenas.map((arena) => {
+function facts(plan, arenas, findings, review) {
+  const rows = arenas.map((arena) => {
     const capacity = arena.capacity === null ? "unlimited" : fullBytes(arena.capacity);
     const status = plan.arenas[arena.name].status ?? "unknown", optimality = OPTIMALITY[status] ?? status;
     return cells("td", [arena.name, fullBytes(arena.bound), fullBytes(arena.extent), arena.gap, capacity, optimality]);
