@@ -477,14 +477,23 @@ def test_linked_charts_follow_selection_and_window(draw: Draw) -> None:
 def test_chart_waits_for_its_plan(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     page.get_by_label("arena", exact=True).select_option("parameters")  # the next plan has no such arena
-    packed = base64.b64encode(pack_plan(plan_of(FOUR[:2])).data).decode()
+    pack = pack_plan(plan_of(FOUR[:2], nodes=("n1", "n2", "n3", "n4")))
+    packed = base64.b64encode(pack.data).decode()
     page.evaluate(
-        "(token) => tmmuCanvas.show(document.getElementById('c0'), { plan: token, height: 500 }, () => {})",
-        pack_plan(plan_of(FOUR[:2])).token,
+        "(token) => tmmuCanvas.show(document.getElementById('c0'), { plan: token, height: 500 }, () => {})", pack.token
     )
     assert page.locator(".tmmu-canvas.waiting").count() == 1
-    page.evaluate("(text) => tmmuCanvas.keep(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)))", packed)
+    errors = list[str]()
+    page.once("pageerror", lambda error: errors.append(str(error)))
+    page.evaluate(
+        """(text) => {
+             tmmuCanvas.keep(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+             charts[0].stage.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));  // before it is drawn
+           }""",
+        packed,
+    )
     settle(page)
+    assert errors == []
     assert page.locator(".tmmu-canvas.waiting").count() == 0
     assert (data(page)["drawn"], data(page)["total"]) == ("2", "2")
 

@@ -91,12 +91,12 @@ export class Chart extends Drawing {
     this.other = this.plan.twin ? pack.plans[this.isCandidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
     this.currentScene = this.colouring = this.hits = this.namer = null;
-    if (!keepsSteps) this.win = null;
     this.root.classList.remove("waiting");
     this.fillMenus();
     // The zoom of the page applies to the first plan only.
     const { zoom, ...rest } = this.state;
     this.apply(isFirst ? { ...rest, zoom } : rest);
+    if (this.win && !keepsSteps) this.win = this.full; // keys and the pointer use it before the next layout
   }
 
   /** Whether the drawn plan is the candidate, which is the first plan of a pack. */
