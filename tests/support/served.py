@@ -37,13 +37,13 @@ class Served:
 
 
 FIRST_PORT = 21_000
-"""Below those that a system gives to whoever connects: from the look at a port to where the server listens it is
-seconds, in which a browser beside it could be given the same."""
+"""The system gives higher ports to clients. A browser could get one between the check and the start of a server."""
 
 
 def free_port() -> int:
-    """Return a free port that no other process of the tests will use."""
-    return next(port for port in range(FIRST_PORT, 65536) if is_free("localhost", port))
+    """Return a free port. Each worker has a range of its own, because a server takes seconds to bind its port."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return next(port for port in range(FIRST_PORT + 1000 * worker, 65536) if is_free("localhost", port))
 
 
 @contextmanager
